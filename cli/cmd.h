@@ -1,0 +1,25 @@
+/* A subcommand: one file, one row in the table of main.c, one man page, one bats file. */
+#ifndef MN_CMD_H
+#define MN_CMD_H
+
+#include "topo/base/opt.h"
+
+struct mn_command {
+    const char *name;
+    const char *summary;            /* one line for meshnet --help */
+    const char *usage;              /* "[OPTION]… --peer HOST", shown after "meshnet NAME " */
+    const struct mn_opt *options;   /* rows, MN_OPT_END last; main parses, prints --help */
+    size_t options_size;            /* sizeof the struct the rows fill */
+    const char *notes;              /* examples and exit codes, shown under the options */
+    /* values is the filled struct; argv[0..argc) are the operands left. Returns the exit code:
+     * 0 good, 1 measured and failed, 2 usage or configuration, 77 skipped. */
+    int (*run)(const void *values, int argc, char **argv);
+};
+
+/* The table, NULL-terminated: main.c. Every row is "extern const struct mn_command mn_cmd_x". */
+extern const struct mn_command *const mn_commands[];
+
+/* Prints "meshnet NAME: text" on stderr and returns mn_err_exit_code(diag->code). */
+int mn_cmd_fail(const char *name, const struct mn_diag *diag);
+
+#endif

@@ -1,0 +1,57 @@
+/* The version-free core behind every ncclNet ABI version. abi/vN.c only translates.
+ *
+ * Every function returns an ncclResult_t value as int (plugin/abi/nccl_abi.h). None blocks; connect
+ * and accept return success with a NULL comm for "not yet, call again". Thread rules are NCCL's: a
+ * comm's isend, irecv and test come from one thread at a time, register and deregister may run beside
+ * them, different comms are independent, everything else may come from any thread. Errors are logged
+ * once with peer, NIC and link. Source of the rules: NCCL src/include/plugin/net and its callers. */
+#ifndef MN_NET_H
+#define MN_NET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MN_HANDLE_SIZE 128
+#define MN_MAX_RECVS   8
+
+/* Superset of ncclNetProperties_v3..v12. Strings live as long as the library. */
+struct mn_net_props {
+    char *name;
+    char *pci_path;
+    uint64_t guid;
+    int ptr_support;
+    int reg_is_global;
+    int force_flush;
+    int speed_mbps;
+    int port;
+    float latency_us;
+    int max_comms;
+    int max_recvs;
+    size_t max_p2p_bytes;
+    size_t max_coll_bytes;
+    int max_multi_request_size;
+    int16_t rail_id, plane_id;
+};
+
+/* logger is ncclDebugLogger_t (void * here so that this header is free of the ABI). Repeated calls
+ * are fine: the first configures, later ones count. */
+int mn_net_init(void *logger);
+int mn_net_devices(int *ndev);
+int mn_net_properties(int dev, struct mn_net_props *props);
+int mn_net_listen(int dev, void *handle, void **listen_comm);
+/* traffic_class -1 = the mesh file's. */
+int mn_net_connect(int dev, int traffic_class, void *handle, void **send_comm);
+int mn_net_accept(void *listen_comm, void **recv_comm);
+int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle);
+int mn_net_dereg_mr(void *comm, void *mhandle);
+int mn_net_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void **request);
+int mn_net_irecv(void *recv_comm, int n, void **data, const size_t *sizes, const int *tags,
+                 void **mhandles, void **request);
+int mn_net_iflush(void *recv_comm, int n, void **data, const int *sizes, void **mhandles,
+                  void **request);
+int mn_net_test(void *request, int *done, int *sizes);
+int mn_net_close_send(void *send_comm);
+int mn_net_close_recv(void *recv_comm);
+int mn_net_close_listen(void *listen_comm);
+
+#endif

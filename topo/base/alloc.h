@@ -1,0 +1,39 @@
+/* Allocation and small text helpers for code off the data path. */
+#ifndef MN_BASE_ALLOC_H
+#define MN_BASE_ALLOC_H
+
+#include <stddef.h>
+
+#include "topo/base/err.h"
+
+/* Zeroed memory; aborts with a message when there is none (CLI and set-up code only; code that runs
+ * inside NCCL's calls uses calloc and returns MN_ERR_NOMEM). */
+void *mn_zalloc(size_t size);
+char *mn_strdup(const char *text); /* NULL gives NULL */
+char *mn_asprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Makes room for one more element of elem bytes in *array (count used so far) and returns a zeroed
+ * pointer to it: struct x *x = mn_grow((void **)&v->xs, &v->n_xs, sizeof *x); */
+void *mn_grow(void **array, size_t *count, size_t elem);
+
+/* Copies with a terminating NUL, cutting; returns 0 when it was cut, 1 when all fitted. */
+int mn_strlcpy(char *dst, const char *src, size_t size);
+
+/* Whole file as a NUL-terminated string (*len without the NUL; len may be NULL). Refuses more than
+ * max bytes. Caller frees. */
+enum mn_err mn_file_read(const char *path, size_t max, char **text, size_t *len,
+                         struct mn_diag *diag);
+
+/* Writes through a temporary file beside path, fsync, rename, fsync of the folder: path holds the old
+ * or the new bytes, never a part. Without force an existing path is MN_ERR_EXISTS, untouched. */
+enum mn_err mn_file_write(const char *path, const void *data, size_t len, int force,
+                          struct mn_diag *diag);
+
+/* "64K", "1M", "1.5G", "64KiB", "4096": bytes in powers of 1024. Whole text must be used. */
+enum mn_err mn_parse_size(const char *text, unsigned long long *bytes, struct mn_diag *diag);
+/* "20s", "500ms", "1.5s", "2m", plain number = seconds: milliseconds. */
+enum mn_err mn_parse_duration(const char *text, unsigned *ms, struct mn_diag *diag);
+/* 65536 -> "64K", 1000 -> "1000"; returns buf. */
+char *mn_format_size(unsigned long long bytes, char *buf, size_t size);
+
+#endif

@@ -1,0 +1,58 @@
+/* One call writes text or JSON, so that they cannot drift. Build a document of named values, objects
+ * and tables; in text they appear as "label: value" lines and aligned tables, in JSON as one object
+ * (cJSON), in CSV the tables only. Keys are snake_case; numbers stay numbers in JSON. */
+#ifndef MN_BASE_OUT_H
+#define MN_BASE_OUT_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+enum mn_out_format { MN_OUT_TEXT, MN_OUT_JSON, MN_OUT_CSV };
+
+enum mn_color { MN_PLAIN, MN_RED, MN_GREEN, MN_YELLOW, MN_BOLD, MN_DIM };
+
+struct mn_out;
+
+/* Colours only when file is a terminal, NO_COLOR is unset and TERM is not dumb. */
+struct mn_out *mn_out_new(FILE *file, enum mn_out_format format);
+/* Writes what is pending (JSON is written here, whole) and frees. Returns 0, or -1 when writing to
+ * file failed (full disk, closed pipe). */
+int mn_out_free(struct mn_out *out);
+
+/* Nested objects: text shows title (NULL: nothing) as a heading and indents what follows. */
+void mn_out_begin(struct mn_out *out, const char *key, const char *title);
+void mn_out_end(struct mn_out *out);
+/* A list of objects; every element between mn_out_begin(out, NULL, title) and mn_out_end(). */
+void mn_out_list_begin(struct mn_out *out, const char *key, const char *title);
+void mn_out_list_end(struct mn_out *out);
+
+/* Values: label is the text form's name (NULL: JSON only). str NULL = JSON null, text "-". */
+void mn_out_str(struct mn_out *out, const char *key, const char *label, const char *str);
+void mn_out_strf(struct mn_out *out, const char *key, const char *label, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void mn_out_int(struct mn_out *out, const char *key, const char *label, int64_t value);
+void mn_out_num(struct mn_out *out, const char *key, const char *label, double value, int decimals);
+void mn_out_bool(struct mn_out *out, const char *key, const char *label, int value);
+
+/* A line of text that JSON and CSV do not carry. */
+void mn_out_note(struct mn_out *out, enum mn_color color, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Tables: JSON gets a list of objects under key. Column order is call order; right aligns numbers.
+ * A row has exactly one cell call a column. Cells after mn_out_color() use that colour once. */
+struct mn_col {
+    const char *key;
+    const char *head;
+    int right;
+};
+void mn_out_table(struct mn_out *out, const char *key, const char *title, const struct mn_col *cols,
+                  int n_cols);
+void mn_out_row(struct mn_out *out);
+void mn_out_color(struct mn_out *out, enum mn_color color);
+void mn_out_cell(struct mn_out *out, const char *str); /* NULL = null, "-" */
+void mn_out_cellf(struct mn_out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void mn_out_cell_int(struct mn_out *out, int64_t value);
+void mn_out_cell_num(struct mn_out *out, double value, int decimals);
+void mn_out_table_end(struct mn_out *out);
+
+#endif

@@ -1,0 +1,106 @@
+/* The mesh: nodes, their NICs, the cables between them, and the settings. The model behind the mesh
+ * file; see mesh_file.h for reading and writing and docs/man/meshnet.yaml.5 for the format. */
+#ifndef MN_MESH_H
+#define MN_MESH_H
+
+#include "topo/nic.h"
+
+#define MN_NAME_MAX 64
+
+struct mn_mesh_nic {
+    char name[MN_NAME_MAX]; /* unique in its node; default: the netdev */
+    char netdev[IF_NAMESIZE];
+    char device[64]; /* RDMA device, "" = none given */
+    int port;        /* RDMA port, default 1 */
+    uint8_t mac[6];
+    int has_mac;
+    struct mn_addr *addrs; /* prefix always set */
+    size_t n_addrs;
+    int gid_index; /* -1 = resolve at run time */
+    struct mn_addr gid_addr; /* the address gid_index belonged to when written; family 0 = none */
+    long speed_mbps;         /* 0 = ask the host */
+    int mtu;                 /* 0 = ask the host */
+    char group[MN_NAME_MAX]; /* capacity group: NICs of one node that share a port; "" = alone */
+    int line, column;        /* where it stands in the file; 0 = not read from a file */
+};
+
+struct mn_mesh_node {
+    char name[MN_NAME_MAX];
+    char hostname[65]; /* default: name */
+    struct mn_mesh_nic *nics;
+    size_t n_nics;
+    int line, column;
+};
+
+struct mn_mesh_end {
+    int node, nic; /* indices */
+};
+
+struct mn_mesh_link {
+    char name[MN_NAME_MAX]; /* default "<node>-<node>", "-2", … for parallel links */
+    struct mn_mesh_end ends[2];
+    struct mn_addr subnet; /* network address and the shorter of both prefixes */
+    int line, column;
+};
+
+enum mn_transport_kind { MN_TRANSPORT_AUTO, MN_TRANSPORT_VERBS, MN_TRANSPORT_TCP };
+enum mn_device_mode { MN_DEVICE_MESH, MN_DEVICE_PER_LINK };
+
+/* Every setting is a row in mesh_setting.c: section, key, type, default, range, help. The reader, the
+ * writer, the man page and MESHNET_<KEY> environment overrides come from the row. */
+struct mn_settings {
+    /* transport: */
+    enum mn_transport_kind transport;  /* kind: auto | verbs | tcp (default auto) */
+    int allow_tcp;                     /* allow_tcp: default true until RDMA exists in the mesh */
+    int sockets_per_link;              /* 0 = auto (default), 1..8 */
+    unsigned chunk_bytes;              /* default 256K, 64K..4M */
+    unsigned silence_ms;               /* silence: default 20s, 2s..1h: how long a link may be silent */
+    unsigned handshake_ms;             /* handshake: default 5s per attempt, 1s..5m */
+    unsigned connect_ms;               /* connect: default 60s: how long connect() keeps trying */
+    int traffic_class;                 /* -1 = default */
+    int service_level;                 /* 0..15, default 0 */
+    /* plugin: */
+    enum mn_device_mode device_mode;   /* mesh (default) | per-link */
+    int port_base;                     /* 0 = any port (default); else first of port_count ports */
+    int port_count;                    /* default 1000 */
+    char key_file[256];                /* cluster key; "" = none */
+};
+
+struct mn_mesh {
+    int version; /* 1 */
+    char name[MN_NAME_MAX];
+    struct mn_mesh_node *nodes;
+    size_t n_nodes;
+    struct mn_mesh_link *links;
+    size_t n_links;
+    struct mn_settings settings;
+};
+
+void mn_settings_default(struct mn_settings *settings);
+/* MESHNET_SILENCE=30s, MESHNET_DEVICE_MODE=per-link, … override; a bad value is MN_ERR_CONFIG naming
+ * variable, value and what was expected. */
+enum mn_err mn_settings_from_env(struct mn_settings *settings, struct mn_diag *diag);
+
+void mn_mesh_init(struct mn_mesh *mesh); /* empty, default settings */
+void mn_mesh_free(struct mn_mesh *mesh);
+
+/* Finds this host's node: by NIC identity (MAC, then addresses that the host has), then host name,
+ * then $MESHNET_NODE (which wins when set). *why says in words what matched. MN_ERR_CONFIG when none
+ * or two match, naming what was compared. */
+enum mn_err mn_mesh_find_self(const struct mn_mesh *mesh, const struct mn_host *host, int *node,
+                              char *why, size_t why_size, struct mn_diag *diag);
+
+/* Adds this host as a node (its usable NICs: not loopback, not enslaved, has an address), or
+ * replaces the node of that name. */
+enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host,
+                             struct mn_diag *diag);
+/* Recomputes links: every pair of NICs of different nodes with an address pair that shares a subnet
+ * under both real netmasks. Keeps names of links that existed. */
+enum mn_err mn_mesh_link_up(struct mn_mesh *mesh, struct mn_diag *diag);
+/* Takes nodes of other that mesh lacks, replaces those of equal name, then mn_mesh_link_up. */
+enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, struct mn_diag *diag);
+
+/* "full mesh", "ring", "line", "pair", "star", "partial mesh", "single node": by neighbour sets. */
+const char *mn_mesh_shape(const struct mn_mesh *mesh);
+
+#endif

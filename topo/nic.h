@@ -1,0 +1,173 @@
+/* What this host has: netdevs, their addresses and PCI place, RDMA ports and their GID tables, GPUs.
+ * Reads sysfs, netlink and (when present) libibverbs; sends nothing. */
+#ifndef MN_NIC_H
+#define MN_NIC_H
+
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "topo/base/err.h"
+
+/* An address with its real prefix length. family is AF_INET or AF_INET6; bytes in network order
+ * (IPv4 in the first four). */
+struct mn_addr {
+    int family;
+    int prefix;
+    uint8_t bytes[16];
+};
+#define MN_ADDR_TEXT 64
+
+/* "10.0.1.1/24", "fe80::1/64"; prefix < 0 leaves "/len" out. Returns buf. */
+char *mn_addr_format(const struct mn_addr *addr, char *buf, size_t size);
+/* "10.0.1.1/24" or "10.0.1.1" (prefix = -1). MN_ERR_CONFIG with the text quoted. */
+enum mn_err mn_addr_parse(const char *text, struct mn_addr *addr, struct mn_diag *diag);
+int mn_addr_equal(const struct mn_addr *a, const struct mn_addr *b); /* prefix not compared */
+/* 1 when each address lies in the other's subnet, each judged by its own prefix length (the house's
+ * definition of a link). Prefix lengths may differ. Different families: 0. */
+int mn_addr_share_subnet(const struct mn_addr *a, const struct mn_addr *b);
+/* Masks host bits: 10.0.1.7/24 -> 10.0.1.0/24. */
+struct mn_addr mn_addr_network(const struct mn_addr *addr);
+int mn_addr_is_loopback(const struct mn_addr *addr);
+int mn_addr_is_link_local(const struct mn_addr *addr); /* fe80::/10 only */
+/* Fills a sockaddr (scope = ifindex for IPv6 link-local) and returns its length. */
+socklen_t mn_addr_sockaddr(const struct mn_addr *addr, uint16_t port, uint32_t scope,
+                           struct sockaddr_storage *ss);
+
+enum mn_nic_kind {
+    MN_NIC_ETHERNET,
+    MN_NIC_INFINIBAND,
+    MN_NIC_THUNDERBOLT,
+    MN_NIC_BOND,
+    MN_NIC_VLAN,
+    MN_NIC_BRIDGE,
+    MN_NIC_VETH,
+    MN_NIC_LOOPBACK,
+    MN_NIC_OTHER /* tun, dummy, docker, … */
+};
+const char *mn_nic_kind_name(enum mn_nic_kind kind);
+
+enum mn_gid_type { MN_GID_IB, MN_GID_ROCE_V1, MN_GID_ROCE_V2 };
+const char *mn_gid_type_name(enum mn_gid_type type); /* "IB", "RoCE v1", "RoCE v2" */
+
+struct mn_gid {
+    int index;
+    enum mn_gid_type type;
+    uint8_t raw[16];
+    struct mn_addr addr; /* family 0 when the GID names no address (IB) */
+    char netdev[IF_NAMESIZE];
+};
+
+struct mn_pci {
+    char path[256];     /* sysfs directory of the PCI function, symlinks resolved; "" = not PCI */
+    char address[16];   /* "0000:01:00.0" */
+    int width, max_width;       /* lanes; 0 = unknown */
+    double speed, max_speed;    /* GT/s; 0 = unknown */
+    int numa;                   /* -1 = unknown */
+};
+
+/* One port of an RDMA device. Attribute names follow ibv_device_attr and ibv_port_attr; all zero
+ * when only sysfs could be read (from_verbs = 0). */
+struct mn_rdma_port {
+    char device[64];
+    int port;
+    char netdev[IF_NAMESIZE]; /* "" = none */
+    char state[24];           /* "ACTIVE", "DOWN", … */
+    char phys_state[24];
+    char link_layer[16]; /* "Ethernet", "InfiniBand" */
+    char fw_ver[64];
+    char hca_type[64];
+    char board_id[64];
+    uint64_t node_guid, sys_image_guid;
+    uint32_t vendor_id, vendor_part_id, hw_ver;
+    int lid, sm_lid, lmc;
+    int active_mtu, max_mtu; /* bytes */
+    long rate_mbps;
+    int active_width; /* lanes */
+    int from_verbs;
+    int max_qp, max_qp_wr, max_sge, max_cq, max_cqe, max_mr, max_pd, max_srq, max_ah, phys_port_cnt;
+    int max_qp_rd_atom, max_qp_init_rd_atom, max_pkeys, gid_tbl_len;
+    char atomic_cap[16]; /* "NONE", "HCA", "GLOB" */
+    uint64_t max_mr_size, page_size_cap, device_cap_flags;
+    uint32_t port_cap_flags, max_msg_sz;
+    struct mn_pci pci;
+    struct mn_gid *gids; /* holes in the table are left out; ordered by index */
+    size_t n_gids;
+};
+
+struct mn_nic {
+    char netdev[IF_NAMESIZE];
+    int ifindex;
+    enum mn_nic_kind kind;
+    char driver[32];
+    uint8_t mac[6];
+    int has_mac;
+    int mtu;
+    int admin_up, carrier;
+    long speed_mbps; /* 0 = unknown */
+    int is_vf;
+    char master[IF_NAMESIZE]; /* bond or bridge it is in; "" = none */
+    struct mn_pci pci;
+    struct mn_addr *addrs;
+    size_t n_addrs;
+    char gpu[64];        /* nearest GPU by PCI locality, "" = none (mn_host_locality fills it) */
+    char phys_port[64];  /* phys_port_id / switch id + port name: equal for the PCIe functions of
+                            one physical port or ASIC; "" = unknown */
+    int rdma;            /* index into mn_host.rdma, -1 = none */
+};
+
+struct mn_gpu {
+    char address[16]; /* PCI address */
+    char name[64];
+    int numa;
+};
+
+struct mn_host {
+    char hostname[65];
+    struct mn_nic *nics; /* ordered by ifindex */
+    size_t n_nics;
+    struct mn_rdma_port *rdma; /* ordered by device, port */
+    size_t n_rdma;
+    struct mn_gpu *gpus;
+    size_t n_gpus;
+    uint64_t memlock; /* RLIMIT_MEMLOCK soft limit in bytes; UINT64_MAX = unlimited */
+    char verbs[128];  /* "libibverbs 1.14", or why it was not used */
+};
+
+/* Where to read from. All NULL: this host. With sysfs set, nothing of the real host is read:
+ * netlink answers come from <netlink> (a JSON file, format in tests/fixtures/README.md). */
+struct mn_host_source {
+    const char *sysfs;   /* default "/sys" */
+    const char *netlink; /* recorded answers; NULL = ask the kernel */
+};
+
+/* Fills *host (zeroed first). Missing libibverbs, devices or attributes are normal and no error.
+ * Does not call hwloc: safe and quick inside the plugin. Free with mn_host_free, also after an
+ * error. */
+enum mn_err mn_host_read(const struct mn_host_source *src, struct mn_host *host,
+                         struct mn_diag *diag);
+/* Adds GPUs and the nearest GPU of each NIC (hwloc; sysfs alone when src has a root). CLI only: the
+ * plugin never calls it, so that it does not need hwloc at run time. */
+enum mn_err mn_host_locality(const struct mn_host_source *src, struct mn_host *host,
+                             struct mn_diag *diag);
+void mn_host_free(struct mn_host *host);
+
+const struct mn_nic *mn_host_nic(const struct mn_host *host, const char *netdev); /* or NULL */
+/* The NIC that owns addr, or NULL. */
+const struct mn_nic *mn_host_nic_by_addr(const struct mn_host *host, const struct mn_addr *addr);
+/* The RoCEv2 GID (IB: the IB GID at 0) for an address of this port, or NULL. */
+const struct mn_gid *mn_rdma_gid_for(const struct mn_rdma_port *port, const struct mn_addr *addr);
+
+/* Byte counters of a NIC: netdev rx/tx bytes from sysfs statistics, and of its RDMA port when there
+ * is one (hw_counters and counters; perfquery data words are already multiplied by 4). */
+struct mn_nic_counters {
+    uint64_t rx_bytes, tx_bytes;
+    uint64_t rdma_rx_bytes, rdma_tx_bytes;
+    int has_rdma;
+};
+enum mn_err mn_nic_counters_read(const struct mn_host_source *src, const char *netdev,
+                                 const char *rdma_device, int rdma_port,
+                                 struct mn_nic_counters *counters, struct mn_diag *diag);
+
+#endif
