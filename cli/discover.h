@@ -1,0 +1,26 @@
+/* The views of meshnet discover. Each writes into *out what text shows and JSON holds; "wide" views
+ * add what does not fit a glance and are always part of JSON. */
+#ifndef MN_DISCOVER_H
+#define MN_DISCOVER_H
+
+#include "topo/base/out.h"
+#include "topo/finding.h"
+#include "topo/mesh.h"
+
+/* One row a NIC, or RDMA port without one. all: virtual interfaces too. */
+void mn_discover_nics(struct mn_out *out, const struct mn_host *host, int all, int wide);
+/* Every address, every RDMA port with its attributes and GIDs, every GPU. */
+void mn_discover_details(struct mn_out *out, const struct mn_host *host, int all);
+/* Text: severity, NIC, what and how to mend it; JSON: a list of objects. */
+void mn_discover_findings(struct mn_out *out, const struct mn_findings *found);
+
+/* Nodes, links, shape, and who reaches whom. self: index of this host's node or -1. */
+void mn_discover_mesh(struct mn_out *out, const struct mn_mesh *mesh, const char *path, int self);
+/* This node's links: name, NIC, neighbour, subnet. */
+void mn_discover_neighbours(struct mn_out *out, const struct mn_mesh *mesh, const char *path,
+                            int self);
+
+/* "200G", "2.5G", "100M"; "" for 0. Returns buf. */
+char *mn_discover_speed(long mbps, char *buf, size_t size);
+
+#endif

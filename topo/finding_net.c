@@ -1,0 +1,157 @@
+/* Rules about links, addresses and subnets. */
+#include "topo/finding_rule.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A NIC that should have a link and an address of its own. */
+static int stands_alone(const struct mn_host *host, const struct mn_nic *nic)
+{
+    return mn_nic_is_relevant(host, nic) && !nic->master[0];
+}
+
+/* Such as a bond's bridge or a NIC that only carries VLANs: the address is on another interface. */
+static int address_is_elsewhere(const struct mn_host *host, const struct mn_nic *nic)
+{
+    for (size_t i = 0; i < host->n_nics; i++) {
+        const struct mn_nic *other = &host->nics[i];
+        if (other != nic && other->kind == MN_NIC_VLAN && nic->has_mac && other->has_mac &&
+            !memcmp(other->mac, nic->mac, sizeof nic->mac))
+            return 1;
+    }
+    return 0;
+}
+
+/* Calls pair() for every two addresses of different NICs a mesh could use. */
+static void each_address_pair(const struct mn_host *host,
+                              void (*pair)(void *arg, const struct mn_nic *a,
+                                           const struct mn_addr *aa, const struct mn_nic *b,
+                                           const struct mn_addr *ba),
+                              void *arg)
+{
+    for (size_t i = 0; i < host->n_nics; i++) {
+        for (size_t j = i + 1; j < host->n_nics; j++) {
+            const struct mn_nic *a = &host->nics[i], *b = &host->nics[j];
+            if (!stands_alone(host, a) || !stands_alone(host, b))
+                continue;
+            for (size_t k = 0; k < a->n_addrs; k++)
+                for (size_t l = 0; l < b->n_addrs; l++)
+                    if (!mn_addr_is_link_local(&a->addrs[k]) &&
+                        !mn_addr_is_link_local(&b->addrs[l]))
+                        pair(arg, a, &a->addrs[k], b, &b->addrs[l]);
+        }
+    }
+}
+
+struct pair_arg {
+    const struct mn_finding_rule *rule;
+    const struct mn_host *host;
+    struct mn_findings *found;
+};
+
+static void pair_duplicate(void *arg, const struct mn_nic *a, const struct mn_addr *aa,
+                           const struct mn_nic *b, const struct mn_addr *ba)
+{
+    struct pair_arg *p = arg;
+    char text[MN_ADDR_TEXT];
+    if (!mn_addr_equal(aa, ba))
+        return;
+    struct mn_finding *f = mn_finding_add(p->found, p->rule, b->netdev);
+    snprintf(f->seen, sizeof f->seen, "%s is also the address of %s",
+             mn_addr_format(ba, text, sizeof text), a->netdev);
+    snprintf(f->expected, sizeof f->expected, "an address of its own");
+    snprintf(f->fix, sizeof f->fix, "ip address del %s dev %s", text, b->netdev);
+}
+
+void mn_check_duplicate_address(const struct mn_finding_rule *rule, const struct mn_host *host,
+                                struct mn_findings *found)
+{
+    struct pair_arg arg = {rule, host, found};
+    each_address_pair(host, pair_duplicate, &arg);
+}
+
+static void pair_same_subnet(void *arg, const struct mn_nic *a, const struct mn_addr *aa,
+                             const struct mn_nic *b, const struct mn_addr *ba)
+{
+    struct pair_arg *p = arg;
+    char a_text[MN_ADDR_TEXT], b_text[MN_ADDR_TEXT], suggestion[256];
+    if (mn_addr_equal(aa, ba) || !mn_addr_share_subnet(aa, ba))
+        return;
+    struct mn_finding *f = mn_finding_add(p->found, p->rule, b->netdev);
+    snprintf(f->seen, sizeof f->seen, "%s shares a subnet with %s (%s)%s",
+             mn_addr_format(ba, b_text, sizeof b_text), a->netdev,
+             mn_addr_format(aa, a_text, sizeof a_text),
+             mn_nic_twin(p->host, b) == a ? ", its twin on the same port" : "");
+    snprintf(f->expected, sizeof f->expected, "a subnet for each cable%s",
+             mn_nic_twin(p->host, b) == a ? " and for each PCIe function of a port" : "");
+    mn_finding_suggest_address(p->host, b, suggestion, sizeof suggestion);
+    snprintf(f->fix, sizeof f->fix, "ip address del %s dev %s && %s", b_text, b->netdev,
+             suggestion);
+}
+
+void mn_check_same_subnet(const struct mn_finding_rule *rule, const struct mn_host *host,
+                          struct mn_findings *found)
+{
+    struct pair_arg arg = {rule, host, found};
+    each_address_pair(host, pair_same_subnet, &arg);
+}
+
+void mn_check_link_down(const struct mn_finding_rule *rule, const struct mn_host *host,
+                        struct mn_findings *found)
+{
+    for (size_t i = 0; i < host->n_nics; i++) {
+        const struct mn_nic *nic = &host->nics[i];
+        const struct mn_addr *addr = mn_nic_main_addr(nic);
+        char text[MN_ADDR_TEXT];
+        if (!addr || !stands_alone(host, nic) || (nic->admin_up && nic->carrier))
+            continue;
+        struct mn_finding *f = mn_finding_add(found, rule, nic->netdev);
+        snprintf(f->seen, sizeof f->seen, "has the address %s but %s",
+                 mn_addr_format(addr, text, sizeof text),
+                 nic->admin_up ? "no link: no cable, or the other end is down"
+                               : "is switched off (administratively down)");
+        snprintf(f->expected, sizeof f->expected, "a link");
+        if (nic->admin_up)
+            snprintf(f->fix, sizeof f->fix, "ethtool %s   # then the same at the other end",
+                     nic->netdev);
+        else
+            snprintf(f->fix, sizeof f->fix, "ip link set dev %s up", nic->netdev);
+    }
+}
+
+void mn_check_port_idle(const struct mn_finding_rule *rule, const struct mn_host *host,
+                        struct mn_findings *found)
+{
+    for (size_t i = 0; i < host->n_nics; i++) {
+        const struct mn_nic *nic = &host->nics[i];
+        if (mn_nic_main_addr(nic) || !stands_alone(host, nic) || nic->is_vf ||
+            (nic->admin_up && nic->carrier))
+            continue;
+        struct mn_finding *f = mn_finding_add(found, rule, nic->netdev);
+        snprintf(f->seen, sizeof f->seen, "no address and %s",
+                 nic->admin_up ? "no link" : "switched off");
+        snprintf(f->expected, sizeof f->expected, "a cable, if the port is to be used");
+        snprintf(f->fix, sizeof f->fix, nic->admin_up ? "ethtool %s" : "ip link set dev %s up",
+                 nic->netdev);
+    }
+}
+
+void mn_check_no_address(const struct mn_finding_rule *rule, const struct mn_host *host,
+                         struct mn_findings *found)
+{
+    for (size_t i = 0; i < host->n_nics; i++) {
+        const struct mn_nic *nic = &host->nics[i];
+        const struct mn_nic *twin = mn_nic_twin(host, nic);
+        if (mn_nic_main_addr(nic) || !stands_alone(host, nic) || !nic->admin_up || !nic->carrier ||
+            address_is_elsewhere(host, nic))
+            continue;
+        if (twin && mn_nic_main_addr(twin))
+            continue; /* half-port says it better */
+        struct mn_finding *f = mn_finding_add(found, rule, nic->netdev);
+        snprintf(f->seen, sizeof f->seen, "the link is up, %s%s",
+                 nic->n_addrs ? "the only address is IPv6 link-local" : "there is no address",
+                 nic->rdma >= 0 ? ", so the RDMA port has no GID to send from yet" : "");
+        snprintf(f->expected, sizeof f->expected, "an address in a subnet of this cable alone");
+        mn_finding_suggest_address(host, nic, f->fix, sizeof f->fix);
+    }
+}
