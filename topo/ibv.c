@@ -1,0 +1,97 @@
+#include "topo/ibv.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/base/alloc.h"
+
+#define LIBRARY "libibverbs.so.1"
+
+/* Versions are named because the library exports most symbols twice, and the older twin (1.0) has
+ * another layout. */
+static const struct {
+    const char *name, *version;
+    size_t offset;
+    int optional;
+} symbols[] = {
+    {"ibv_get_device_list", "IBVERBS_1.1", offsetof(struct mn_ibv, get_device_list), 0},
+    {"ibv_free_device_list", "IBVERBS_1.1", offsetof(struct mn_ibv, free_device_list), 0},
+    {"ibv_get_device_name", "IBVERBS_1.1", offsetof(struct mn_ibv, get_device_name), 0},
+    {"ibv_open_device", "IBVERBS_1.1", offsetof(struct mn_ibv, open_device), 0},
+    {"ibv_close_device", "IBVERBS_1.1", offsetof(struct mn_ibv, close_device), 0},
+    {"ibv_query_device", "IBVERBS_1.1", offsetof(struct mn_ibv, query_device), 0},
+    {"ibv_query_port", "IBVERBS_1.1", offsetof(struct mn_ibv, query_port_compat), 0},
+    {"_ibv_query_gid_table", "IBVERBS_1.11", offsetof(struct mn_ibv, query_gid_table), 1},
+};
+
+static struct mn_ibv table;
+static struct mn_diag table_diag;
+
+static ssize_t no_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t max,
+                            uint32_t flags, size_t entry_size)
+{
+    (void)context, (void)entries, (void)max, (void)flags, (void)entry_size;
+    return -EOPNOTSUPP;
+}
+
+/* The library has no call for its version; its file is named libibverbs.so.1.<abi>.<release>. */
+static void read_version(void *lib)
+{
+    struct link_map *map;
+    char path[PATH_MAX];
+    mn_strlcpy(table.version, "1", sizeof table.version);
+    if (dlinfo(lib, RTLD_DI_LINKMAP, &map) != 0 || !realpath(map->l_name, path))
+        return;
+    const char *version = strstr(path, ".so.");
+    if (version)
+        mn_strlcpy(table.version, version + strlen(".so."), sizeof table.version);
+}
+
+static void load(void)
+{
+    void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!lib) {
+        mn_fail(&table_diag, MN_ERR_UNSUPPORTED, LIBRARY " cannot be loaded (%s)", dlerror());
+        return;
+    }
+    table.query_gid_table = no_gid_table;
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *symbol = dlvsym(lib, symbols[i].name, symbols[i].version);
+        if (symbol) {
+            memcpy((char *)&table + symbols[i].offset, &symbol, sizeof symbol);
+        } else if (!symbols[i].optional) {
+            mn_fail(&table_diag, MN_ERR_UNSUPPORTED, LIBRARY " has no %s@%s; install rdma-core",
+                    symbols[i].name, symbols[i].version);
+            dlclose(lib);
+            return;
+        }
+    }
+    read_version(lib);
+}
+
+const struct mn_ibv *mn_ibv_open(struct mn_diag *diag)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+    if (table_diag.code == MN_OK)
+        return &table;
+    if (diag)
+        *diag = table_diag;
+    return NULL;
+}
+
+int mn_ibv_query_port(const struct mn_ibv *ibv, struct ibv_context *context, uint8_t port,
+                      struct ibv_port_attr *attr)
+{
+    memset(attr, 0, sizeof *attr);
+    struct verbs_context *extended = verbs_get_ctx_op(context, query_port);
+    if (extended)
+        return extended->query_port(context, port, attr, sizeof *attr);
+    return ibv->query_port_compat(context, port, (struct _compat_ibv_port_attr *)attr);
+}

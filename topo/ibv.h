@@ -1,0 +1,38 @@
+/* libibverbs, opened at run time into one symbol table: a host without rdma-core still runs TCP.
+ *
+ * The types and the verbs that are inline functions over a context's operations (ibv_post_send,
+ * ibv_poll_cq, …) come from <infiniband/verbs.h> and need no symbol. Everything exported must be
+ * called through this table; a new verb is one member here and one row in ibv.c. */
+#ifndef MN_IBV_H
+#define MN_IBV_H
+
+#include <infiniband/verbs.h>
+
+#include "topo/base/err.h"
+
+struct mn_ibv {
+    char version[32]; /* of the library file: "1.14.44.0", or "1" when it does not say */
+    struct ibv_device **(*get_device_list)(int *count);
+    void (*free_device_list)(struct ibv_device **list);
+    const char *(*get_device_name)(struct ibv_device *device);
+    struct ibv_context *(*open_device)(struct ibv_device *device);
+    int (*close_device)(struct ibv_context *context);
+    int (*query_device)(struct ibv_context *context, struct ibv_device_attr *attr);
+    /* Writes the port attributes of verbs 1.1, shorter than today's: mn_ibv_query_port() knows. */
+    int (*query_port_compat)(struct ibv_context *context, uint8_t port,
+                             struct _compat_ibv_port_attr *attr);
+    /* -EOPNOTSUPP from libraries before 1.11. */
+    ssize_t (*query_gid_table)(struct ibv_context *context, struct ibv_gid_entry *entries,
+                               size_t max, uint32_t flags, size_t entry_size);
+};
+
+/* The table, opened by the first caller and kept for the life of the process (providers cannot be
+ * unloaded safely); thread-safe. NULL with MN_ERR_UNSUPPORTED in *diag when there is no library, or
+ * one too old. */
+const struct mn_ibv *mn_ibv_open(struct mn_diag *diag);
+
+/* ibv_query_port() without linking the library. 0 or an errno value. */
+int mn_ibv_query_port(const struct mn_ibv *ibv, struct ibv_context *context, uint8_t port,
+                      struct ibv_port_attr *attr);
+
+#endif

@@ -1,0 +1,59 @@
+/* Byte counters: which NIC carried the bytes. */
+#include "topo/nic_read.h"
+
+#include <string.h>
+
+/* RDMA byte counters by driver family. Sums over all rows of the first set that is there. */
+static const struct {
+    const char *dir, *rx, *tx;
+    unsigned unit; /* bytes in one count */
+    int set;
+} rdma_rows[] = {
+    {"counters", "port_rcv_data", "port_xmit_data", 4, 0}, /* IBTA: 32-bit words */
+    {"hw_counters", "rx_bytes", "tx_bytes", 1, 1},         /* bnxt_re, efa */
+    {"hw_counters", "ip4InOctets", "ip4OutOctets", 1, 2},  /* irdma */
+    {"hw_counters", "ip6InOctets", "ip6OutOctets", 1, 2},
+};
+
+static int read_one(const char *root, const char *device, int port, size_t row,
+                    struct mn_nic_counters *counters)
+{
+    static const char path[] = "class/infiniband/%s/ports/%d/%s/%s";
+    long long rx, tx;
+    if (!mn_sysfs_number(root, &rx, path, device, port, rdma_rows[row].dir, rdma_rows[row].rx) ||
+        !mn_sysfs_number(root, &tx, path, device, port, rdma_rows[row].dir, rdma_rows[row].tx))
+        return 0;
+    counters->rdma_rx_bytes += (uint64_t)rx * rdma_rows[row].unit;
+    counters->rdma_tx_bytes += (uint64_t)tx * rdma_rows[row].unit;
+    return 1;
+}
+
+static void read_rdma(const char *root, const char *device, int port,
+                      struct mn_nic_counters *counters)
+{
+    int set = -1;
+    for (size_t i = 0; i < sizeof rdma_rows / sizeof *rdma_rows; i++)
+        if ((set < 0 || set == rdma_rows[i].set) && read_one(root, device, port, i, counters)) {
+            set = rdma_rows[i].set;
+            counters->has_rdma = 1;
+        }
+}
+
+enum mn_err mn_nic_counters_read(const struct mn_host_source *src, const char *netdev,
+                                 const char *rdma_device, int rdma_port,
+                                 struct mn_nic_counters *counters, struct mn_diag *diag)
+{
+    const char *root = src && src->sysfs ? src->sysfs : "/sys";
+    long long rx, tx;
+    memset(counters, 0, sizeof *counters);
+    if (!mn_sysfs_number(root, &rx, "class/net/%s/statistics/rx_bytes", netdev) ||
+        !mn_sysfs_number(root, &tx, "class/net/%s/statistics/tx_bytes", netdev))
+        return mn_fail(diag, MN_ERR_NOTFOUND,
+                       "no byte counters for netdev \"%s\" in %s/class/net; is it there?", netdev,
+                       root);
+    counters->rx_bytes = (uint64_t)rx;
+    counters->tx_bytes = (uint64_t)tx;
+    if (rdma_device && *rdma_device)
+        read_rdma(root, rdma_device, rdma_port, counters);
+    return MN_OK;
+}
