@@ -14,7 +14,7 @@ struct mn_finding {
     char nic[80];       /* netdev, "device/port" without one, or "host" */
     char seen[256];     /* the value found */
     char expected[192]; /* what it should be */
-    char fix[320];      /* a command to paste; what follows "#" is for the other end */
+    char fix[384];      /* a command to paste; what follows "#" is for the other end */
 };
 
 struct mn_findings {

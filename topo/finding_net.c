@@ -74,7 +74,7 @@ static void pair_same_subnet(void *arg, const struct mn_nic *a, const struct mn_
                              const struct mn_nic *b, const struct mn_addr *ba)
 {
     struct pair_arg *p = arg;
-    char a_text[MN_ADDR_TEXT], b_text[MN_ADDR_TEXT], suggestion[256];
+    char a_text[MN_ADDR_TEXT], b_text[MN_ADDR_TEXT], suggestion[192];
     if (mn_addr_equal(aa, ba) || !mn_addr_share_subnet(aa, ba))
         return;
     struct mn_finding *f = mn_finding_add(p->found, p->rule, b->netdev);
