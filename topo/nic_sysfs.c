@@ -194,6 +194,18 @@ static void read_phys_port(const char *root, struct mn_nic *nic)
         snprintf(nic->phys_port, sizeof nic->phys_port, "%s/%s", id, port);
 }
 
+/* thunderbolt-net has no speed of its own; the cable below it has: "20.0 Gb/s" a lane. */
+static long read_thunderbolt_speed(const char *root, const struct mn_nic *nic)
+{
+    char text[64];
+    long long lanes;
+    if (!mn_sysfs_text(root, text, sizeof text, "class/net/%s/device/../tx_speed", nic->netdev) ||
+        !mn_sysfs_number(root, &lanes, "class/net/%s/device/../tx_lanes", nic->netdev) ||
+        lanes < 1 || lanes > 16)
+        return 0;
+    return (long)(mn_sysfs_decimal(text) * 1000 * (double)lanes + 0.5);
+}
+
 void mn_nic_read_sysfs(const char *root, struct mn_nic *nic)
 {
     char path[PATH_MAX];
@@ -213,6 +225,8 @@ void mn_nic_read_sysfs(const char *root, struct mn_nic *nic)
         mn_strlcpy(nic->driver, strrchr(path, '/') + 1, sizeof nic->driver);
     if (nic->kind == MN_NIC_ETHERNET && strcmp(nic->driver, "thunderbolt-net") == 0)
         nic->kind = MN_NIC_THUNDERBOLT;
+    if (nic->kind == MN_NIC_THUNDERBOLT && nic->speed_mbps == 0)
+        nic->speed_mbps = read_thunderbolt_speed(root, nic);
     nic->is_vf =
         mn_sysfs_resolve(root, path, sizeof path, "class/net/%s/device/physfn", nic->netdev);
     snprintf(path, sizeof path, "class/net/%s/device", nic->netdev);

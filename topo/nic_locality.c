@@ -1,0 +1,156 @@
+/* GPUs and which one is nearest to each NIC. The only file that calls hwloc: nothing the plugin
+ * needs refers to it, so the linker leaves it out of the plugin. */
+#include "topo/nic_read.h"
+
+#include <hwloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/base/alloc.h"
+
+#define PCI_CLASS_DISPLAY     0x03
+#define PCI_CLASS_ACCELERATOR 0x12
+
+/* NCCL and RCCL run on these; a board's service processor also shows a display controller. */
+static const struct {
+    long long id;
+    const char *name;
+} vendors[] = {{0x10de, "NVIDIA"}, {0x1002, "AMD"}};
+
+struct gpu_reader {
+    const char *root;
+    struct mn_host *host;
+};
+
+static enum mn_err read_gpu(void *arg, const char *address, struct mn_diag *diag)
+{
+    struct gpu_reader *r = arg;
+    long long class, vendor, device, numa = -1;
+    if (!mn_sysfs_number(r->root, &class, "bus/pci/devices/%s/class", address) ||
+        (class >> 16 != PCI_CLASS_DISPLAY && class >> 16 != PCI_CLASS_ACCELERATOR) ||
+        !mn_sysfs_number(r->root, &vendor, "bus/pci/devices/%s/vendor", address) ||
+        !mn_sysfs_number(r->root, &device, "bus/pci/devices/%s/device", address))
+        return MN_OK;
+    for (size_t i = 0; i < sizeof vendors / sizeof *vendors; i++) {
+        if (vendors[i].id != vendor)
+            continue;
+        struct mn_gpu *gpu = mn_host_push(&r->host->gpus, &r->host->n_gpus, sizeof *gpu, diag);
+        if (!gpu)
+            return MN_ERR_NOMEM;
+        mn_strlcpy(gpu->address, address, sizeof gpu->address);
+        snprintf(gpu->name, sizeof gpu->name, "%s %04llx", vendors[i].name, device);
+        mn_sysfs_number(r->root, &numa, "bus/pci/devices/%s/numa_node", address);
+        gpu->numa = numa < 0 ? -1 : (int)numa;
+    }
+    return MN_OK;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    return strcmp(((const struct mn_gpu *)a)->address, ((const struct mn_gpu *)b)->address);
+}
+
+static hwloc_obj_t find_pci(hwloc_topology_t topology, const char *address)
+{
+    unsigned domain, bus, slot, function;
+    if (sscanf(address, "%8x:%2x:%2x.%1x", &domain, &bus, &slot, &function) != 4)
+        return NULL;
+    return hwloc_get_pcidev_by_busid(topology, domain, bus, slot, function);
+}
+
+/* Firmware often leaves numa_node at -1 where hwloc knows better; -1 when it is near several. */
+static int find_numa(hwloc_topology_t topology, hwloc_obj_t pci, int known)
+{
+    const struct hwloc_obj *parent = pci ? hwloc_get_non_io_ancestor_obj(topology, pci) : NULL;
+    if (known >= 0 || !parent || !parent->nodeset || hwloc_bitmap_weight(parent->nodeset) != 1)
+        return known;
+    return hwloc_bitmap_first(parent->nodeset);
+}
+
+static const char *find_model(hwloc_obj_t pci)
+{
+    const char *model = NULL;
+    for (hwloc_obj_t os = pci->io_first_child; os && !model; os = os->next_sibling)
+        model = hwloc_obj_get_info_by_name(os, "GPUModel");
+    return model ? model : hwloc_obj_get_info_by_name(pci, "PCIDevice");
+}
+
+static enum mn_err ask_hwloc(struct mn_host *host, struct mn_diag *diag)
+{
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) != 0)
+        return mn_fail(diag, MN_ERR_NOMEM, "hwloc: cannot make a topology");
+    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    if (hwloc_topology_load(topology) != 0) {
+        hwloc_topology_destroy(topology);
+        return mn_fail_errno(diag, "hwloc: cannot read this host");
+    }
+    for (size_t i = 0; i < host->n_gpus; i++) {
+        struct mn_gpu *gpu = &host->gpus[i];
+        hwloc_obj_t pci = find_pci(topology, gpu->address);
+        const char *model = pci ? find_model(pci) : NULL;
+        if (model)
+            mn_strlcpy(gpu->name, model, sizeof gpu->name);
+        gpu->numa = find_numa(topology, pci, gpu->numa);
+    }
+    for (size_t i = 0; i < host->n_nics; i++) {
+        struct mn_pci *pci = &host->nics[i].pci;
+        pci->numa = find_numa(topology, find_pci(topology, pci->address), pci->numa);
+    }
+    hwloc_topology_destroy(topology);
+    return MN_OK;
+}
+
+/* From the host bridge ("/pci0000:00/…") on; "" when the device is not below one. */
+static const char *below_host_bridge(const char *path)
+{
+    const char *bridge = strstr(path, "/pci");
+    return bridge ? bridge : "";
+}
+
+/* 2 per bridge that both are below, 1 for a common NUMA node: more is nearer, 0 is unknown. */
+static int nearness(const char *root, const struct mn_pci *pci, const struct mn_gpu *gpu)
+{
+    char path[sizeof pci->path];
+    int near = pci->numa >= 0 && pci->numa == gpu->numa;
+    if (!mn_sysfs_resolve(root, path, sizeof path, "bus/pci/devices/%s", gpu->address))
+        return near;
+    const char *a = below_host_bridge(pci->path), *b = below_host_bridge(path);
+    for (int first = 1; *a && *a == *b; a++, b++, first = 0)
+        near += *a == '/' && !first ? 2 : 0;
+    return near;
+}
+
+static void find_nearest(const char *root, struct mn_host *host, struct mn_nic *nic)
+{
+    const struct mn_gpu *best = NULL;
+    /* With several GPUs and nothing in common with any of them, none is nearest. */
+    int most = host->n_gpus > 1 ? 0 : -1;
+    for (size_t i = 0; i < host->n_gpus; i++) {
+        int near = nearness(root, &nic->pci, &host->gpus[i]);
+        if (near > most) {
+            most = near;
+            best = &host->gpus[i];
+        }
+    }
+    if (best)
+        mn_strlcpy(nic->gpu, best->address, sizeof nic->gpu);
+}
+
+enum mn_err mn_host_locality(const struct mn_host_source *src, struct mn_host *host,
+                             struct mn_diag *diag)
+{
+    struct gpu_reader reader = {.root = src && src->sysfs ? src->sysfs : "/sys", .host = host};
+    enum mn_err err = mn_sysfs_each(reader.root, "bus/pci/devices", read_gpu, &reader, diag);
+    if (err == MN_OK && !(src && src->sysfs))
+        err = ask_hwloc(host, diag);
+    if (err != MN_OK)
+        return err;
+    if (host->n_gpus > 1)
+        qsort(host->gpus, host->n_gpus, sizeof *host->gpus, by_address);
+    for (size_t i = 0; i < host->n_nics; i++)
+        if (host->nics[i].pci.path[0])
+            find_nearest(reader.root, host, &host->nics[i]);
+    return MN_OK;
+}
