@@ -2,9 +2,10 @@
  *
  * Every function returns an ncclResult_t value as int (plugin/abi/nccl_abi.h). None blocks; connect
  * and accept return success with a NULL comm for "not yet, call again". Thread rules are NCCL's: a
- * comm's isend, irecv and test come from one thread at a time, register and deregister may run beside
- * them, different comms are independent, everything else may come from any thread. Errors are logged
- * once with peer, NIC and link. Source of the rules: NCCL src/include/plugin/net and its callers. */
+ * comm's isend, irecv and test come from one thread at a time, register and deregister may run
+ * beside them, different comms are independent, everything else may come from any thread. Errors
+ * are logged once with peer, NIC and link. Source of the rules: NCCL src/include/plugin/net and its
+ * callers. */
 #ifndef MN_NET_H
 #define MN_NET_H
 

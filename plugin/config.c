@@ -1,0 +1,272 @@
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "plugin/config.h"
+#include "topo/base/alloc.h"
+#include "topo/base/log.h"
+#include "topo/mesh_file.h"
+
+/* A NIC chosen for use, before devices are formed. */
+struct choice {
+    const struct mn_nic *nic;
+    const struct mn_mesh_nic *file; /* NULL without a mesh file */
+};
+
+struct selection {
+    struct choice picks[MN_MAX_DEVICES];
+    int n;
+    int family; /* AF_UNSPEC, AF_INET, AF_INET6 */
+};
+
+static uint64_t node_identity(const char *hostname)
+{
+    static const uint8_t key[MN_KEY_SIZE] = "meshnet node id";
+    char text[256] = "";
+    struct stat ns = {0};
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+    if (fd >= 0) {
+        ssize_t n = read(fd, text, 64);
+        text[n > 0 ? n : 0] = 0;
+        close(fd);
+    }
+    if (stat("/proc/self/ns/net", &ns))
+        ns.st_ino = 0;
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof text - used, "|%s|%llu", hostname, (unsigned long long)ns.st_ino);
+    return mn_mac64(key, text, strlen(text));
+}
+
+static void pick(struct selection *sel, const struct mn_nic *nic, const struct mn_mesh_nic *file,
+                 const char *why)
+{
+    if (sel->n == MN_MAX_DEVICES) {
+        MN_WARN("%s: left out, only %d NICs can be used", nic->netdev, MN_MAX_DEVICES);
+        return;
+    }
+    sel->picks[sel->n].nic = nic;
+    sel->picks[sel->n++].file = file;
+    MN_INFO("using %s (%s, %ld Mb/s, mtu %d): %s", nic->netdev, mn_nic_kind_name(nic->kind),
+            nic->speed_mbps, nic->mtu, why);
+}
+
+static enum mn_err select_from_file(struct selection *sel, const struct mn_mesh *mesh,
+                                    const struct mn_host *host, struct mn_config *config,
+                                    struct mn_diag *diag)
+{
+    char why[256];
+    int self;
+    enum mn_err err = mn_mesh_find_self(mesh, host, &self, why, sizeof why, diag);
+
+    if (err)
+        return err;
+    const struct mn_mesh_node *node = &mesh->nodes[self];
+    mn_strlcpy(config->node, node->name, sizeof config->node);
+    MN_INFO("this host is node %s: %s", node->name, why);
+    for (size_t i = 0; i < node->n_nics; i++) {
+        const struct mn_mesh_nic *want = &node->nics[i];
+        const struct mn_nic *nic = mn_host_nic(host, want->netdev);
+        for (size_t a = 0; !nic && a < want->n_addrs; a++)
+            nic = mn_host_nic_by_addr(host, &want->addrs[a]);
+        if (!nic)
+            MN_WARN("node %s, NIC %s: no netdev %s on this host and none with its address; check "
+                    "the mesh file or the cable",
+                    node->name, want->name, want->netdev);
+        else if (!nic->admin_up)
+            MN_WARN("node %s, NIC %s: netdev %s is down; bring it up: ip link set %s up",
+                    node->name, want->name, nic->netdev, nic->netdev);
+        else
+            pick(sel, nic, want, "named by the mesh file");
+    }
+    if (!sel->n)
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "the mesh file names node %s, but none of its %zu NICs is usable here",
+                       node->name, node->n_nics);
+    return MN_OK;
+}
+
+/* The netdevs behind the RDMA devices that NCCL_IB_HCA selects. */
+static int hca_selects(const char *list, const struct mn_host *host, const struct mn_nic *nic)
+{
+    for (size_t i = 0; i < host->n_rdma; i++)
+        if (!strcmp(host->rdma[i].netdev, nic->netdev) &&
+            mn_selector_match(list, host->rdma[i].device, host->rdma[i].port))
+            return 1;
+    return 0;
+}
+
+static int usable(const struct mn_nic *nic)
+{
+    return nic->admin_up && nic->n_addrs > 0;
+}
+
+/* What discovery takes: cables. Bridges and virtual odds and ends carry the containers and tunnels
+ * of the host; a bond's or bridge's members have no traffic of their own. */
+static int looks_like_cable(const struct mn_nic *nic)
+{
+    return usable(nic) && nic->carrier && !nic->master[0] && nic->kind != MN_NIC_LOOPBACK &&
+           nic->kind != MN_NIC_BRIDGE && nic->kind != MN_NIC_OTHER;
+}
+
+static void select_by_environment(struct selection *sel, const struct mn_host *host)
+{
+    const char *ifname = getenv("NCCL_SOCKET_IFNAME");
+    const char *hca = getenv("NCCL_IB_HCA");
+
+    for (size_t i = 0; i < host->n_nics; i++) {
+        const struct mn_nic *nic = &host->nics[i];
+        if (ifname && *ifname) {
+            if (usable(nic) && mn_selector_match(ifname, nic->netdev, -1))
+                pick(sel, nic, NULL, "selected by NCCL_SOCKET_IFNAME");
+        } else if (hca && *hca && host->n_rdma) {
+            if (usable(nic) && hca_selects(hca, host, nic))
+                pick(sel, nic, NULL, "selected by NCCL_IB_HCA");
+        } else if (looks_like_cable(nic)) {
+            pick(sel, nic, NULL, "discovered: up, has carrier and an address");
+        }
+    }
+    if (sel->n || (ifname && *ifname) || (hca && *hca && host->n_rdma))
+        return;
+    for (size_t i = 0; i < host->n_nics; i++)
+        if (host->nics[i].kind == MN_NIC_LOOPBACK && usable(&host->nics[i]))
+            pick(sel, &host->nics[i], NULL, "no other NIC is up; peers on this host only");
+}
+
+static void add_locals(struct mn_device *dev, const struct selection *sel, const struct choice *c)
+{
+    int nic_number = dev->n_locals ? dev->locals[dev->n_locals - 1].nic + 1 : 0;
+    size_t count = c->file && c->file->n_addrs ? c->file->n_addrs : c->nic->n_addrs;
+    const struct mn_addr *addrs = c->file && c->file->n_addrs ? c->file->addrs : c->nic->addrs;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct mn_addr *addr = &addrs[i];
+        char text[MN_ADDR_TEXT];
+        /* Every fe80::/10 address is in everybody's subnet: it names no cable. */
+        if ((sel->family && addr->family != sel->family) || mn_addr_is_link_local(addr))
+            continue;
+        if (dev->n_locals == MN_MAX_LOCALS) {
+            MN_WARN("%s: address %s left out, a device offers %d addresses", c->nic->netdev,
+                    mn_addr_format(addr, text, sizeof text), MN_MAX_LOCALS);
+            continue;
+        }
+        struct mn_local *local = &dev->locals[dev->n_locals++];
+        local->addr = *addr;
+        local->ifindex = (uint32_t)c->nic->ifindex;
+        local->nic = (uint8_t)nic_number;
+        local->speed_mbps =
+            c->file && c->file->speed_mbps ? c->file->speed_mbps : c->nic->speed_mbps;
+        mn_strlcpy(local->netdev, c->nic->netdev, sizeof local->netdev);
+        if (local->speed_mbps > dev->speed_mbps)
+            dev->speed_mbps = local->speed_mbps;
+    }
+}
+
+static void form_devices(struct mn_config *config, const struct selection *sel)
+{
+    int per_link = config->settings.device_mode == MN_DEVICE_PER_LINK;
+
+    for (int i = 0; i < sel->n; i++) {
+        const struct choice *c = &sel->picks[i];
+        if (per_link || i == 0) {
+            struct mn_device *dev = &config->devices[config->n_devices++];
+            memset(dev, 0, sizeof *dev);
+            snprintf(dev->name, sizeof dev->name, "%s%s", per_link ? "mesh-" : "mesh0",
+                     per_link ? c->nic->netdev : "");
+            mn_strlcpy(dev->pci_path, c->nic->pci.path, sizeof dev->pci_path);
+            dev->guid = config->node_id + (uint64_t)config->n_devices;
+        }
+        struct mn_device *dev = &config->devices[config->n_devices - 1];
+        if (strcmp(dev->pci_path, c->nic->pci.path) && strcmp(c->nic->pci.path, "") &&
+            dev->n_locals && c->nic->speed_mbps > dev->speed_mbps)
+            mn_strlcpy(dev->pci_path, c->nic->pci.path, sizeof dev->pci_path);
+        add_locals(dev, sel, c);
+        if (per_link && !dev->n_locals) {
+            MN_WARN("%s: no usable address, no device", c->nic->netdev);
+            config->n_devices--;
+        }
+    }
+    if (!per_link && config->n_devices && !config->devices[0].n_locals)
+        config->n_devices = 0;
+}
+
+static enum mn_err read_family(struct selection *sel, struct mn_diag *diag)
+{
+    const char *text = getenv("NCCL_SOCKET_FAMILY");
+
+    if (!text || !*text)
+        return MN_OK;
+    if (!strcasecmp(text, "AF_INET"))
+        sel->family = AF_INET;
+    else if (!strcasecmp(text, "AF_INET6"))
+        sel->family = AF_INET6;
+    else
+        return mn_fail(diag, MN_ERR_CONFIG, "NCCL_SOCKET_FAMILY=%s: expected AF_INET or AF_INET6",
+                       text);
+    MN_INFO("NCCL_SOCKET_FAMILY=%s: other addresses are left out", text);
+    return MN_OK;
+}
+
+static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh,
+                                  const struct mn_host *host, struct mn_diag *diag)
+{
+    struct selection sel = {0};
+    char path[512];
+    enum mn_err err = read_family(&sel, diag);
+
+    mn_strlcpy(config->node, host->hostname, sizeof config->node);
+    config->node_id = node_identity(host->hostname);
+    if (err)
+        return err;
+    if (mn_mesh_find_file(path, sizeof path)) {
+        MN_INFO("mesh file %s", path);
+        err = mn_mesh_read(path, mesh, diag);
+        if (err)
+            return err;
+        config->settings = mesh->settings;
+    } else {
+        MN_INFO("no mesh file: choosing NICs by environment and discovery");
+        mn_settings_default(&config->settings);
+    }
+    err = mn_settings_from_env(&config->settings, diag);
+    if (!err && mesh->n_nodes)
+        err = select_from_file(&sel, mesh, host, config, diag);
+    else if (!err)
+        select_by_environment(&sel, host);
+    if (!err && config->settings.key_file[0])
+        err = mn_key_read(config->settings.key_file, config->cluster_key, diag);
+    if (err)
+        return err;
+    if (config->settings.transport == MN_TRANSPORT_VERBS)
+        return mn_fail(diag, MN_ERR_UNSUPPORTED,
+                       "transport.kind verbs: this build moves bytes over TCP only; set kind: auto "
+                       "or tcp");
+    if (getenv("NCCL_IB_GID_INDEX"))
+        MN_INFO("NCCL_IB_GID_INDEX=%s noted: TCP uses addresses, not GIDs",
+                getenv("NCCL_IB_GID_INDEX"));
+    form_devices(config, &sel);
+    if (!config->n_devices)
+        MN_WARN("no NIC with a usable address: offering no device (see meshnet discover)");
+    return MN_OK;
+}
+
+enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag)
+{
+    struct mn_host host;
+    struct mn_mesh mesh;
+
+    memset(config, 0, sizeof *config);
+    mn_mesh_init(&mesh);
+    enum mn_err err = mn_host_read(NULL, &host, diag);
+    if (!err)
+        err = load_with_host(config, &mesh, &host, diag);
+    mn_mesh_free(&mesh);
+    mn_host_free(&host);
+    return err;
+}

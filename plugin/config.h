@@ -1,0 +1,49 @@
+/* What this process may use: settings, this node's name, and the NIC addresses behind each device.
+ * Read once, at the first init; constant afterwards, so that any thread may read it. */
+#ifndef MN_CONFIG_H
+#define MN_CONFIG_H
+
+#include "topo/base/mac.h"
+#include "topo/mesh.h"
+
+#define MN_MAX_LOCALS  8 /* addresses a device offers: what the handle carries */
+#define MN_MAX_DEVICES 32
+
+/* One address of this node. Two addresses with the same nic are the same cable. */
+struct mn_local {
+    struct mn_addr addr;
+    char netdev[IF_NAMESIZE];
+    uint32_t ifindex;
+    uint8_t nic; /* number of the NIC inside its device */
+    long speed_mbps;
+};
+
+struct mn_device {
+    char name[MN_NAME_MAX];
+    char pci_path[256]; /* "" = not PCI, or several NICs in different places */
+    uint64_t guid;
+    long speed_mbps; /* of the fastest NIC */
+    struct mn_local locals[MN_MAX_LOCALS];
+    int n_locals;
+};
+
+struct mn_config {
+    struct mn_settings settings;
+    char node[MN_NAME_MAX];
+    uint64_t node_id; /* equal for processes of one host and one network namespace */
+    struct mn_device devices[MN_MAX_DEVICES];
+    int n_devices;
+    uint8_t cluster_key[MN_KEY_SIZE]; /* all zero when the mesh has none */
+};
+
+/* Mesh file ($MESHNET_CONFIG, else the standard places), else NCCL's selectors, else discovery;
+ * logs each choice with its reason at INFO. May read files and ask the kernel: called from init
+ * only. */
+enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag);
+
+/* NCCL's interface list syntax (NCCL documentation, NCCL_SOCKET_IFNAME, NCCL_IB_HCA): a comma
+ * separated list of prefixes; "=" in front: exact names; "^" in front: all but these. port is
+ * compared with a ":N" suffix when the entry has one and port is not negative. */
+int mn_selector_match(const char *list, const char *name, int port);
+
+#endif

@@ -1,0 +1,121 @@
+/* One connection being set up: authenticated handshake, common plan, lanes. Both sides are state
+ * machines that advance a step a call and never block; every wait has a deadline.
+ *
+ *   connector                          acceptor
+ *   HELLO  random                  ->
+ *                                  <-  HELLO  random
+ *   PROOF  mac over both randoms   ->
+ *                                  <-  PROOF
+ *   LINKS  name, addresses         ->
+ *                                  <-  LINKS  and the id lanes name; PLAN hash
+ *   PLAN   hash                    ->
+ *   LANE   (first frame of each further socket)
+ *   LANES  which of them came up   ->
+ *                                  <-  READY  once those have arrived
+ *
+ * A frame is {magic 4, type 1, zero 1, payload length 2} and at most MN_FRAME_MAX bytes, lengths
+ * exact. The key of all MACs is the listener's nonce, which only the handle carries, mixed with the
+ * cluster key when there is one. This authenticates the set-up; the data that follows is clear. */
+#ifndef MN_CONN_H
+#define MN_CONN_H
+
+#include "plugin/handle.h"
+#include "plugin/plan.h"
+
+#define MN_FRAME_MAX 4096
+#define MN_MAX_LANES 64 /* eight cables, eight sockets each */
+
+enum mn_frame {
+    MN_FRAME_HELLO = 1,
+    MN_FRAME_PROOF,
+    MN_FRAME_LINKS,
+    MN_FRAME_PLAN,
+    MN_FRAME_LANE,
+    MN_FRAME_LANES,
+    MN_FRAME_READY,
+    MN_FRAME_ERROR
+};
+
+/* One socket with the frame being read from and written to it. */
+struct mn_chan {
+    int fd;
+    uint8_t rx[MN_FRAME_MAX];
+    size_t rx_len;
+    uint8_t tx[MN_FRAME_MAX];
+    size_t tx_len, tx_off;
+};
+
+void mn_chan_init(struct mn_chan *chan, int fd);
+void mn_chan_close(struct mn_chan *chan);
+/* Appends a frame to what is to be sent. */
+enum mn_err mn_chan_put(struct mn_chan *chan, enum mn_frame type, const void *payload, size_t len);
+/* Sends what the kernel takes. MN_OK: all sent; MN_ERR_AGAIN; else the peer is gone. */
+enum mn_err mn_chan_flush(struct mn_chan *chan, struct mn_diag *diag);
+/* Reads one whole frame, never a byte beyond it. MN_OK: *payload and *len are it (valid until the
+ * next call); MN_ERR_AGAIN: not whole yet. */
+enum mn_err mn_chan_get(struct mn_chan *chan, enum mn_frame *type, uint8_t **payload, size_t *len,
+                        struct mn_diag *diag);
+
+enum mn_conn_state {
+    MN_CONN_CONNECT,
+    MN_CONN_HELLO,
+    MN_CONN_PROOF,
+    MN_CONN_LINKS,
+    MN_CONN_PLAN,
+    MN_CONN_LANES,
+    MN_CONN_READY
+};
+const char *mn_conn_state_name(enum mn_conn_state state);
+
+struct mn_lane {
+    int fd;
+    int pair; /* index into the plan's pairs */
+};
+
+struct mn_conn {
+    int connector; /* 1 on the side that called connect */
+    enum mn_conn_state state;
+    const struct mn_config *config;
+    struct mn_chan chan; /* the control connection, lane 0 afterwards */
+    uint8_t key[MN_KEY_SIZE], session[MN_KEY_SIZE];
+    uint8_t random[2][16];          /* [1] connector's, [0] acceptor's */
+    uint64_t id;                    /* names the lanes' owner; chosen by the acceptor */
+    struct mn_side side[2];         /* [1] connector, [0] acceptor */
+    uint8_t links_mac[MN_MAC_SIZE]; /* over both LINKS payloads */
+    struct mn_pair control;
+    struct mn_plan plan;
+    struct mn_lane lanes[MN_MAX_LANES];
+    int n_lanes;
+    uint64_t lanes_up, lanes_agreed;          /* bit per lane */
+    struct mn_chan *lane_chans[MN_MAX_LANES]; /* connector: lanes on their way */
+    int ready_sent;
+    uint64_t started_ms, deadline_ms;
+    int traffic_class;
+    char peer_text[128]; /* "node-b (10.0.1.2)" once known, else the address */
+};
+
+/* Monotonic milliseconds. */
+uint64_t mn_now_ms(void);
+
+/* Sets the key from a nonce and the cluster key. */
+void mn_conn_key(struct mn_conn *conn, const uint8_t nonce[MN_NONCE_SIZE]);
+
+/* Advances by what has arrived. MN_OK with state READY: lanes[0..n_lanes) are open sockets, owned
+ * by the caller; MN_ERR_AGAIN: call again; else failed, explained, to be closed. */
+enum mn_err mn_conn_step(struct mn_conn *conn, struct mn_diag *diag);
+void mn_conn_close(struct mn_conn *conn);
+
+/* Acceptor: a lane socket whose LANE frame was read. MN_OK: taken. */
+enum mn_err mn_conn_attach(struct mn_conn *conn, int fd, const uint8_t *payload, size_t len);
+/* The id a LANE frame names. */
+uint64_t mn_lane_frame_id(const uint8_t *payload, size_t len);
+
+/* Opens a non-blocking TCP socket from local (NULL: any) to remote; *fd is connecting. */
+enum mn_err mn_dial(const struct mn_local *local, const struct mn_addr *remote, uint16_t port,
+                    int traffic_class, int *fd, struct mn_diag *diag);
+/* TCP_NODELAY, keepalive and TCP_USER_TIMEOUT so that silence_ms bounds a silent link. */
+void mn_socket_tune(int fd, unsigned silence_ms);
+/* connect()'s outcome: MN_OK, MN_ERR_AGAIN, or why it failed. */
+enum mn_err mn_dial_done(int fd, struct mn_diag *diag);
+
+#endif

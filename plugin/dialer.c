@@ -1,0 +1,256 @@
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/listen.h"
+#include "topo/base/alloc.h"
+#include "topo/base/log.h"
+
+#define MAX_CANDIDATES (2 * MN_MAX_LOCALS)
+
+/* A connect() under way. Found again by the ticket in the handle and the listener's nonce; both
+ * must agree, since the handle came over a network. */
+struct dialer {
+    struct dialer *next;
+    uint64_t ticket;
+    struct mn_handle handle;
+    struct mn_side self;
+    struct mn_pair candidates[MAX_CANDIDATES];
+    int n_candidates, current;
+    struct mn_conn *conn;
+    uint64_t deadline_ms, asked_ms;
+    struct mn_diag last;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct dialer *dialers;
+static uint64_t next_ticket = 1;
+
+static struct dialer *find(const struct mn_handle *handle)
+{
+    struct dialer *d;
+
+    pthread_mutex_lock(&lock);
+    for (d = dialers; d; d = d->next)
+        if (d->ticket == handle->scratch && handle->scratch &&
+            mn_mac_equal(d->handle.nonce, handle->nonce, MN_NONCE_SIZE))
+            break;
+    pthread_mutex_unlock(&lock);
+    return d;
+}
+
+static void forget(struct dialer *d)
+{
+    pthread_mutex_lock(&lock);
+    for (struct dialer **p = &dialers; *p; p = &(*p)->next)
+        if (*p == d) {
+            *p = d->next;
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    if (d->conn)
+        mn_conn_close(d->conn);
+    free(d);
+}
+
+void mn_dialer_sweep(const struct mn_config *config)
+{
+    uint64_t now = mn_now_ms(), limit = 2 * (uint64_t)config->settings.connect_ms;
+    struct dialer *stale = NULL;
+
+    pthread_mutex_lock(&lock);
+    for (struct dialer **p = &dialers; *p;) {
+        struct dialer *d = *p;
+        if (now - d->asked_ms > limit) {
+            *p = d->next;
+            d->next = stale;
+            stale = d;
+        } else {
+            p = &d->next;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    while (stale) {
+        struct dialer *d = stale;
+        stale = d->next;
+        if (d->conn)
+            mn_conn_close(d->conn);
+        free(d);
+    }
+}
+
+static void remote_side(const struct mn_handle *handle, struct mn_side *side)
+{
+    memset(side, 0, sizeof *side);
+    side->node_id = handle->node_id;
+    memcpy(side->locals, handle->locals, sizeof side->locals);
+    side->n_locals = handle->n_locals;
+}
+
+/* Devices chosen by NCCL need not share a cable with the peer's: then the whole node looks. */
+static void all_locals(const struct mn_config *config, struct mn_side *side)
+{
+    side->n_locals = 0;
+    for (int d = 0; d < config->n_devices; d++)
+        for (int i = 0; i < config->devices[d].n_locals && side->n_locals < MN_MAX_LOCALS; i++) {
+            side->locals[side->n_locals] = config->devices[d].locals[i];
+            side->locals[side->n_locals++].nic = (uint8_t)(d * MN_MAX_LOCALS + i);
+        }
+}
+
+static void list_addresses(const struct mn_side *side, char *text, size_t size)
+{
+    char addr[MN_ADDR_TEXT];
+    size_t used = 0;
+
+    text[0] = 0;
+    for (int i = 0; i < side->n_locals && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "",
+                                 mn_addr_format(&side->locals[i].addr, addr, sizeof addr));
+}
+
+static void find_candidates(const struct mn_config *config, struct dialer *d)
+{
+    struct mn_side remote;
+    char mine[256], theirs[256];
+
+    remote_side(&d->handle, &remote);
+    d->n_candidates = mn_pairs_find(&d->self, &remote, d->candidates);
+    if (!d->n_candidates && config->n_devices > 1) {
+        all_locals(config, &d->self);
+        d->n_candidates = mn_pairs_find(&d->self, &remote, d->candidates);
+    }
+    if (d->n_candidates)
+        return;
+    list_addresses(&d->self, mine, sizeof mine);
+    list_addresses(&remote, theirs, sizeof theirs);
+    MN_WARN("no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
+            "netmasks; trying the routing table",
+            mine, theirs);
+    for (int i = 0; i < remote.n_locals; i++)
+        if (!mn_addr_is_loopback(&remote.locals[i].addr))
+            d->candidates[d->n_candidates++] = (struct mn_pair){MN_ROUTED, (uint8_t)i};
+}
+
+static enum mn_err begin(const struct mn_config *config, const struct mn_device *device,
+                         const struct mn_handle *handle, void *bytes, struct dialer **out,
+                         struct mn_diag *diag)
+{
+    struct dialer *d = calloc(1, sizeof *d);
+
+    if (!d)
+        return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection");
+    d->handle = *handle;
+    mn_side_self(config, device, &d->self);
+    find_candidates(config, d);
+    if (!d->n_candidates) {
+        free(d);
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "the peer offers only loopback addresses and is not on "
+                       "this host (NCCL_SOCKET_IFNAME=lo on several hosts?)");
+    }
+    d->asked_ms = mn_now_ms();
+    d->deadline_ms = d->asked_ms + config->settings.connect_ms;
+    pthread_mutex_lock(&lock);
+    d->ticket = next_ticket++;
+    d->next = dialers;
+    dialers = d;
+    pthread_mutex_unlock(&lock);
+    mn_handle_set_scratch(bytes, d->ticket);
+    *out = d;
+    return MN_OK;
+}
+
+static enum mn_err dial_current(const struct mn_config *config, struct dialer *d, int traffic_class,
+                                struct mn_diag *diag)
+{
+    struct mn_pair pair = d->candidates[d->current];
+    int routed = pair.connector == MN_ROUTED;
+    const struct mn_addr *remote = &d->handle.locals[pair.acceptor].addr;
+    struct mn_conn *conn = calloc(1, sizeof *conn);
+    int fd;
+
+    if (!conn)
+        return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection");
+    conn->config = config;
+    conn->connector = 1;
+    conn->traffic_class = traffic_class;
+    conn->side[1] = d->self;
+    conn->control = pair;
+    conn->started_ms = mn_now_ms();
+    conn->deadline_ms = conn->started_ms + config->settings.handshake_ms;
+    mn_addr_format(remote, conn->peer_text, sizeof conn->peer_text);
+    mn_conn_key(conn, d->handle.nonce);
+    enum mn_err err = mn_random(conn->random[1], sizeof conn->random[1], diag);
+    if (!err)
+        err = mn_dial(routed ? NULL : &d->self.locals[pair.connector], remote, d->handle.port,
+                      traffic_class, &fd, diag);
+    if (err) {
+        free(conn);
+        return err;
+    }
+    mn_chan_init(&conn->chan, fd);
+    d->conn = conn;
+    return MN_OK;
+}
+
+/* One candidate after the other; when all have failed, the reason of the last is the answer. */
+static enum mn_err advance(const struct mn_config *config, struct dialer *d, int traffic_class,
+                           struct mn_diag *diag)
+{
+    char addr[MN_ADDR_TEXT];
+
+    while (d->current < d->n_candidates) {
+        struct mn_pair pair = d->candidates[d->current];
+        enum mn_err err = d->conn ? MN_OK : dial_current(config, d, traffic_class, &d->last);
+        if (!err)
+            err = mn_conn_step(d->conn, &d->last);
+        if (!err || err == MN_ERR_AGAIN)
+            return err;
+        struct mn_addr remote = d->handle.locals[pair.acceptor].addr;
+        remote.prefix = -1;
+        mn_fail(diag, err == MN_ERR_TIMEOUT ? MN_ERR_LINK_DEAD : err, "peer %s port %u over %s: %s",
+                mn_addr_format(&remote, addr, sizeof addr), d->handle.port,
+                pair.connector == MN_ROUTED ? "the routing table"
+                                            : d->self.locals[pair.connector].netdev,
+                d->last.text);
+        if (d->conn)
+            mn_conn_close(d->conn);
+        d->conn = NULL;
+        d->current++;
+        if (d->current < d->n_candidates)
+            MN_WARN("%s; trying the next address", diag->text);
+    }
+    return diag->code;
+}
+
+enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_device *device,
+                           int traffic_class, void *handle, struct mn_conn **conn,
+                           struct mn_diag *diag)
+{
+    struct mn_handle h;
+    enum mn_err err = mn_handle_read(handle, config->cluster_key, &h, diag);
+
+    if (err)
+        return err;
+    struct dialer *d = find(&h);
+    if (!d)
+        err = begin(config, device, &h, handle, &d, diag);
+    if (err)
+        return err;
+    d->asked_ms = mn_now_ms();
+    if (d->asked_ms > d->deadline_ms)
+        err = mn_fail(diag, MN_ERR_TIMEOUT, "no connection within %u ms: %s",
+                      config->settings.connect_ms, d->last.text);
+    else
+        err = advance(config, d, traffic_class, diag);
+    if (err == MN_ERR_AGAIN)
+        return err;
+    if (!err) {
+        *conn = d->conn;
+        d->conn = NULL;
+    }
+    forget(d);
+    return err;
+}

@@ -1,0 +1,154 @@
+#include <math.h>
+#include <netinet/in.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "plugin/bytes.h"
+#include "plugin/handle.h"
+
+#define HANDLE_MAGIC   0x3148534du /* "MSH1" */
+#define HANDLE_VERSION 1
+#define FLAG_TRUNCATED 1u
+#define CELLS          8
+#define CELLS_AT       40
+#define SCRATCH_AT     104
+#define CHECK_AT       112
+#define CELL_V6        1u
+
+static const uint8_t public_key[MN_KEY_SIZE] = "meshnet handle";
+
+static const uint8_t *check_key(const uint8_t key[MN_KEY_SIZE])
+{
+    static const uint8_t none[MN_KEY_SIZE];
+    return memcmp(key, none, MN_KEY_SIZE) ? key : public_key;
+}
+
+uint8_t mn_speed_encode(long mbps)
+{
+    if (mbps <= 0)
+        return 0;
+    double code = 1 + 12 * log10((double)mbps);
+    return code > 255 ? 255 : (uint8_t)lround(code);
+}
+
+long mn_speed_decode(uint8_t code)
+{
+    return code ? lround(pow(10, (code - 1) / 12.0)) : 0;
+}
+
+static int put_cell(struct mn_bytes *b, const struct mn_local *local, int left)
+{
+    int v6 = local->addr.family == AF_INET6;
+    static const uint8_t zero[4];
+
+    if (left < (v6 ? 3 : 1))
+        return 0;
+    mn_put_raw(b, v6 ? zero : local->addr.bytes, 4);
+    mn_put(b, (uint64_t)local->addr.prefix, 1);
+    mn_put(b, mn_speed_encode(local->speed_mbps), 1);
+    mn_put(b, local->nic, 1);
+    mn_put(b, v6 ? CELL_V6 : 0, 1);
+    if (v6)
+        mn_put_raw(b, local->addr.bytes, 16);
+    return v6 ? 3 : 1;
+}
+
+void mn_handle_write(const struct mn_handle *handle, const uint8_t key[MN_KEY_SIZE], void *bytes)
+{
+    uint8_t out[MN_HANDLE_SIZE] = {0};
+    struct mn_bytes b = {out + CELLS_AT, out + SCRATCH_AT, 0};
+    int used = 0, truncated = handle->truncated;
+
+    for (int i = 0; i < handle->n_locals; i++) {
+        int cells = put_cell(&b, &handle->locals[i], CELLS - used);
+        truncated |= !cells;
+        used += cells;
+    }
+    b = (struct mn_bytes){out, out + CELLS_AT, 0};
+    mn_put(&b, HANDLE_MAGIC, 4);
+    mn_put(&b, HANDLE_VERSION, 2);
+    mn_put(&b, truncated ? FLAG_TRUNCATED : 0, 2);
+    mn_put_raw(&b, handle->nonce, MN_NONCE_SIZE);
+    mn_put(&b, handle->node_id, 8);
+    mn_put(&b, handle->instance, 4);
+    mn_put(&b, handle->port, 2);
+    mn_put(&b, (uint64_t)used, 1);
+    mn_put(&b, 0, 1);
+    b = (struct mn_bytes){out + SCRATCH_AT, out + MN_HANDLE_SIZE, 0};
+    mn_put(&b, handle->scratch, 8);
+    mn_put(&b, mn_mac64(check_key(key), out, SCRATCH_AT), 8);
+    memcpy(bytes, out, sizeof out);
+}
+
+static int get_cell(struct mn_bytes *b, struct mn_local *local)
+{
+    uint8_t ip4[4];
+
+    memset(local, 0, sizeof *local);
+    mn_get_raw(b, ip4, 4);
+    local->addr.prefix = (int)mn_get(b, 1);
+    local->speed_mbps = mn_speed_decode((uint8_t)mn_get(b, 1));
+    local->nic = (uint8_t)mn_get(b, 1);
+    uint64_t flags = mn_get(b, 1);
+    if (b->bad || flags & ~(uint64_t)CELL_V6)
+        return 0;
+    local->addr.family = flags & CELL_V6 ? AF_INET6 : AF_INET;
+    if (flags & CELL_V6)
+        mn_get_raw(b, local->addr.bytes, 16);
+    else
+        memcpy(local->addr.bytes, ip4, 4);
+    return !b->bad && local->addr.prefix <= (flags & CELL_V6 ? 128 : 32);
+}
+
+enum mn_err mn_handle_read(const void *bytes, const uint8_t key[MN_KEY_SIZE],
+                           struct mn_handle *handle, struct mn_diag *diag)
+{
+    uint8_t in[MN_HANDLE_SIZE];
+
+    memcpy(in, bytes, sizeof in);
+    memset(handle, 0, sizeof *handle);
+    struct mn_bytes b = {in, in + CELLS_AT, 0};
+    if (mn_get(&b, 4) != HANDLE_MAGIC)
+        return mn_fail(diag, MN_ERR_PROTO,
+                       "handle was not written by meshnet: do all ranks load "
+                       "the same network plugin?");
+    if (mn_get(&b, 2) != HANDLE_VERSION)
+        return mn_fail(diag, MN_ERR_PROTO,
+                       "handle is of another meshnet version (%u, here %d): "
+                       "install the same version on every node",
+                       in[4], HANDLE_VERSION);
+    struct mn_bytes check = {in + CHECK_AT, in + MN_HANDLE_SIZE, 0};
+    uint8_t want[8], *got = in + CHECK_AT;
+    struct mn_bytes w = {want, want + 8, 0};
+    mn_put(&w, mn_mac64(check_key(key), in, SCRATCH_AT), 8);
+    if (!mn_mac_equal(want, got, 8))
+        return mn_fail(diag, MN_ERR_PROTO,
+                       "handle is damaged, or the peer has another cluster key "
+                       "(plugin.key_file)");
+    mn_get(&check, 8);
+    if (mn_get(&check, 8) != 0)
+        return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (reserved bytes are not zero)");
+    handle->truncated = (mn_get(&b, 2) & FLAG_TRUNCATED) != 0;
+    mn_get_raw(&b, handle->nonce, MN_NONCE_SIZE);
+    handle->node_id = mn_get(&b, 8);
+    handle->instance = (uint32_t)mn_get(&b, 4);
+    handle->port = (uint16_t)mn_get(&b, 2);
+    uint64_t used = mn_get(&b, 1);
+    if (!handle->port || !used || used > CELLS)
+        return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (port %u, %u address cells)",
+                       handle->port, (unsigned)used);
+    struct mn_bytes cells = {in + CELLS_AT, in + CELLS_AT + 8 * used, 0};
+    while (cells.at < cells.end && handle->n_locals < MN_MAX_LOCALS)
+        if (!get_cell(&cells, &handle->locals[handle->n_locals++]))
+            return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (address %d)", handle->n_locals);
+    struct mn_bytes s = {in + SCRATCH_AT, in + CHECK_AT, 0};
+    handle->scratch = mn_get(&s, 8);
+    return MN_OK;
+}
+
+void mn_handle_set_scratch(void *bytes, uint64_t scratch)
+{
+    struct mn_bytes b = {(uint8_t *)bytes + SCRATCH_AT, (uint8_t *)bytes + CHECK_AT, 0};
+    mn_put(&b, scratch, 8);
+}

@@ -1,0 +1,134 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <cmocka.h>
+
+#include "plugin/handle.h"
+
+static const uint8_t no_key[MN_KEY_SIZE];
+static const uint8_t some_key[MN_KEY_SIZE] = "0123456789abcde";
+
+static struct mn_local local(const char *text, uint8_t nic, long speed)
+{
+    struct mn_local l = {.nic = nic, .speed_mbps = speed};
+    assert_int_equal(mn_addr_parse(text, &l.addr, NULL), MN_OK);
+    return l;
+}
+
+static struct mn_handle example(void)
+{
+    struct mn_handle h = {.node_id = 0x1122334455667788, .instance = 77, .port = 4791};
+
+    memset(h.nonce, 0xa5, sizeof h.nonce);
+    h.locals[0] = local("10.0.1.1/31", 0, 200000);
+    h.locals[1] = local("fd00::1/64", 0, 200000);
+    h.locals[2] = local("10.0.2.1/24", 1, 100000);
+    h.n_locals = 3;
+    return h;
+}
+
+static void test_round_trip(void **state)
+{
+    struct mn_handle h = example(), back;
+    uint8_t area[MN_HANDLE_SIZE + 3];
+
+    (void)state;
+    memset(area, 0xee, sizeof area);
+    mn_handle_write(&h, no_key, area + 1);
+    assert_int_equal(area[0], 0xee);
+    assert_int_equal(area[MN_HANDLE_SIZE + 1], 0xee);
+    mn_handle_set_scratch(area + 1, 42);
+    assert_int_equal(mn_handle_read(area + 1, no_key, &back, NULL), MN_OK);
+    assert_memory_equal(back.nonce, h.nonce, sizeof h.nonce);
+    assert_int_equal(back.node_id, h.node_id);
+    assert_int_equal(back.instance, 77);
+    assert_int_equal(back.port, 4791);
+    assert_int_equal(back.scratch, 42);
+    assert_int_equal(back.truncated, 0);
+    assert_int_equal(back.n_locals, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_true(mn_addr_equal(&back.locals[i].addr, &h.locals[i].addr));
+        assert_int_equal(back.locals[i].addr.prefix, h.locals[i].addr.prefix);
+        assert_int_equal(back.locals[i].nic, h.locals[i].nic);
+        assert_in_range(back.locals[i].speed_mbps, h.locals[i].speed_mbps * 9 / 10,
+                        h.locals[i].speed_mbps * 11 / 10);
+    }
+}
+
+static void test_too_many_addresses(void **state)
+{
+    struct mn_handle h = example(), back;
+    uint8_t bytes[MN_HANDLE_SIZE];
+
+    (void)state;
+    for (int i = 0; i < MN_MAX_LOCALS; i++)
+        h.locals[i] = local("fd00::1/64", (uint8_t)i, 0);
+    h.n_locals = MN_MAX_LOCALS;
+    mn_handle_write(&h, no_key, bytes);
+    assert_int_equal(mn_handle_read(bytes, no_key, &back, NULL), MN_OK);
+    assert_int_equal(back.n_locals, 2); /* three cells each */
+    assert_int_equal(back.truncated, 1);
+}
+
+static void test_every_damaged_byte_is_seen(void **state)
+{
+    struct mn_handle h = example(), back;
+    uint8_t bytes[MN_HANDLE_SIZE];
+
+    (void)state;
+    for (int i = 0; i < MN_HANDLE_SIZE; i++) {
+        mn_handle_write(&h, no_key, bytes);
+        bytes[i] ^= 0x10;
+        enum mn_err err = mn_handle_read(bytes, no_key, &back, NULL);
+        if (i >= 104 && i < 112) /* the connecting side's scratch */
+            assert_int_equal(err, MN_OK);
+        else
+            assert_int_equal(err, MN_ERR_PROTO);
+    }
+}
+
+static void test_cluster_key_is_needed(void **state)
+{
+    struct mn_handle h = example(), back;
+    struct mn_diag diag;
+    uint8_t bytes[MN_HANDLE_SIZE];
+
+    (void)state;
+    mn_handle_write(&h, some_key, bytes);
+    assert_int_equal(mn_handle_read(bytes, some_key, &back, NULL), MN_OK);
+    assert_int_equal(mn_handle_read(bytes, no_key, &back, &diag), MN_ERR_PROTO);
+    assert_non_null(strstr(diag.text, "cluster key"));
+}
+
+static void test_selector(void **state)
+{
+    (void)state;
+    assert_true(mn_selector_match("eth", "eth0", -1));
+    assert_true(mn_selector_match("ib,eth", "eth0", -1));
+    assert_false(mn_selector_match("=eth", "eth0", -1));
+    assert_true(mn_selector_match("=eth0,eth1", "eth1", -1));
+    assert_false(mn_selector_match("^eth", "eth0", -1));
+    assert_true(mn_selector_match("^docker,lo", "eth0", -1));
+    assert_false(mn_selector_match("^=eth0", "eth0", -1));
+    assert_true(mn_selector_match("^=eth0", "eth01", -1));
+    assert_true(mn_selector_match("mlx5_0:1", "mlx5_0", 1));
+    assert_false(mn_selector_match("mlx5_0:2", "mlx5_0", 1));
+    assert_false(mn_selector_match("", "eth0", -1));
+    assert_false(mn_selector_match(",", "eth0", -1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_too_many_addresses),
+        cmocka_unit_test(test_every_damaged_byte_is_seen),
+        cmocka_unit_test(test_cluster_key_is_needed),
+        cmocka_unit_test(test_selector),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

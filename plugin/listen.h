@@ -1,0 +1,32 @@
+/* Both ways into a comm: a listener with its candidates, and a dialer with its candidate addresses.
+ */
+#ifndef MN_LISTEN_H
+#define MN_LISTEN_H
+
+#include "plugin/conn.h"
+
+struct mn_listener;
+
+/* Binds every address of the device to one common port and writes the handle. */
+enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_device *device,
+                             void *handle, struct mn_listener **listener, struct mn_diag *diag);
+/* Takes new sockets, advances the candidates. MN_OK: *conn is ready, the caller's; MN_ERR_AGAIN:
+ * not yet. A candidate that fails is dropped and only logged: anybody can connect to a port. */
+enum mn_err mn_listener_step(struct mn_listener *listener, struct mn_conn **conn,
+                             struct mn_diag *diag);
+void mn_listener_close(struct mn_listener *listener);
+
+/* Advances the connection that handle names, starting it at the first call (progress is found again
+ * through the handle's scratch field). MN_OK: *conn is ready, the caller's; MN_ERR_AGAIN: call
+ * again; else it failed for good and is forgotten. */
+enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_device *device,
+                           int traffic_class, void *handle, struct mn_conn **conn,
+                           struct mn_diag *diag);
+/* Forgets connections that were begun and not asked after for longer than two connect timeouts. */
+void mn_dialer_sweep(const struct mn_config *config);
+
+/* A side of the handshake as this process sees itself. */
+void mn_side_self(const struct mn_config *config, const struct mn_device *device,
+                  struct mn_side *side);
+
+#endif

@@ -1,0 +1,170 @@
+/* The TCP transport: how messages travel over a connection's lanes.
+ *
+ * Lane 0 carries, in isend order, one FIRST frame a message: sequence number, tag, size and as much
+ * of the data as lane 0 takes; further lanes (and lane 0 again) carry MORE frames with other parts
+ * of large messages. Header and data leave in one system call. A lane takes the next part when its
+ * socket has room, so faster cables carry more.
+ *
+ * The receiver matches messages to posted receives in sequence order, by tag inside the oldest
+ * incomplete group (NCCL's rule for grouped receives). Data goes straight into the posted buffer,
+ * each byte once, ascending inside a part. With nothing posted it is left in the kernel, which
+ * stops the sender; a message for a later group, which stands in the way of one for the present
+ * group, is read aside.
+ *
+ * A send is done when the receiver has acknowledged the whole message, except a small one
+ * (EAGER_MAX) while few such bytes are unacknowledged: those are done when the kernel has them.
+ * That window is smaller than any receive buffer, so they reach the peer's host without anybody
+ * calling anything. Acknowledgements and errors come back on lane 0.
+ *
+ * TCP_USER_TIMEOUT also kills a connection whose peer lives but does not read. The sender therefore
+ * looks at what blocks it and suspends the timeout while the peer's kernel answers: slow is not
+ * dead. */
+#ifndef MN_TCP_H
+#define MN_TCP_H
+
+#include <stdatomic.h>
+
+#include "plugin/transport.h"
+
+#define TCP_FRAME_SIZE  32
+#define TCP_WINDOW      128 /* messages unacknowledged or unmatched; a power of two */
+#define TCP_GROUPS      64  /* posted receives; a power of two */
+#define TCP_RECVS       8   /* MN_MAX_RECVS */
+#define TCP_EAGER_MAX   (16u << 10)
+#define TCP_EAGER_BYTES (32u << 10) /* unacknowledged small messages, headers included */
+#define TCP_ACK_BYTES   (8u << 10)  /* the receiver acknowledges small messages this seldom */
+#define TCP_ACK_COUNT   16
+#define TCP_STRIPE_MIN  (64u << 10)  /* smaller messages, and parts, are not divided */
+#define TCP_STAGE       4096         /* bytes read together with a header */
+#define TCP_CALL_BYTES  (1u << 20)   /* at most this much in one system call */
+#define TCP_ASIDE_MAX   (256u << 20) /* bytes of messages read aside */
+
+enum tcp_type { TCP_FIRST = 1, TCP_MORE, TCP_ACK, TCP_ERROR };
+enum { TCP_ACK_ME = 1 };
+
+/* On the wire in host order: every platform of NCCL and RCCL is little-endian. ACK: every message
+ * before seq has landed, and those after it whose bit is set in the 128 bits of tag..length. ERROR:
+ * seq, size, and in offset the error code. */
+struct tcp_frame {
+    uint32_t magic;
+    uint8_t type, flags;
+    uint16_t zero;
+    uint32_t seq;
+    int32_t tag;
+    uint32_t size, offset, length;
+    uint32_t spare;
+};
+_Static_assert(sizeof(struct tcp_frame) == TCP_FRAME_SIZE, "frame layout is the protocol");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "frames are little-endian");
+#define TCP_MAGIC 0x3154534du /* "MST1" */
+
+struct tcp_send {
+    struct mn_request base;
+    const uint8_t *data;
+    uint32_t seq, size, next, sent; /* next: first byte no lane has taken; sent: in the kernel */
+    int32_t tag;
+    uint8_t posted, header_taken, header_sent, ack_me, eager, landed;
+};
+
+struct tcp_slot {
+    uint8_t *data;
+    uint32_t capacity, size;
+    int32_t tag;
+    uint8_t matched, landed;
+};
+
+struct tcp_group {
+    struct mn_request base;
+    struct tcp_slot slots[TCP_RECVS];
+    uint8_t n, matched, landed, posted;
+};
+
+/* A message the receiver knows of. into: where its bytes go; the slot's buffer or read aside. */
+struct tcp_message {
+    uint8_t *into;
+    struct tcp_slot *slot;
+    struct tcp_group *group;
+    uint32_t seq, size, claimed, got; /* claimed by frames, arrived */
+    int32_t tag;
+    uint8_t known, aside, landed, ack_me;
+};
+
+struct tcp_lane {
+    int fd;
+    char link[IF_NAMESIZE];
+    char from[MN_ADDR_TEXT], to[MN_ADDR_TEXT];
+    uint8_t ended;    /* the peer closed its side */
+    uint8_t slow;     /* user timeout suspended: the peer is slow, its kernel answers */
+    uint32_t tx_left; /* data bytes of the frame under way */
+    uint32_t tx_header_left;
+    struct tcp_send *tx;
+    const uint8_t *tx_data;
+    struct tcp_frame tx_frame;
+    /* receiving side */
+    uint32_t rx_left; /* data bytes of the frame under way not yet read */
+    uint32_t rx_at;   /* where in the message they go */
+    struct tcp_message *rx;
+    uint8_t rx_parked; /* rx_frame is whole, but its message has no place yet */
+    struct tcp_frame rx_frame;
+    uint32_t stage_at, stage_len;
+    uint8_t stage[TCP_STAGE];
+};
+
+struct tcp_comm {
+    struct mn_comm base;
+    const struct mn_config *config;
+    char peer[128];
+    atomic_int error; /* enum mn_err; set once, explained when set */
+    int n_lanes;
+    int turn; /* lane that is served first */
+    unsigned silence_ms;
+    uint32_t idle; /* calls in a row that moved nothing */
+    uint64_t stuck_ms, health_ms, told_ms;
+    uint32_t chunk;
+    /* sending */
+    struct tcp_send *sends; /* TCP_WINDOW, by seq */
+    uint32_t seq_next, seq_acked, seq_header, seq_take;
+    uint32_t eager_bytes, since_feedback;
+    /* receiving */
+    struct tcp_group *groups;                      /* TCP_GROUPS */
+    struct tcp_message *messages;                  /* TCP_WINDOW, by seq */
+    uint32_t group_head, group_tail;               /* oldest not fully matched; next to post */
+    uint32_t seq_known, seq_unmatched, seq_landed; /* next FIRST; all before are matched; landed */
+    uint32_t ack_bytes, ack_count, incomplete;
+    uint64_t aside_bytes;
+    int ack_due;
+    /* reverse frames: acknowledgements out, or in */
+    struct tcp_frame back;
+    uint32_t back_at;        /* bytes of back read or still to write */
+    struct tcp_lane lanes[]; /* n_lanes */
+};
+
+/* Fails the comm: explains with peer and link at WARN, once, and returns the code to stay. */
+enum mn_err tcp_fail(struct tcp_comm *comm, const struct tcp_lane *lane, enum mn_err code,
+                     const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* The same from a socket error. */
+enum mn_err tcp_fail_errno(struct tcp_comm *comm, const struct tcp_lane *lane, int error,
+                           const char *doing);
+/* Called when a call moved nothing, before it returns: rare look at the clock and at the sockets.
+ */
+enum mn_err tcp_idle(struct tcp_comm *comm);
+/* Progress was made. */
+static inline void tcp_moved(struct tcp_comm *comm)
+{
+    comm->idle = 0;
+}
+
+enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag,
+                      struct mn_request **request);
+enum mn_err tcp_send_test(struct tcp_comm *comm, struct tcp_send *send, int *done, int *sizes);
+/* Closes lane 0 later when small messages done are not acknowledged yet; returns 1 if it took it.
+ */
+int tcp_linger(struct tcp_comm *comm);
+void tcp_linger_sweep(void);
+
+enum mn_err tcp_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
+                      const int *tags, struct mn_request **request);
+enum mn_err tcp_recv_test(struct tcp_comm *comm, struct tcp_group *group, int *done, int *sizes);
+void tcp_recv_flush_acks(struct tcp_comm *comm);
+
+#endif

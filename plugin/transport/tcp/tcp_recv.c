@@ -1,0 +1,392 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "plugin/transport/tcp/tcp.h"
+
+#define READ_BUDGET       (4u << 20) /* bytes one call may read before it returns to its caller */
+#define OTHER_LANES_EVERY 512        /* idle calls between looks at lanes nothing is expected on */
+
+static struct tcp_message *message_at(struct tcp_comm *comm, uint32_t seq)
+{
+    return &comm->messages[seq % TCP_WINDOW];
+}
+
+static struct tcp_group *group_at(struct tcp_comm *comm, uint32_t index)
+{
+    return &comm->groups[index % TCP_GROUPS];
+}
+
+/* --- acknowledgements ------------------------------------------------------------------------- */
+
+/* One frame tells all that has landed. A partly written one is finished first; rare, since the way
+ * back carries nothing else. */
+void tcp_recv_flush_acks(struct tcp_comm *comm)
+{
+    struct tcp_lane *lane = &comm->lanes[0];
+
+    if (!comm->ack_due || lane->ended)
+        return;
+    if (!comm->back_at) {
+        uint64_t bits[2] = {0, 0};
+        while (comm->seq_landed != comm->seq_known && message_at(comm, comm->seq_landed)->landed) {
+            message_at(comm, comm->seq_landed++)->known = 0;
+        }
+        for (uint32_t i = 0; i < comm->seq_known - comm->seq_landed; i++)
+            if (message_at(comm, comm->seq_landed + i)->landed)
+                bits[i / 64] |= 1ull << (i % 64);
+        comm->back =
+            (struct tcp_frame){.magic = TCP_MAGIC, .type = TCP_ACK, .seq = comm->seq_landed};
+        memcpy(&comm->back.tag, bits, sizeof bits);
+        comm->back_at = TCP_FRAME_SIZE;
+        comm->ack_due = 0;
+        comm->ack_bytes = comm->ack_count = 0;
+    }
+    ssize_t n = send(lane->fd, (uint8_t *)&comm->back + TCP_FRAME_SIZE - comm->back_at,
+                     comm->back_at, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (n > 0)
+        comm->back_at -= (uint32_t)n;
+    if (comm->back_at)
+        comm->ack_due = 1;
+}
+
+static enum mn_err too_long(struct tcp_comm *comm, const struct tcp_message *msg,
+                            const struct tcp_slot *slot)
+{
+    struct tcp_frame frame = {.magic = TCP_MAGIC,
+                              .type = TCP_ERROR,
+                              .seq = msg->seq,
+                              .size = msg->size,
+                              .offset = MN_ERR_TOO_LONG,
+                              .length = slot->capacity};
+
+    if (!comm->back_at)
+        (void)send(comm->lanes[0].fd, &frame, sizeof frame, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return tcp_fail(comm, &comm->lanes[0], MN_ERR_TOO_LONG,
+                    "message %u with tag %d has %u bytes, the receive posted for it %u", msg->seq,
+                    msg->tag, msg->size, slot->capacity);
+}
+
+/* --- matching --------------------------------------------------------------------------------- */
+
+static void land(struct tcp_comm *comm, struct tcp_message *msg)
+{
+    if (msg->aside) {
+        memcpy(msg->slot->data, msg->into, msg->size);
+        free(msg->into);
+        msg->aside = 0;
+        comm->aside_bytes -= msg->size;
+    }
+    msg->landed = 1;
+    msg->slot->landed = 1;
+    msg->slot->size = msg->size;
+    msg->group->landed++;
+    comm->incomplete--;
+    comm->ack_bytes += msg->size + TCP_FRAME_SIZE;
+    if (msg->ack_me || comm->ack_bytes >= TCP_ACK_BYTES || ++comm->ack_count >= TCP_ACK_COUNT)
+        comm->ack_due = 1;
+}
+
+static enum mn_err give(struct tcp_comm *comm, struct tcp_message *msg, struct tcp_group *group,
+                        struct tcp_slot *slot)
+{
+    if (msg->size > slot->capacity)
+        return too_long(comm, msg, slot);
+    slot->matched = 1;
+    group->matched++;
+    msg->slot = slot;
+    msg->group = group;
+    if (!msg->aside)
+        msg->into = slot->data;
+    if (msg->got == msg->size)
+        land(comm, msg);
+    return MN_OK;
+}
+
+static struct tcp_slot *free_slot(struct tcp_group *group, int32_t tag)
+{
+    for (int i = 0; i < group->n; i++)
+        if (!group->slots[i].matched && group->slots[i].tag == tag)
+            return &group->slots[i];
+    return NULL;
+}
+
+/* Gives known messages to the oldest incomplete group, in sequence order, until it is full; then
+ * the next group, from the oldest message left. */
+static enum mn_err match(struct tcp_comm *comm)
+{
+    while (comm->group_head != comm->group_tail) {
+        struct tcp_group *group = group_at(comm, comm->group_head);
+        for (uint32_t seq = comm->seq_unmatched;
+             seq != comm->seq_known && group->matched < group->n; seq++) {
+            struct tcp_message *msg = message_at(comm, seq);
+            struct tcp_slot *slot = msg->slot ? NULL : free_slot(group, msg->tag);
+            enum mn_err err = slot ? give(comm, msg, group, slot) : MN_OK;
+            if (err)
+                return err;
+        }
+        while (comm->seq_unmatched != comm->seq_known &&
+               message_at(comm, comm->seq_unmatched)->slot)
+            comm->seq_unmatched++;
+        if (group->matched < group->n)
+            break;
+        comm->group_head++;
+    }
+    return MN_OK;
+}
+
+/* --- frames ----------------------------------------------------------------------------------- */
+
+static enum mn_err bad_frame(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    const struct tcp_frame *f = &lane->rx_frame;
+    return tcp_fail(comm, lane, MN_ERR_PROTO,
+                    "frame out of bounds (type %u, message %u, size %u, offset %u, length %u)",
+                    f->type, f->seq, f->size, f->offset, f->length);
+}
+
+/* Makes the message of a FIRST frame known. */
+static enum mn_err introduce(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    const struct tcp_frame *f = &lane->rx_frame;
+    struct tcp_message *msg = message_at(comm, f->seq);
+
+    if (lane != comm->lanes || f->seq != comm->seq_known || msg->known)
+        return bad_frame(comm, lane);
+    *msg = (struct tcp_message){.seq = f->seq,
+                                .size = f->size,
+                                .tag = f->tag,
+                                .known = 1,
+                                .ack_me = f->flags & TCP_ACK_ME};
+    comm->seq_known++;
+    comm->incomplete++;
+    return match(comm);
+}
+
+/* A place for the data of the lane's frame, or leaves it parked. With receives posted, a message
+ * that none of them wants yet is read aside, since one they do want may be behind it. */
+static enum mn_err place(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    const struct tcp_frame *f = &lane->rx_frame;
+    struct tcp_message *msg = message_at(comm, f->seq);
+
+    if (!msg->known || msg->seq != f->seq) {
+        if (f->seq - comm->seq_landed >= TCP_WINDOW)
+            return bad_frame(comm, lane);
+        return MN_OK; /* lane 0 has not introduced it yet */
+    }
+    if (msg->size != f->size || f->length > msg->size - msg->claimed)
+        return bad_frame(comm, lane);
+    if (!f->length) { /* the data is on other lanes, or there is none */
+        lane->rx_parked = 0;
+        return MN_OK;
+    }
+    if (!msg->into) {
+        if (comm->group_head == comm->group_tail)
+            return MN_OK;
+        if (comm->aside_bytes + msg->size > TCP_ASIDE_MAX)
+            return tcp_fail(comm, lane, MN_ERR_PROTO,
+                            "over %u MiB of messages with tags that no posted receive wants (last: "
+                            "tag %d)",
+                            TCP_ASIDE_MAX >> 20, msg->tag);
+        msg->into = malloc(msg->size);
+        if (!msg->into)
+            return tcp_fail(comm, lane, MN_ERR_NOMEM, "no memory for a message of %u bytes",
+                            msg->size);
+        msg->aside = 1;
+        comm->aside_bytes += msg->size;
+    }
+    msg->claimed += f->length;
+    lane->rx = msg;
+    lane->rx_at = f->offset;
+    lane->rx_left = f->length;
+    lane->rx_parked = 0;
+    return MN_OK;
+}
+
+static enum mn_err on_header(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    const struct tcp_frame *f = &lane->rx_frame;
+
+    if (f->magic != TCP_MAGIC || f->zero || f->offset > f->size ||
+        f->length > f->size - f->offset ||
+        (f->type != TCP_FIRST && (f->type != TCP_MORE || !f->length)))
+        return bad_frame(comm, lane);
+    lane->rx_parked = 1;
+    if (f->type == TCP_FIRST) {
+        enum mn_err err = introduce(comm, lane);
+        if (err)
+            return err;
+    }
+    return place(comm, lane);
+}
+
+static void arrived(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t bytes)
+{
+    struct tcp_message *msg = lane->rx;
+
+    lane->rx_at += bytes;
+    lane->rx_left -= bytes;
+    msg->got += bytes;
+    if (msg->got == msg->size && msg->slot && !msg->landed)
+        land(comm, msg);
+    if (!lane->rx_left)
+        lane->rx = NULL;
+}
+
+/* Uses up what was read together with a header. */
+static enum mn_err unstage(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    enum mn_err err = MN_OK;
+
+    while (!err && !lane->rx_parked) {
+        uint32_t have = lane->stage_len - lane->stage_at;
+        if (lane->rx) {
+            uint32_t n = have < lane->rx_left ? have : lane->rx_left;
+            if (!n) {
+                lane->stage_at = lane->stage_len = 0;
+                return MN_OK;
+            }
+            memcpy(lane->rx->into + lane->rx_at, lane->stage + lane->stage_at, n);
+            lane->stage_at += n;
+            arrived(comm, lane, n);
+            continue;
+        }
+        if (have < TCP_FRAME_SIZE) {
+            memmove(lane->stage, lane->stage + lane->stage_at, have);
+            lane->stage_at = 0;
+            lane->stage_len = have;
+            return MN_OK;
+        }
+        memcpy(&lane->rx_frame, lane->stage + lane->stage_at, TCP_FRAME_SIZE);
+        lane->stage_at += TCP_FRAME_SIZE;
+        err = on_header(comm, lane);
+    }
+    return err;
+}
+
+/* One read: the rest of the data straight to its place, and behind it the next header; small
+ * messages come along with their headers. *n is 0 when the socket was empty. */
+static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t *n)
+{
+    uint32_t direct = lane->rx ? lane->rx_left : 0;
+    uint32_t staged =
+        lane->stage_len; /* only a partial header is ever left here, then rx is NULL */
+    int whole = direct <= TCP_CALL_BYTES;
+    direct = whole ? direct : TCP_CALL_BYTES;
+    struct iovec iov[2] = {
+        {direct ? lane->rx->into + lane->rx_at : NULL, direct},
+        {lane->stage + staged, direct > TCP_EAGER_MAX ? TCP_FRAME_SIZE : TCP_STAGE - staged},
+    };
+    struct msghdr msg = {.msg_iov = iov + !direct, .msg_iovlen = (size_t)(!!direct + whole)};
+
+    *n = 0;
+    ssize_t got = recvmsg(lane->fd, &msg, MSG_DONTWAIT);
+    if (got < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR
+                   ? MN_OK
+                   : tcp_fail_errno(comm, lane, errno, "receiving");
+    if (got == 0) {
+        lane->ended = 1;
+        return MN_OK;
+    }
+    *n = (uint32_t)got;
+    uint32_t data = *n < direct ? *n : direct;
+    lane->stage_len += *n - data;
+    if (data)
+        arrived(comm, lane, data);
+    return unstage(comm, lane);
+}
+
+static enum mn_err drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t *moved)
+{
+    enum mn_err err = MN_OK;
+
+    if (lane->rx_parked) {
+        err = place(comm, lane);
+        if (!err)
+            err = unstage(comm, lane);
+    }
+    for (uint32_t budget = 0; !err && !lane->rx_parked && !lane->ended && budget < READ_BUDGET;) {
+        uint32_t n;
+        uint32_t before = comm->ack_count;
+        err = read_some(comm, lane, &n);
+        *moved += n;
+        budget += n;
+        /* After a small message its receiver is waiting: do not pay for an empty read first. */
+        if (!n || (comm->ack_count != before && n <= TCP_STAGE && !lane->rx))
+            break;
+    }
+    return err;
+}
+
+static enum mn_err progress(struct tcp_comm *comm)
+{
+    uint32_t moved = 0;
+    enum mn_err err = drain(comm, &comm->lanes[0], &moved);
+    int others = comm->incomplete || comm->idle % OTHER_LANES_EVERY == OTHER_LANES_EVERY - 1;
+
+    for (int i = 1; i < comm->n_lanes && !err && others; i++)
+        err = drain(comm, &comm->lanes[i], &moved);
+    if (comm->ack_due)
+        tcp_recv_flush_acks(comm);
+    if (moved)
+        tcp_moved(comm);
+    if (err || moved)
+        return err;
+    for (int i = 0; i < comm->n_lanes; i++)
+        if (comm->lanes[i].ended)
+            return tcp_fail_errno(comm, &comm->lanes[i], ECONNRESET, "receiving");
+    return tcp_idle(comm);
+}
+
+/* --- the two calls ---------------------------------------------------------------------------- */
+
+enum mn_err tcp_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
+                      const int *tags, struct mn_request **request)
+{
+    struct tcp_comm *comm = (struct tcp_comm *)base;
+    struct tcp_group *group = group_at(comm, comm->group_tail);
+    enum mn_err err = (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);
+
+    *request = NULL;
+    if (err || group->posted)
+        return err;
+    group->base.comm = base;
+    group->n = (uint8_t)n;
+    group->matched = group->landed = 0;
+    group->posted = 1;
+    for (int i = 0; i < n; i++)
+        group->slots[i] = (struct tcp_slot){
+            .data = data[i],
+            .capacity = sizes[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)sizes[i],
+            .tag = tags[i],
+        };
+    comm->group_tail++;
+    if (comm->seq_unmatched != comm->seq_known)
+        err = match(comm);
+    if (!err)
+        *request = &group->base;
+    return err;
+}
+
+enum mn_err tcp_recv_test(struct tcp_comm *comm, struct tcp_group *group, int *done, int *sizes)
+{
+    *done = 0;
+    if (group->landed < group->n) {
+        enum mn_err err = (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);
+        if (!err)
+            err = progress(comm);
+        if (err && group->landed < group->n)
+            return err;
+        if (group->landed < group->n)
+            return MN_OK;
+    }
+    *done = 1;
+    for (int i = 0; sizes && i < group->n; i++)
+        sizes[i] = (int)group->slots[i].size;
+    group->posted = 0;
+    return MN_OK;
+}

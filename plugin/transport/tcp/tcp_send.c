@@ -1,0 +1,274 @@
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "plugin/transport/tcp/tcp.h"
+
+#define FEEDBACK_EVERY 16 /* small messages between looks at lane 0's way back */
+
+static struct tcp_send *send_at(struct tcp_comm *comm, uint32_t seq)
+{
+    return &comm->sends[seq % TCP_WINDOW];
+}
+
+/* --- what comes back -------------------------------------------------------------------------- */
+
+static void land(struct tcp_comm *comm, struct tcp_send *send)
+{
+    if (send->landed)
+        return;
+    send->landed = 1;
+    if (send->eager)
+        comm->eager_bytes -= send->size + TCP_FRAME_SIZE;
+}
+
+static enum mn_err on_ack(struct tcp_comm *comm, const struct tcp_frame *frame)
+{
+    uint64_t bits[2];
+
+    if (frame->seq - comm->seq_acked > comm->seq_next - comm->seq_acked)
+        return tcp_fail(comm, &comm->lanes[0], MN_ERR_PROTO,
+                        "acknowledgement of message %u, sent "
+                        "are %u",
+                        frame->seq, comm->seq_next);
+    while (comm->seq_acked != frame->seq)
+        land(comm, send_at(comm, comm->seq_acked++));
+    memcpy(bits, &frame->tag, sizeof bits);
+    for (uint32_t i = 0; i < 128 && (bits[0] | bits[1]); i++)
+        if (bits[i / 64] >> (i % 64) & 1 && i < comm->seq_next - comm->seq_acked)
+            land(comm, send_at(comm, comm->seq_acked + i));
+    return MN_OK;
+}
+
+static enum mn_err on_back(struct tcp_comm *comm)
+{
+    const struct tcp_frame *frame = &comm->back;
+
+    if (frame->magic != TCP_MAGIC || frame->zero)
+        return tcp_fail(comm, &comm->lanes[0], MN_ERR_PROTO, "garbage instead of a frame");
+    if (frame->type == TCP_ACK)
+        return on_ack(comm, frame);
+    if (frame->type == TCP_ERROR && frame->offset == MN_ERR_TOO_LONG)
+        return tcp_fail(comm, &comm->lanes[0], MN_ERR_TOO_LONG,
+                        "message %u of %u bytes is longer than the receive posted for it (%u)",
+                        frame->seq, frame->size, frame->length);
+    return tcp_fail(comm, &comm->lanes[0], MN_ERR_PROTO, "frame of type %u from the receiver",
+                    frame->type);
+}
+
+static enum mn_err read_back(struct tcp_comm *comm)
+{
+    struct tcp_lane *lane = &comm->lanes[0];
+
+    comm->since_feedback = 0;
+    for (;;) {
+        ssize_t n = recv(lane->fd, (uint8_t *)&comm->back + comm->back_at,
+                         TCP_FRAME_SIZE - comm->back_at, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return MN_OK;
+        if (n < 0)
+            return tcp_fail_errno(comm, lane, errno, "waiting for an acknowledgement");
+        if (n == 0)
+            return tcp_fail_errno(comm, lane, ECONNRESET, "waiting for an acknowledgement");
+        comm->back_at += (uint32_t)n;
+        if (comm->back_at < TCP_FRAME_SIZE)
+            continue;
+        comm->back_at = 0;
+        tcp_moved(comm);
+        enum mn_err err = on_back(comm);
+        if (err)
+            return err;
+    }
+}
+
+/* --- what goes out ---------------------------------------------------------------------------- */
+
+static void take(struct tcp_comm *comm, struct tcp_lane *lane, struct tcp_send *send,
+                 enum tcp_type type, uint32_t length)
+{
+    lane->tx = send;
+    lane->tx_data = send->data + send->next;
+    lane->tx_left = length;
+    lane->tx_header_left = TCP_FRAME_SIZE;
+    lane->tx_frame = (struct tcp_frame){
+        .magic = TCP_MAGIC,
+        .type = (uint8_t)type,
+        .flags = send->ack_me ? TCP_ACK_ME : 0,
+        .seq = send->seq,
+        .tag = send->tag,
+        .size = send->size,
+        .offset = send->next,
+        .length = length,
+    };
+    send->next += length;
+    while (comm->seq_take != comm->seq_next) {
+        const struct tcp_send *s = send_at(comm, comm->seq_take);
+        if (s->next < s->size)
+            break;
+        comm->seq_take++;
+    }
+}
+
+/* The size of the next part of a message. */
+static uint32_t part(const struct tcp_comm *comm, const struct tcp_send *send)
+{
+    uint32_t left = send->size - send->next;
+
+    if (comm->n_lanes == 1 || send->size <= TCP_STRIPE_MIN)
+        return left;
+    uint32_t fair = send->size / (uint32_t)comm->n_lanes;
+    fair = fair > comm->chunk ? comm->chunk : fair;
+    fair = fair < TCP_STRIPE_MIN ? TCP_STRIPE_MIN : (fair + 4095) & ~4095u;
+    /* No crumbs at the end. */
+    return left < fair + TCP_STRIPE_MIN / 2 ? left : fair;
+}
+
+/* Gives an idle lane its next part: lane 0 introduces messages in order; every lane takes parts of
+ * large ones. Returns 0 when there is nothing for it. */
+static int assign(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    if (lane == comm->lanes && comm->seq_header != comm->seq_next) {
+        struct tcp_send *send = send_at(comm, comm->seq_header++);
+        take(comm, lane, send, TCP_FIRST, part(comm, send));
+        send->header_taken = 1;
+        return 1;
+    }
+    for (uint32_t seq = comm->seq_take; seq != comm->seq_next; seq++) {
+        struct tcp_send *send = send_at(comm, seq);
+        if (send->next == send->size || send->size < TCP_STRIPE_MIN)
+            continue;
+        take(comm, lane, send, TCP_MORE, part(comm, send));
+        return 1;
+    }
+    return 0;
+}
+
+/* Writes the lane's frame; 1 when it is out, 0 when the socket is full. */
+static enum mn_err push(struct tcp_comm *comm, struct tcp_lane *lane, int *out)
+{
+    *out = 0;
+    while (lane->tx_header_left || lane->tx_left) {
+        uint32_t length = lane->tx_left < TCP_CALL_BYTES ? lane->tx_left : TCP_CALL_BYTES;
+        struct iovec iov[2] = {
+            {(uint8_t *)&lane->tx_frame + TCP_FRAME_SIZE - lane->tx_header_left,
+             lane->tx_header_left},
+            {(void *)(uintptr_t)lane->tx_data, length},
+        };
+        int skip = lane->tx_header_left == 0;
+        struct msghdr msg = {.msg_iov = iov + skip, .msg_iovlen = (size_t)(2 - skip)};
+        ssize_t n = sendmsg(lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return MN_OK;
+        if (n < 0) {
+            int error = errno;
+            /* What the receiver said before it closed explains more than EPIPE. */
+            enum mn_err err = lane == comm->lanes ? read_back(comm) : MN_OK;
+            return err ? err : tcp_fail_errno(comm, lane, error, "sending");
+        }
+        tcp_moved(comm);
+        uint32_t header = (size_t)n < lane->tx_header_left ? (uint32_t)n : lane->tx_header_left;
+        uint32_t data = (uint32_t)n - header;
+        lane->tx_header_left -= header;
+        lane->tx_data += data;
+        lane->tx_left -= data;
+        lane->tx->sent += data;
+        if (!lane->tx_header_left && lane->tx_frame.type == TCP_FIRST)
+            lane->tx->header_sent = 1;
+    }
+    lane->tx = NULL;
+    *out = 1;
+    return MN_OK;
+}
+
+/* Serves the lanes in turn until every one is full or there is nothing left. */
+static enum mn_err pump(struct tcp_comm *comm)
+{
+    int busy = comm->n_lanes;
+
+    for (int i = comm->turn; busy; i = (i + 1) % comm->n_lanes) {
+        struct tcp_lane *lane = &comm->lanes[i];
+        int out = 0;
+        if (lane->tx || assign(comm, lane)) {
+            enum mn_err err = push(comm, lane, &out);
+            if (err)
+                return err;
+        }
+        busy = out ? comm->n_lanes : busy - 1;
+        comm->turn = (i + 1) % comm->n_lanes;
+    }
+    return MN_OK;
+}
+
+enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag,
+                      struct mn_request **request)
+{
+    struct tcp_comm *comm = (struct tcp_comm *)base;
+    enum mn_err err = (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);
+    struct tcp_send *send = send_at(comm, comm->seq_next);
+
+    *request = NULL;
+    if (err)
+        return err;
+    int full = send->posted || comm->seq_next - comm->seq_acked >= TCP_WINDOW;
+    int eager =
+        size <= TCP_EAGER_MAX && comm->eager_bytes + size + TCP_FRAME_SIZE <= TCP_EAGER_BYTES;
+    if (full || !eager || ++comm->since_feedback >= FEEDBACK_EVERY) {
+        err = read_back(comm);
+        if (err)
+            return err;
+        full = send->posted || comm->seq_next - comm->seq_acked >= TCP_WINDOW;
+        eager =
+            size <= TCP_EAGER_MAX && comm->eager_bytes + size + TCP_FRAME_SIZE <= TCP_EAGER_BYTES;
+    }
+    if (full)
+        return pump(comm);
+    *send = (struct tcp_send){
+        .base.comm = base,
+        .data = data,
+        .seq = comm->seq_next++,
+        .size = (uint32_t)size,
+        .tag = tag,
+        .posted = 1,
+        .eager = (uint8_t)eager,
+        .ack_me = !eager,
+    };
+    if (eager)
+        comm->eager_bytes += (uint32_t)size + TCP_FRAME_SIZE;
+    err = pump(comm);
+    if (err)
+        return err;
+    *request = &send->base;
+    return MN_OK;
+}
+
+static int send_done(const struct tcp_send *send)
+{
+    return send->landed || (send->eager && send->header_sent && send->sent == send->size);
+}
+
+enum mn_err tcp_send_test(struct tcp_comm *comm, struct tcp_send *send, int *done, int *sizes)
+{
+    *done = 0;
+    if (!send_done(send)) {
+        enum mn_err err = (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);
+        if (!err)
+            err = pump(comm);
+        if (!err && !send_done(send))
+            err = read_back(comm);
+        /* What was acknowledged before the connection ended has arrived all the same. */
+        if (err && !send->landed)
+            return err;
+        if (!send_done(send))
+            return tcp_idle(comm);
+    }
+    *done = 1;
+    if (sizes)
+        *sizes = (int)send->size;
+    send->posted = 0;
+    return MN_OK;
+}

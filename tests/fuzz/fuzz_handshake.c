@@ -1,0 +1,64 @@
+/* Any bytes as what a stranger sends to a listener, or a listener to a connecting process, in pieces:
+ * nobody crashes, no comm comes out, nothing is left behind. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "plugin/conn.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct mn_config config;
+
+static void fill_side(struct mn_side *side)
+{
+    memset(side, 0, sizeof *side);
+    strcpy(side->node, "fuzz");
+    side->node_id = 1;
+    side->n_locals = 2;
+    for (int i = 0; i < 2; i++)
+        side->locals[i].addr =
+            (struct mn_addr){.family = AF_INET, .prefix = 31, .bytes = {127, 9, (uint8_t)i, 1}};
+}
+
+/* The first byte chooses the role and the state, so that frames behind the proof are reached. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int pair[2];
+
+    if (size < 2 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair))
+        return 0;
+    mn_settings_default(&config.settings);
+    struct mn_conn *conn = calloc(1, sizeof *conn);
+    if (!conn)
+        abort();
+    conn->config = &config;
+    conn->connector = data[0] & 1;
+    conn->state = MN_CONN_HELLO + (data[0] >> 1) % 5;
+    conn->started_ms = mn_now_ms();
+    conn->deadline_ms = conn->started_ms + 60000;
+    fill_side(&conn->side[conn->connector]);
+    if (conn->state >= MN_CONN_LINKS)
+        fill_side(&conn->side[!conn->connector]);
+    if (conn->state == MN_CONN_LANES) {
+        conn->n_lanes = 2;
+        conn->lanes_up = 1;
+        conn->lanes_agreed = conn->connector;
+        conn->lanes[0].fd = conn->lanes[1].fd = -1;
+    }
+    mn_chan_init(&conn->chan, pair[0]);
+    for (size_t at = 1, step = data[1] + 1u; at < size; at += step) {
+        size_t n = size - at < step ? size - at : step;
+        if (write(pair[1], data + at, n) != (ssize_t)n)
+            break;
+        enum mn_err err = mn_conn_step(conn, NULL);
+        if (conn->state == MN_CONN_READY || (err && err != MN_ERR_AGAIN))
+            break;
+    }
+    mn_conn_attach(conn, -1, data, size);
+    mn_conn_close(conn);
+    close(pair[1]);
+    return 0;
+}
