@@ -40,6 +40,8 @@ static enum mn_err read_gpu(void *arg, const char *address, struct mn_diag *diag
             return MN_ERR_NOMEM;
         mn_strlcpy(gpu->address, address, sizeof gpu->address);
         snprintf(gpu->name, sizeof gpu->name, "%s %04llx", vendors[i].name, device);
+        mn_sysfs_text(r->root, gpu->name, sizeof gpu->name, "bus/pci/devices/%s/product_name",
+                      address); /* amdgpu */
         mn_sysfs_number(r->root, &numa, "bus/pci/devices/%s/numa_node", address);
         gpu->numa = numa < 0 ? -1 : (int)numa;
     }
@@ -68,12 +70,22 @@ static int find_numa(hwloc_topology_t topology, hwloc_obj_t pci, int known)
     return hwloc_bitmap_first(parent->nodeset);
 }
 
-static const char *find_model(hwloc_obj_t pci)
+/* "Model:  NVIDIA GB10", a line of the NVIDIA driver's /proc file. */
+static void read_nvidia_model(struct mn_gpu *gpu)
 {
-    const char *model = NULL;
-    for (hwloc_obj_t os = pci->io_first_child; os && !model; os = os->next_sibling)
-        model = hwloc_obj_get_info_by_name(os, "GPUModel");
-    return model ? model : hwloc_obj_get_info_by_name(pci, "PCIDevice");
+    static const char key[] = "Model:";
+    char line[256];
+    snprintf(line, sizeof line, "/proc/driver/nvidia/gpus/%s/information", gpu->address);
+    FILE *file = fopen(line, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        if (strncmp(line, key, strlen(key)) != 0)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        const char *model = line + strlen(key);
+        mn_strlcpy(gpu->name, model + strspn(model, " \t"), sizeof gpu->name);
+    }
+    if (file)
+        fclose(file);
 }
 
 static enum mn_err ask_hwloc(struct mn_host *host, struct mn_diag *diag)
@@ -81,6 +93,12 @@ static enum mn_err ask_hwloc(struct mn_host *host, struct mn_diag *diag)
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0)
         return mn_fail(diag, MN_ERR_NOMEM, "hwloc: cannot make a topology");
+    /* The Linux back end finds PCI devices in sysfs. Of the others, pci leaks (libpciaccess),
+     * opencl and gl start drivers. */
+    static const char *const unwanted[] = {"pci", "opencl", "gl"};
+    for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
+        hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                      unwanted[i]);
     hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
     if (hwloc_topology_load(topology) != 0) {
         hwloc_topology_destroy(topology);
@@ -88,11 +106,8 @@ static enum mn_err ask_hwloc(struct mn_host *host, struct mn_diag *diag)
     }
     for (size_t i = 0; i < host->n_gpus; i++) {
         struct mn_gpu *gpu = &host->gpus[i];
-        hwloc_obj_t pci = find_pci(topology, gpu->address);
-        const char *model = pci ? find_model(pci) : NULL;
-        if (model)
-            mn_strlcpy(gpu->name, model, sizeof gpu->name);
-        gpu->numa = find_numa(topology, pci, gpu->numa);
+        read_nvidia_model(gpu);
+        gpu->numa = find_numa(topology, find_pci(topology, gpu->address), gpu->numa);
     }
     for (size_t i = 0; i < host->n_nics; i++) {
         struct mn_pci *pci = &host->nics[i].pci;

@@ -41,6 +41,9 @@ enum mn_err mn_host_read_recorded(const char *path, struct mn_host *host, struct
 /* RDMA ports: sysfs first, then libibverbs over it. */
 enum mn_err mn_host_read_rdma(const char *root, struct mn_host *host, struct mn_diag *diag);
 enum mn_err mn_host_read_verbs(struct mn_host *host, struct mn_diag *diag);
+/* The same from an open library. */
+struct mn_ibv;
+enum mn_err mn_host_ask_verbs(const struct mn_ibv *ibv, struct mn_host *host, struct mn_diag *diag);
 /* Sets the address a RoCE GID stands for. */
 void mn_gid_set_addr(struct mn_gid *gid);
 

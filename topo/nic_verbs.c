@@ -117,9 +117,10 @@ static enum mn_err read_gids(const struct mn_ibv *ibv, struct ibv_context *conte
             break;
         }
         gid->index = (int)entries[i].gid_index;
+        /* iWARP entries also say IB; they are nothing an address can be resolved with. */
         gid->type = entries[i].gid_type == IBV_GID_TYPE_ROCE_V2   ? MN_GID_ROCE_V2
-                    : entries[i].gid_type == IBV_GID_TYPE_ROCE_V1 ? MN_GID_ROCE_V1
-                                                                  : MN_GID_IB;
+                    : strcmp(port->link_layer, "InfiniBand") == 0 ? MN_GID_IB
+                                                                  : MN_GID_ROCE_V1;
         memcpy(gid->raw, entries[i].gid.raw, sizeof gid->raw);
         mn_strlcpy(gid->netdev, netdev_name(host, entries[i].ndev_ifindex), sizeof gid->netdev);
         mn_gid_set_addr(gid);
@@ -152,14 +153,8 @@ static enum mn_err read_ports(const struct mn_ibv *ibv, struct ibv_context *cont
     return err;
 }
 
-enum mn_err mn_host_read_verbs(struct mn_host *host, struct mn_diag *diag)
+enum mn_err mn_host_ask_verbs(const struct mn_ibv *ibv, struct mn_host *host, struct mn_diag *diag)
 {
-    struct mn_diag reason;
-    const struct mn_ibv *ibv = mn_ibv_open(&reason);
-    if (!ibv) {
-        snprintf(host->verbs, sizeof host->verbs, "not used: %.100s", reason.text);
-        return MN_OK;
-    }
     snprintf(host->verbs, sizeof host->verbs, "libibverbs %s", ibv->version);
     int count = 0;
     struct ibv_device **list = ibv->get_device_list(&count);
@@ -182,4 +177,14 @@ enum mn_err mn_host_read_verbs(struct mn_host *host, struct mn_diag *diag)
     }
     ibv->free_device_list(list);
     return err;
+}
+
+enum mn_err mn_host_read_verbs(struct mn_host *host, struct mn_diag *diag)
+{
+    struct mn_diag reason;
+    const struct mn_ibv *ibv = mn_ibv_open(&reason);
+    if (ibv)
+        return mn_host_ask_verbs(ibv, host, diag);
+    snprintf(host->verbs, sizeof host->verbs, "not used: %.100s", reason.text);
+    return MN_OK;
 }
