@@ -39,21 +39,29 @@ static void read_rdma(const char *root, const char *device, int port,
         }
 }
 
+static enum mn_err read_recorded(const char *root, const char *netdev,
+                                 struct mn_nic_counters *counters, struct mn_diag *diag)
+{
+    long long rx, tx;
+    if (!mn_sysfs_number(root, &rx, "class/net/%s/statistics/rx_bytes", netdev) ||
+        !mn_sysfs_number(root, &tx, "class/net/%s/statistics/tx_bytes", netdev))
+        return mn_fail(diag, MN_ERR_NOTFOUND, "no byte counters for netdev \"%s\" in %s/class/net",
+                       netdev, root);
+    counters->rx_bytes = (uint64_t)rx;
+    counters->tx_bytes = (uint64_t)tx;
+    return MN_OK;
+}
+
 enum mn_err mn_nic_counters_read(const struct mn_host_source *src, const char *netdev,
                                  const char *rdma_device, int rdma_port,
                                  struct mn_nic_counters *counters, struct mn_diag *diag)
 {
-    const char *root = src && src->sysfs ? src->sysfs : "/sys";
-    long long rx, tx;
+    const char *root = src ? src->sysfs : NULL;
     memset(counters, 0, sizeof *counters);
-    if (!mn_sysfs_number(root, &rx, "class/net/%s/statistics/rx_bytes", netdev) ||
-        !mn_sysfs_number(root, &tx, "class/net/%s/statistics/tx_bytes", netdev))
-        return mn_fail(diag, MN_ERR_NOTFOUND,
-                       "no byte counters for netdev \"%s\" in %s/class/net; is it there?", netdev,
-                       root);
-    counters->rx_bytes = (uint64_t)rx;
-    counters->tx_bytes = (uint64_t)tx;
-    if (rdma_device && *rdma_device)
-        read_rdma(root, rdma_device, rdma_port, counters);
-    return MN_OK;
+    enum mn_err err = root
+                          ? read_recorded(root, netdev, counters, diag)
+                          : mn_netdev_bytes(netdev, &counters->rx_bytes, &counters->tx_bytes, diag);
+    if (err == MN_OK && rdma_device && *rdma_device)
+        read_rdma(root ? root : "/sys", rdma_device, rdma_port, counters);
+    return err;
 }

@@ -116,21 +116,50 @@ static enum mn_err read_caches(struct nl_sock *sock, struct mn_host *host, struc
     return err;
 }
 
-enum mn_err mn_host_read_netlink(struct mn_host *host, struct mn_diag *diag)
+static enum mn_err open_socket(struct nl_sock **sock, struct mn_diag *diag)
 {
-    struct nl_sock *sock = nl_socket_alloc();
-    if (!sock)
+    *sock = nl_socket_alloc();
+    if (!*sock)
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for a netlink socket");
-    int code = nl_connect(sock, NETLINK_ROUTE); /* sets close-on-exec */
+    int code = nl_connect(*sock, NETLINK_ROUTE); /* sets close-on-exec */
     if (code < 0) {
-        nl_socket_free(sock);
+        nl_socket_free(*sock);
         return nl_failed(diag, "cannot connect", code);
     }
     /* The kernel answers at once; the bound is for a seccomp filter or a broken one. */
     struct timeval bound = {.tv_sec = 5};
-    setsockopt(nl_socket_get_fd(sock), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof bound);
-    nl_socket_enable_msg_peek(sock); /* a PF with many VFs exceeds the default buffer */
-    enum mn_err err = read_caches(sock, host, diag);
+    setsockopt(nl_socket_get_fd(*sock), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof bound);
+    nl_socket_enable_msg_peek(*sock); /* a PF with many VFs exceeds the default buffer */
+    return MN_OK;
+}
+
+enum mn_err mn_host_read_netlink(struct mn_host *host, struct mn_diag *diag)
+{
+    struct nl_sock *sock;
+    enum mn_err err = open_socket(&sock, diag);
+    if (err != MN_OK)
+        return err;
+    err = read_caches(sock, host, diag);
+    nl_socket_free(sock);
+    return err;
+}
+
+enum mn_err mn_netdev_bytes(const char *netdev, uint64_t *rx, uint64_t *tx, struct mn_diag *diag)
+{
+    struct nl_sock *sock;
+    struct rtnl_link *link;
+    enum mn_err err = open_socket(&sock, diag);
+    if (err != MN_OK)
+        return err;
+    int code = rtnl_link_get_kernel(sock, 0, netdev, &link);
+    if (code < 0) {
+        err = mn_fail(diag, MN_ERR_NOTFOUND, "no byte counters for netdev \"%s\": %s", netdev,
+                      nl_geterror(code));
+    } else {
+        *rx = rtnl_link_get_stat(link, RTNL_LINK_RX_BYTES);
+        *tx = rtnl_link_get_stat(link, RTNL_LINK_TX_BYTES);
+        rtnl_link_put(link);
+    }
     nl_socket_free(sock);
     return err;
 }

@@ -37,6 +37,8 @@ enum mn_nic_kind mn_nic_kind_of(unsigned arp_type, const char *link_kind);
 
 /* Links and addresses: from the kernel, or from a JSON file that also names host and memlock. */
 enum mn_err mn_host_read_netlink(struct mn_host *host, struct mn_diag *diag);
+/* Counters of a netdev in the caller's network namespace; the mounted sysfs may show another. */
+enum mn_err mn_netdev_bytes(const char *netdev, uint64_t *rx, uint64_t *tx, struct mn_diag *diag);
 enum mn_err mn_host_read_recorded(const char *path, struct mn_host *host, struct mn_diag *diag);
 /* RDMA ports: sysfs first, then libibverbs over it. */
 enum mn_err mn_host_read_rdma(const char *root, struct mn_host *host, struct mn_diag *diag);

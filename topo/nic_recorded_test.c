@@ -1,0 +1,90 @@
+/* Recorded netlink answers: every mistake in one is named with its place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "topo/nic.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+#define SYSFS        SOURCE_DIR "/tests/fixtures/irdma/sys"
+
+static void wrong_recordings_are_explained(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        {"", "not JSON"},
+        {"{\n\"links\": [,]}", ":2: not JSON"},
+        {"[]", "\"links\""},
+        {"{\"links\": []}", "\"addresses\""},
+        {"{\"links\": [1], \"addresses\": []}", "links[0]: \"name\""},
+        {"{\"links\": [{\"name\": \"a/b\", \"ifindex\": 1}], \"addresses\": []}", "\"name\""},
+        {"{\"links\": [{\"name\": \"abcdefghijklmnop\", \"ifindex\": 1}], \"addresses\": []}",
+         "\"name\""},
+        {"{\"links\": [{\"name\": \"a\"}], \"addresses\": []}", "\"ifindex\""},
+        {"{\"links\": [{\"name\": \"a\", \"ifindex\": 1.5}], \"addresses\": []}", "\"ifindex\""},
+        {"{\"links\": [{\"name\": \"a\", \"ifindex\": 1, \"mtu\": -1}], \"addresses\": []}",
+         "\"mtu\""},
+        {"{\"links\": [{\"name\": \"a\", \"ifindex\": 1, \"mac\": \"02:00\"}], \"addresses\": []}",
+         "\"mac\""},
+        {"{\"links\": [{\"name\": \"a\", \"ifindex\": 1, \"type\": \"x\"}], \"addresses\": []}",
+         "\"type\""},
+        {"{\"links\": [], \"addresses\": [{\"ifindex\": 1, \"family\": \"inet\", \"address\": "
+         "\"10.0.0.1\", \"prefix\": 24}]}",
+         "addresses[0]: \"ifindex\""},
+        {"{\"links\": [], \"addresses\": [{\"ifindex\": 1, \"family\": \"inet6\", \"address\": "
+         "\"10.0.0.1\", \"prefix\": 24}]}",
+         "\"family\""},
+        {"{\"links\": [], \"addresses\": [{\"ifindex\": 1, \"family\": \"inet\", \"address\": "
+         "\"10.0.0.1\", \"prefix\": 33}]}",
+         "\"prefix\""},
+        {"{\"links\": [], \"addresses\": [{\"ifindex\": 1, \"family\": \"inet\", \"address\": "
+         "\"10.0.0.1/24\", \"prefix\": 24}]}",
+         "\"address\""},
+    };
+    char path[] = "/tmp/meshnet-nic-test-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    const struct mn_host_source src = {.sysfs = SYSFS, .netlink = path};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fputs(rows[i][0], file);
+        fclose(file);
+        struct mn_host host;
+        struct mn_diag diag;
+        assert_int_equal(mn_host_read(&src, &host, &diag), MN_ERR_CONFIG);
+        assert_non_null(strstr(diag.text, path));
+        assert_non_null(strstr(diag.text, rows[i][1]));
+        mn_host_free(&host);
+    }
+    unlink(path);
+}
+
+static void half_a_recording_is_refused(void **state)
+{
+    (void)state;
+    static const struct mn_host_source rows[] = {{.sysfs = SYSFS}, {.netlink = "netlink.json"}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct mn_host host;
+        struct mn_diag diag;
+        assert_int_equal(mn_host_read(&rows[i], &host, &diag), MN_ERR_USAGE);
+        mn_host_free(&host);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_recordings_are_explained),
+        cmocka_unit_test(half_a_recording_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
