@@ -1,0 +1,36 @@
+/* NCCL 2.24 and 2.25. size_t transfers; *request may hold NCCL_NET_OPTIONAL_RECV_COMPLETION on entry
+ * to irecv, a hint that is not used: without the completion there is no proof of delivery. */
+#include "plugin/abi/common.h"
+
+extern const ncclNet_v9_t ncclNetPlugin_v9;
+
+static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mhandle,
+                          void **request)
+{
+    return (ncclResult_t)mn_net_isend(comm, data, size, tag, mhandle, request);
+}
+
+static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *tags,
+                          void **mhandles, void **request)
+{
+    return (ncclResult_t)mn_net_irecv(comm, n, data, sizes, tags, mhandles, request);
+}
+
+const ncclNet_v9_t ncclNetPlugin_v9 = {
+    .name = "meshnet",
+    .init = mn_abi_init,
+    .devices = mn_abi_devices,
+    .getProperties = mn_abi_properties_v9,
+    .listen = mn_abi_listen,
+    .connect = mn_abi_connect,
+    .accept = mn_abi_accept,
+    .regMr = mn_abi_reg_mr,
+    .deregMr = mn_abi_dereg_mr,
+    .isend = isend,
+    .irecv = irecv,
+    .iflush = mn_abi_iflush,
+    .test = mn_abi_test,
+    .closeSend = mn_abi_close_send,
+    .closeRecv = mn_abi_close_recv,
+    .closeListen = mn_abi_close_listen,
+};
