@@ -17,7 +17,7 @@ struct rdma_reader {
     struct mn_host *host;
     const char *device;
     struct mn_rdma_port *port;
-    int netdev_port; /* dev_port of the best netdev seen so far, -1 = none */
+    long long netdev_port; /* dev_port of port->netdev, while device/net is searched */
 };
 
 /* "4: ACTIVE" -> "ACTIVE" */
@@ -140,16 +140,19 @@ static int by_index(const void *a, const void *b)
 }
 
 /* Two ports on one PCI function share device/net; dev_port counts from 0. One netdev alone is right
- * for every port: some drivers leave dev_port at 0. */
+ * for every port: some drivers leave dev_port at 0. A representor of a VF has a longer name than
+ * its PF with the same start. */
 static enum mn_err read_netdev(void *arg, const char *name, struct mn_diag *diag)
 {
     (void)diag;
     struct rdma_reader *r = arg;
-    long long dev_port = 0;
+    char *best = r->port->netdev;
+    long long dev_port = 0, want = r->port->port - 1;
     mn_sysfs_number(r->root, &dev_port, "class/net/%s/dev_port", name);
-    if (r->netdev_port < 0 || dev_port == r->port->port - 1) {
-        mn_strlcpy(r->port->netdev, name, sizeof r->port->netdev);
-        r->netdev_port = (int)dev_port;
+    if (!*best || (dev_port == want && r->netdev_port != want) ||
+        (dev_port == r->netdev_port && strcmp(name, best) < 0)) {
+        mn_strlcpy(best, name, sizeof r->port->netdev);
+        r->netdev_port = dev_port;
     }
     return MN_OK;
 }
@@ -168,7 +171,6 @@ static enum mn_err find_netdev(struct rdma_reader *r, struct mn_diag *diag)
         return MN_OK;
     char dir[PATH_MAX];
     snprintf(dir, sizeof dir, "class/infiniband/%s/device/net", port->device);
-    r->netdev_port = -1;
     return mn_sysfs_each(r->root, dir, read_netdev, r, diag);
 }
 
