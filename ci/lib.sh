@@ -1,0 +1,105 @@
+# Shared by the scripts of ci/: sourced, not run. Leaves the caller in the top of the tree.
+set -u
+TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
+cd "$TOP" || exit 2
+export LC_ALL=C.UTF-8
+PATH=$PATH:/usr/sbin:/sbin
+
+RED='' GREEN='' YELLOW='' BOLD='' PLAIN=''
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then
+    RED=$'\e[31m' GREEN=$'\e[32m' YELLOW=$'\e[33m' BOLD=$'\e[1m' PLAIN=$'\e[0m'
+fi
+
+say()
+{
+    printf '%s%s%s\n' "$BOLD" "$*" "$PLAIN"
+}
+
+die()
+{
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 2
+}
+
+# Shows a command as a person would type it, then runs it.
+show()
+{
+    printf '\n%s$ %s%s\n' "$BOLD" "$*" "$PLAIN"
+    "$@"
+}
+
+is_root()
+{
+    [ "$(id -u)" -eq 0 ]
+}
+
+can_root()
+{
+    is_root || { command -v sudo >/dev/null && { [ -t 2 ] || sudo -n true 2>/dev/null; }; }
+}
+
+as_root()
+{
+    if is_root; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+# "debian-12", "ubuntu-24.04", …
+distribution()
+{
+    (. /etc/os-release 2>/dev/null && echo "${ID:-unknown}-${VERSION_ID:-}") || echo unknown-
+}
+
+# packages_of GROUP…: the rows of ci/packages that this distribution needs.
+packages_of()
+{
+    local group
+    for group in "$@"; do
+        awk -v group="$group" -v here="$(distribution)" \
+            '$1 == group && ($3 == "" || $3 == here) { print $2 }' ci/packages
+    done | sort -u
+}
+
+installed()
+{
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# need_packages GROUP…: installs what is missing; does nothing when all is there.
+need_packages()
+{
+    local package missing=()
+    case $(distribution) in
+    debian-12 | ubuntu-24.04) ;;
+    *)
+        if [ -n "${MESHNET_NO_INSTALL:-}" ]; then
+            return 0
+        fi
+        die "this is $(distribution); packages are installed on debian-12 and ubuntu-24.04 only." \
+            "Install what these are called here, then run again with MESHNET_NO_INSTALL=1:" \
+            "$(packages_of "$@" | tr '\n' ' ')"
+        ;;
+    esac
+    for package in $(packages_of "$@"); do
+        installed "$package" || missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    can_root || die "missing packages, and neither root nor sudo to install them:" \
+        "apt-get install ${missing[*]}"
+    say "Installing ${missing[*]}"
+    as_root env DEBIAN_FRONTEND=noninteractive timeout 300 \
+        apt-get -qq -o Acquire::Retries=3 update || die "apt-get update failed"
+    as_root env DEBIAN_FRONTEND=noninteractive timeout 900 apt-get -qq -o Dpkg::Use-Pty=0 install \
+        -y --no-install-recommends "${missing[@]}" >/dev/null || die "apt-get install failed"
+}
+
+# build_preset NAME [CMAKE OPTION…]
+build_preset()
+{
+    local preset=$1
+    shift
+    timeout 300 cmake --preset "$preset" "$@" && timeout 1200 cmake --build "build/$preset"
+}
