@@ -1,0 +1,91 @@
+#!/usr/bin/env bats
+# The checks of ci/ are seen to fail: each on a copy of the tree with one thing planted.
+
+TOP=$BATS_TEST_DIRNAME/..
+
+setup()
+{
+    cd "$BATS_TEST_TMPDIR"
+    mkdir tree tree/tests
+    cp -a "$TOP"/{topo,plugin,bench,cli,ci,docs,.clang-format} tree/
+    cp -a "$TOP"/tests/fuzz "$TOP"/tests/*.bats tree/tests/
+    cd tree
+}
+
+# planted CHECK TEXT: the check fails on the copy and its output holds the text.
+planted()
+{
+    run "ci/$1"
+    echo "$output"
+    [ "$status" -eq 1 ] || [ "$status" -eq 123 ]
+    [[ "$output" == *"$2"* ]]
+}
+
+@test "check-includes: an include that points right" {
+    echo '#include "cli/cmd.h"' >>topo/nic.h
+    planted check-includes 'topo/ may not include from cli/'
+}
+
+@test "check-includes: an include not written from the top" {
+    echo '#include "nic.h"' >>plugin/net.h
+    planted check-includes 'not written from the top'
+}
+
+@test "check-includes: an include of nothing" {
+    echo '#include "topo/absent.h"' >>plugin/net.h
+    planted check-includes 'does not exist'
+}
+
+@test "check-headers: a header that needs another before it" {
+    printf 'size_t mn_leaning(struct mn_nic *nic);\n' >topo/leaning.h
+    planted check-headers 'topo/leaning.h: not alone'
+}
+
+@test "check-exports: a symbol too few" {
+    local lib="$TOP/build/release/lib"
+    [ -e "$lib/libnccl-net-mesh.so" ] || skip "the release preset is not built"
+    mkdir -p build/release
+    cp -a "$lib" build/release/
+    ci/check-exports
+    sed -i 's/global:/global: ncclNetPlugin_v99;/' plugin/exports.map
+    planted check-exports ncclNetPlugin_v99
+}
+
+@test "check-exports: an alias that leads nowhere" {
+    local lib="$TOP/build/release/lib"
+    [ -e "$lib/libnccl-net-mesh.so" ] || skip "the release preset is not built"
+    mkdir -p build/release
+    cp -a "$lib" build/release/
+    rm build/release/lib/librccl-net.so
+    planted check-exports librccl-net.so
+}
+
+@test "check-tables: a command without man page and shell test" {
+    printf '#include "cli/cmd.h"\nconst struct mn_command mn_cmd_planted = {0};\n' >cli/cmd_planted.c
+    planted check-tables 'no man page docs/man/meshnet-planted.1'
+    [[ "$output" == *"no shell test tests/planted.bats"* ]]
+    [[ "$output" == *"mn_cmd_planted has no row"* ]]
+}
+
+@test "check-tables: an option the man page does not know" {
+    sed -i '0,/    {"all", /s//    {"planted", 0, MN_OPT_FLAG, .help = "x.", AT(all)},\n&/' \
+        cli/cmd_discover.c
+    planted check-tables 'meshnet-discover.1: --planted is missing'
+}
+
+@test "check-tables: a fuzzer without corpus" {
+    echo >tests/fuzz/fuzz_planted.c
+    planted check-tables 'no corpus tests/fuzz/corpus/planted'
+}
+
+@test "check-tables: a man page with an error in it" {
+    printf '.nosuchmacro\n.TH\n' >>docs/man/meshnet-discover.1
+    planted check-tables 'meshnet-discover.1'
+}
+
+@test "check-style: a line laid out otherwise" {
+    run ci/check-style
+    [ "$status" -ne 77 ] || skip "$output"
+    printf 'int   planted ;\n' >>topo/nic.h
+    planted check-style 'topo/nic.h'
+}
