@@ -1,12 +1,14 @@
-/* The netlink answers of a recorded host, from JSON. Format: tests/fixtures/README.md. */
+/* The netlink answers of a recorded host, from JSON. Format: tests/fixtures/README.md.
+ * Read with libyaml, of which JSON is a subset: it tells lines, and the plugin, which carries
+ * mn_host_read(), needs it anyway for the mesh file. */
 #include "topo/nic_read.h"
 
-#include <cjson/cJSON.h>
-#include <linux/if_arp.h>
 #include <limits.h>
+#include <linux/if_arp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <yaml.h>
 
 #include "topo/base/alloc.h"
 
@@ -14,40 +16,55 @@
 
 struct recorded {
     const char *path;
+    yaml_document_t *document;
     struct mn_host *host;
     struct mn_diag *diag;
 };
 
-static enum mn_err wrong(const struct recorded *r, const char *list, int index, const char *key,
+static enum mn_err wrong(const struct recorded *r, const yaml_node_t *node, const char *key,
                          const char *expected)
 {
-    return mn_fail(r->diag, MN_ERR_CONFIG, "%s: %s[%d]: \"%s\" is missing or wrong; expected %s",
-                   r->path, list, index, key, expected);
+    return mn_fail(r->diag, MN_ERR_CONFIG, "%s:%zu:%zu: \"%s\" is missing or wrong; expected %s",
+                   r->path, node->start_mark.line + 1, node->start_mark.column + 1, key, expected);
 }
 
-static const char *get_text(const cJSON *object, const char *key)
+static yaml_node_t *get(const struct recorded *r, const yaml_node_t *map, const char *key)
 {
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-    return text ? text : "";
+    if (map->type != YAML_MAPPING_NODE)
+        return NULL;
+    for (yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top;
+         p++) {
+        const yaml_node_t *name = yaml_document_get_node(r->document, p->key);
+        if (name->type == YAML_SCALAR_NODE &&
+            strcmp((const char *)name->data.scalar.value, key) == 0)
+            return yaml_document_get_node(r->document, p->value);
+    }
+    return NULL;
 }
 
-/* An integer in min..max; absent gives def. */
-static int get_int(const cJSON *object, const char *key, int min, int max, int def, int *value)
+static const char *get_text(const struct recorded *r, const yaml_node_t *map, const char *key)
 {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    *value = def;
-    if (!item)
-        return def >= min;
-    double number = cJSON_GetNumberValue(item);
-    if (!(number >= min && number <= max) || number != (int)number)
-        return 0;
-    *value = (int)number;
-    return 1;
+    const yaml_node_t *node = get(r, map, key);
+    return node && node->type == YAML_SCALAR_NODE ? (const char *)node->data.scalar.value : "";
 }
 
-static int is_true(const cJSON *object, const char *key)
+/* An integer in 0..max; absent gives def, unless that is negative. */
+static int get_number(const struct recorded *r, const yaml_node_t *map, const char *key,
+                      unsigned long long max, long long def, unsigned long long *value)
 {
-    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, key));
+    char *end;
+    if (!get(r, map, key)) {
+        *value = def < 0 ? 0 : (unsigned long long)def;
+        return def >= 0;
+    }
+    const char *text = get_text(r, map, key);
+    *value = strtoull(text, &end, 10);
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && *value <= max;
+}
+
+static int is_true(const struct recorded *r, const yaml_node_t *map, const char *key)
+{
+    return strcmp(get_text(r, map, key), "true") == 0;
 }
 
 static int parse_mac(const char *text, uint8_t mac[6])
@@ -81,49 +98,52 @@ static int parse_arp_type(const char *text, unsigned *type)
     return 0;
 }
 
-static enum mn_err add_link(const struct recorded *r, const cJSON *link, int index)
+static enum mn_err add_link(const struct recorded *r, const yaml_node_t *link)
 {
     struct mn_host *host = r->host;
     struct mn_nic *nic = mn_host_push(&host->nics, &host->n_nics, sizeof *nic, r->diag);
     if (!nic)
         return MN_ERR_NOMEM;
     unsigned arp_type;
-    const char *name = get_text(link, "name"), *mac = get_text(link, "mac");
+    unsigned long long number;
+    const char *name = get_text(r, link, "name"), *mac = get_text(r, link, "mac");
     if (!*name || !mn_strlcpy(nic->netdev, name, sizeof nic->netdev) || strchr(name, '/'))
-        return wrong(r, "links", index, "name", "a netdev name of at most 15 characters");
-    if (!get_int(link, "ifindex", 1, INT_MAX, 0, &nic->ifindex))
-        return wrong(r, "links", index, "ifindex", "a number from 1");
-    if (!get_int(link, "mtu", 0, INT_MAX, 1500, &nic->mtu))
-        return wrong(r, "links", index, "mtu", "a number");
-    if (!parse_arp_type(get_text(link, "type"), &arp_type))
-        return wrong(r, "links", index, "type", "ether, loopback, infiniband or none");
-    nic->kind = mn_nic_kind_of(arp_type, get_text(link, "kind"));
+        return wrong(r, link, "name", "a netdev name of at most 15 characters");
+    if (!get_number(r, link, "ifindex", INT_MAX, -1, &number) || number == 0)
+        return wrong(r, link, "ifindex", "a number from 1");
+    nic->ifindex = (int)number;
+    if (!get_number(r, link, "mtu", INT_MAX, 1500, &number))
+        return wrong(r, link, "mtu", "a number");
+    nic->mtu = (int)number;
+    if (!parse_arp_type(get_text(r, link, "type"), &arp_type))
+        return wrong(r, link, "type", "ether, loopback, infiniband or none");
+    nic->kind = mn_nic_kind_of(arp_type, get_text(r, link, "kind"));
     nic->has_mac = *mac != '\0';
     if (nic->has_mac && !parse_mac(mac, nic->mac))
-        return wrong(r, "links", index, "mac", "six bytes like 02:00:00:00:00:01");
-    if (!mn_strlcpy(nic->master, get_text(link, "master"), sizeof nic->master))
-        return wrong(r, "links", index, "master", "a netdev name of at most 15 characters");
-    nic->admin_up = is_true(link, "up");
-    nic->carrier = is_true(link, "carrier");
+        return wrong(r, link, "mac", "six bytes like 02:00:00:00:00:01");
+    if (!mn_strlcpy(nic->master, get_text(r, link, "master"), sizeof nic->master))
+        return wrong(r, link, "master", "a netdev name of at most 15 characters");
+    nic->admin_up = is_true(r, link, "up");
+    nic->carrier = is_true(r, link, "carrier");
     return MN_OK;
 }
 
-static enum mn_err add_addr(const struct recorded *r, const cJSON *entry, int index)
+static enum mn_err add_addr(const struct recorded *r, const yaml_node_t *entry)
 {
-    int ifindex, prefix;
+    unsigned long long ifindex, prefix;
     struct mn_addr parsed;
-    if (mn_addr_parse(get_text(entry, "address"), &parsed, NULL) != MN_OK || parsed.prefix >= 0)
-        return wrong(r, "addresses", index, "address", "an address without its prefix length");
-    if (strcmp(get_text(entry, "family"), parsed.family == AF_INET ? "inet" : "inet6") != 0)
-        return wrong(r, "addresses", index, "family", "inet or inet6, like the address");
-    if (!get_int(entry, "prefix", 0, parsed.family == AF_INET ? 32 : 128, -1, &prefix))
-        return wrong(r, "addresses", index, "prefix", "0 to 32, or 128 for inet6");
-    if (!get_int(entry, "ifindex", 1, INT_MAX, 0, &ifindex))
-        return wrong(r, "addresses", index, "ifindex", "the ifindex of a link");
-    parsed.prefix = prefix;
+    if (mn_addr_parse(get_text(r, entry, "address"), &parsed, NULL) != MN_OK || parsed.prefix >= 0)
+        return wrong(r, entry, "address", "an address without its prefix length");
+    if (strcmp(get_text(r, entry, "family"), parsed.family == AF_INET ? "inet" : "inet6") != 0)
+        return wrong(r, entry, "family", "inet or inet6, like the address");
+    if (!get_number(r, entry, "prefix", parsed.family == AF_INET ? 32 : 128, -1, &prefix))
+        return wrong(r, entry, "prefix", "0 to 32, or 128 for inet6");
+    if (!get_number(r, entry, "ifindex", INT_MAX, -1, &ifindex))
+        return wrong(r, entry, "ifindex", "the ifindex of a link");
+    parsed.prefix = (int)prefix;
     for (size_t i = 0; i < r->host->n_nics; i++) {
         struct mn_nic *nic = &r->host->nics[i];
-        if (nic->ifindex != ifindex)
+        if (nic->ifindex != (int)ifindex)
             continue;
         struct mn_addr *addr = mn_host_push(&nic->addrs, &nic->n_addrs, sizeof *addr, r->diag);
         if (!addr)
@@ -131,59 +151,60 @@ static enum mn_err add_addr(const struct recorded *r, const cJSON *entry, int in
         *addr = parsed;
         return MN_OK;
     }
-    return wrong(r, "addresses", index, "ifindex", "the ifindex of a link");
+    return wrong(r, entry, "ifindex", "the ifindex of a link");
 }
 
-static enum mn_err read_document(const struct recorded *r, const cJSON *document)
+static enum mn_err read_list(const struct recorded *r, const yaml_node_t *root, const char *key,
+                             enum mn_err (*add)(const struct recorded *, const yaml_node_t *))
 {
-    const cJSON *links = cJSON_GetObjectItemCaseSensitive(document, "links");
-    const cJSON *addrs = cJSON_GetObjectItemCaseSensitive(document, "addresses");
-    const cJSON *memlock = cJSON_GetObjectItemCaseSensitive(document, "memlock");
-    if (!cJSON_IsArray(links) || !cJSON_IsArray(addrs))
-        return mn_fail(r->diag, MN_ERR_CONFIG,
-                       "%s: expected an object with the lists \"links\" and \"addresses\"",
-                       r->path);
-    mn_strlcpy(r->host->hostname, get_text(document, "hostname"), sizeof r->host->hostname);
-    r->host->memlock = UINT64_MAX;
-    if (cJSON_IsNumber(memlock) && memlock->valuedouble >= 0 && memlock->valuedouble < 1e18)
-        r->host->memlock = (uint64_t)memlock->valuedouble;
+    const yaml_node_t *list = get(r, root, key);
+    if (!list || list->type != YAML_SEQUENCE_NODE)
+        return wrong(r, root, key, "a list");
     enum mn_err err = MN_OK;
-    int index = 0;
-    const cJSON *item;
-    cJSON_ArrayForEach(item, links)
-    {
-        err = add_link(r, item, index++);
-        if (err != MN_OK)
-            return err;
-    }
-    index = 0;
-    cJSON_ArrayForEach(item, addrs)
-    {
-        err = add_addr(r, item, index++);
-        if (err != MN_OK)
-            return err;
-    }
-    return MN_OK;
+    for (yaml_node_item_t *item = list->data.sequence.items.start;
+         err == MN_OK && item < list->data.sequence.items.top; item++)
+        err = add(r, yaml_document_get_node(r->document, *item));
+    return err;
+}
+
+static enum mn_err read_document(const struct recorded *r)
+{
+    const yaml_node_t *root = yaml_document_get_root_node(r->document);
+    unsigned long long memlock;
+    if (!root)
+        return mn_fail(r->diag, MN_ERR_CONFIG, "%s: empty; expected a JSON object", r->path);
+    mn_strlcpy(r->host->hostname, get_text(r, root, "hostname"), sizeof r->host->hostname);
+    if (!get_number(r, root, "memlock", UINT64_MAX, LLONG_MAX, &memlock))
+        return wrong(r, root, "memlock", "bytes, or nothing for unlimited");
+    r->host->memlock = memlock == LLONG_MAX ? UINT64_MAX : memlock;
+    enum mn_err err = read_list(r, root, "links", add_link);
+    return err == MN_OK ? read_list(r, root, "addresses", add_addr) : err;
 }
 
 enum mn_err mn_host_read_recorded(const char *path, struct mn_host *host, struct mn_diag *diag)
 {
     char *text;
-    const char *stop = NULL;
-    enum mn_err err = mn_file_read(path, MAX_FILE, &text, NULL, diag);
+    size_t len;
+    yaml_parser_t parser;
+    yaml_document_t document;
+    enum mn_err err = mn_file_read(path, MAX_FILE, &text, &len, diag);
     if (err != MN_OK)
         return err;
-    cJSON *document = cJSON_ParseWithOpts(text, &stop, 1);
-    if (!document) {
-        int line = 1;
-        for (const char *at = text; stop && at < stop; at++)
-            line += *at == '\n';
-        err = mn_fail(diag, MN_ERR_CONFIG, "%s:%d: not JSON", path, line);
-    } else {
-        struct recorded r = {.path = path, .host = host, .diag = diag};
-        err = read_document(&r, document);
+    if (!yaml_parser_initialize(&parser)) {
+        free(text);
+        return mn_fail(diag, MN_ERR_NOMEM, "%s: no memory for the parser", path);
     }
-    cJSON_Delete(document);
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+    if (yaml_parser_load(&parser, &document)) {
+        const struct recorded r = {path, &document, host, diag};
+        err = read_document(&r);
+        yaml_document_delete(&document);
+    } else {
+        err = mn_fail(diag, MN_ERR_CONFIG, "%s:%zu:%zu: not JSON: %s", path,
+                      parser.problem_mark.line + 1, parser.problem_mark.column + 1,
+                      parser.problem ? parser.problem : "out of memory");
+    }
+    yaml_parser_delete(&parser);
     free(text);
     return err;
 }

@@ -19,11 +19,14 @@ static void wrong_recordings_are_explained(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
-        {"", "not JSON"},
-        {"{\n\"links\": [,]}", ":2: not JSON"},
+        {"", "empty"},
+        {"{\n\"links\": [,]}", ":2:11: not JSON"},
         {"[]", "\"links\""},
+        {"{\"links\": [", "not JSON"},
+        {"{\"links\": {}, \"addresses\": []}", "\"links\""},
+        {"{\"memlock\": \"much\", \"links\": [], \"addresses\": []}", "\"memlock\""},
         {"{\"links\": []}", "\"addresses\""},
-        {"{\"links\": [1], \"addresses\": []}", "links[0]: \"name\""},
+        {"{\"links\": [1], \"addresses\": []}", ":1:12: \"name\""},
         {"{\"links\": [{\"name\": \"a/b\", \"ifindex\": 1}], \"addresses\": []}", "\"name\""},
         {"{\"links\": [{\"name\": \"abcdefghijklmnop\", \"ifindex\": 1}], \"addresses\": []}",
          "\"name\""},
@@ -37,7 +40,7 @@ static void wrong_recordings_are_explained(void **state)
          "\"type\""},
         {"{\"links\": [], \"addresses\": [{\"ifindex\": 1, \"family\": \"inet\", \"address\": "
          "\"10.0.0.1\", \"prefix\": 24}]}",
-         "addresses[0]: \"ifindex\""},
+         ":1:29: \"ifindex\""},
         {"{\"links\": [], \"addresses\": [{\"ifindex\": 1, \"family\": \"inet6\", \"address\": "
          "\"10.0.0.1\", \"prefix\": 24}]}",
          "\"family\""},
