@@ -6,18 +6,20 @@
 
 struct mn_command {
     const char *name;
-    const char *summary;            /* one line for meshnet --help */
-    const char *usage;              /* "[OPTION]… --peer HOST", shown after "meshnet NAME " */
-    const struct mn_opt *options;   /* rows, MN_OPT_END last; main parses, prints --help */
-    size_t options_size;            /* sizeof the struct the rows fill */
-    const char *notes;              /* examples and exit codes, shown under the options */
+    const char *summary;          /* one line for meshnet --help */
+    const char *usage;            /* "[OPTION]… --peer HOST", shown after "meshnet NAME " */
+    const struct mn_opt *options; /* rows, MN_OPT_END last; main parses, prints --help */
+    size_t options_size;          /* sizeof the struct the rows fill */
+    const char *notes;            /* examples and exit codes, shown under the options */
     /* values is the filled struct; argv[0..argc) are the operands left. Returns the exit code:
      * 0 good, 1 measured and failed, 2 usage or configuration, 77 skipped. */
     int (*run)(const void *values, int argc, char **argv);
 };
 
-/* The table, NULL-terminated: main.c. Every row is "extern const struct mn_command mn_cmd_x". */
+/* The table, NULL-terminated: main.c. Every row is declared below it. */
 extern const struct mn_command *const mn_commands[];
+extern const struct mn_command mn_cmd_discover, mn_cmd_serve, mn_cmd_bench, mn_cmd_verify_plugin,
+    mn_cmd_completion;
 
 /* Prints "meshnet NAME: text" on stderr and returns mn_err_exit_code(diag->code). */
 int mn_cmd_fail(const char *name, const struct mn_diag *diag);

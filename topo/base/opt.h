@@ -29,22 +29,28 @@ struct mn_opt {
     const char *name; /* long name without dashes */
     char letter;      /* short name or 0 */
     enum mn_opt_type type;
-    const char *arg;       /* HOST, FILE, …; NULL for FLAG and COUNT */
-    const char *def;       /* default as text, parsed like an argument; NULL = zero */
-    const char *help;      /* one sentence */
-    size_t offset;         /* offsetof(struct options, field) */
-    double min, max;       /* both 0 = no bounds */
-    const char *choices;   /* CHOICE only */
+    const char *arg;     /* HOST, FILE, …; NULL for FLAG and COUNT */
+    const char *def;     /* default as text, parsed like an argument; NULL = zero */
+    const char *help;    /* one sentence */
+    size_t offset;       /* offsetof(struct options, field) */
+    double min, max;     /* both 0 = no bounds */
+    const char *choices; /* CHOICE only */
 };
-#define MN_OPT_END {.name = NULL}
-
-struct mn_command;
+#define MN_OPT_END                                                                                 \
+    {                                                                                              \
+        .name = NULL                                                                               \
+    }
 
 /* Fills *values (defaults first), stops at "--" or the first non-option and gives its index in
  * *first. Errors are MN_ERR_USAGE with a text that quotes the argument and says what was expected,
  * with the nearest option name for a typing error. --help is not handled here: rows may hold it. */
 enum mn_err mn_opt_parse(const struct mn_opt *rows, void *values, int argc, char **argv, int *first,
                          struct mn_diag *diag);
+/* The name nearest to a misspelt word, or NULL when none is near. name_at gives the names by index,
+ * NULL after the last. */
+const char *mn_nearest(const char *word, const char *(*name_at)(const void *ctx, size_t i),
+                       const void *ctx);
+
 /* Frees lists. */
 void mn_opt_free(const struct mn_opt *rows, void *values);
 /* The options part of a help text. */

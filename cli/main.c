@@ -1,0 +1,118 @@
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cmd.h"
+#include "topo/base/alloc.h"
+
+const struct mn_command *const mn_commands[] = {
+    &mn_cmd_discover, &mn_cmd_serve, &mn_cmd_bench, &mn_cmd_verify_plugin, &mn_cmd_completion, NULL,
+};
+
+static void help(FILE *file)
+{
+    fputs("meshnet: everything between a cable and NCCL, for clusters without a switch\n\n"
+          "usage: meshnet COMMAND [OPTION]…\n\n",
+          file);
+    for (int i = 0; mn_commands[i]; i++)
+        fprintf(file, "  %-15s %s\n", mn_commands[i]->name, mn_commands[i]->summary);
+    fputs("\nmeshnet COMMAND --help tells more; man meshnet tells all.\n", file);
+}
+
+static void command_help(const struct mn_command *cmd)
+{
+    printf("meshnet %s: %s\n\nusage: meshnet %s %s\n\n", cmd->name, cmd->summary, cmd->name,
+           cmd->usage);
+    mn_opt_help(cmd->options, stdout);
+    if (cmd->notes)
+        printf("\n%s%s", cmd->notes, cmd->notes[strlen(cmd->notes) - 1] == '\n' ? "" : "\n");
+}
+
+static const struct mn_command *find(const char *name)
+{
+    for (int i = 0; mn_commands[i]; i++)
+        if (!strcmp(mn_commands[i]->name, name))
+            return mn_commands[i];
+    return NULL;
+}
+
+static const char *command_name(const void *ctx, size_t i)
+{
+    (void)ctx;
+    return mn_commands[i] ? mn_commands[i]->name : NULL;
+}
+
+int mn_cmd_fail(const char *name, const struct mn_diag *diag)
+{
+    fflush(stdout);
+    fprintf(stderr, "meshnet %s: %s\n", name, diag->text);
+    return mn_err_exit_code(diag->code);
+}
+
+static int wants_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return 1;
+    return 0;
+}
+
+static int run(const struct mn_command *cmd, int argc, char **argv)
+{
+    struct mn_diag diag;
+    int first, code;
+
+    if (wants_help(argc, argv)) {
+        command_help(cmd);
+        return 0;
+    }
+    void *values = mn_zalloc(cmd->options_size);
+    if (mn_opt_parse(cmd->options, values, argc, argv, &first, &diag))
+        code = mn_cmd_fail(cmd->name, &diag);
+    else
+        code = cmd->run(values, argc - first, argv + first);
+    mn_opt_free(cmd->options, values);
+    free(values);
+    return code;
+}
+
+static int unknown(const char *name)
+{
+    const char *near = mn_nearest(name, command_name, NULL);
+
+    fprintf(stderr, "meshnet: unknown command '%s'%s%s%s; meshnet --help lists them\n", name,
+            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    int code = 0;
+
+    signal(SIGPIPE, SIG_IGN);
+    if (argc < 2) {
+        help(stderr);
+        return 2;
+    }
+    const char *name = argv[1];
+    int asks = !strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h");
+    const struct mn_command *cmd = find(asks && argc > 2 ? argv[2] : name);
+    if (asks && argc == 2)
+        help(stdout);
+    else if (asks && cmd)
+        command_help(cmd);
+    else if (asks)
+        code = unknown(argv[2]);
+    else if (!strcmp(name, "--version") || !strcmp(name, "-V"))
+        printf("meshnet %s\n", MESHNET_VERSION);
+    else if (cmd)
+        code = run(cmd, argc - 2, argv + 2);
+    else
+        code = unknown(name);
+    if ((fflush(stdout) || ferror(stdout)) && !code) {
+        fputs("meshnet: writing the output failed\n", stderr);
+        code = 1;
+    }
+    return code;
+}
