@@ -5,6 +5,9 @@
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/net.h"
 
+/* Everything is built hidden; the vtables alone are seen (exports.map names them again). */
+#define MN_EXPORT __attribute__((visibility("default")))
+
 /* v2 to v9 */
 ncclResult_t mn_abi_init(ncclDebugLogger_t logger);
 /* v2 to v12 */

@@ -2,7 +2,7 @@
  * are not used. */
 #include "plugin/abi/common.h"
 
-extern const ncclNet_v10_t ncclNetPlugin_v10;
+extern MN_EXPORT const ncclNet_v10_t ncclNetPlugin_v10;
 
 static ncclResult_t init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
 {

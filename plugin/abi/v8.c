@@ -1,7 +1,7 @@
 /* NCCL 2.20 to 2.23. Transfers still count in int. */
 #include "plugin/abi/common.h"
 
-extern const ncclNet_v8_t ncclNetPlugin_v8;
+extern MN_EXPORT const ncclNet_v8_t ncclNetPlugin_v8;
 
 static ncclResult_t properties(int dev, ncclNetProperties_v8_t *props)
 {

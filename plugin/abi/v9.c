@@ -2,7 +2,7 @@
  * to irecv, a hint that is not used: without the completion there is no proof of delivery. */
 #include "plugin/abi/common.h"
 
-extern const ncclNet_v9_t ncclNetPlugin_v9;
+extern MN_EXPORT const ncclNet_v9_t ncclNetPlugin_v9;
 
 static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mhandle,
                           void **request)
