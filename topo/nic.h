@@ -1,5 +1,5 @@
-/* What this host has: netdevs, their addresses and PCI place, RDMA ports and their GID tables, GPUs.
- * Reads sysfs, netlink and (when present) libibverbs; sends nothing. */
+/* What this host has: netdevs, their addresses and PCI place, RDMA ports and their GID tables,
+ * GPUs. Reads sysfs, netlink and (when present) libibverbs; sends nothing. */
 #ifndef MN_NIC_H
 #define MN_NIC_H
 
@@ -60,11 +60,11 @@ struct mn_gid {
 };
 
 struct mn_pci {
-    char path[256];     /* "/sys/devices/…" of the PCI function, of a recorded host too; "" = none */
-    char address[16];   /* "0000:01:00.0" */
-    int width, max_width;       /* lanes; 0 = unknown */
-    double speed, max_speed;    /* GT/s; 0 = unknown */
-    int numa;                   /* -1 = unknown */
+    char path[256]; /* "/sys/devices/…" of the PCI function, of a recorded host too; "" = none */
+    char address[16];        /* "0000:01:00.0" */
+    int width, max_width;    /* lanes; 0 = unknown */
+    double speed, max_speed; /* GT/s; 0 = unknown */
+    int numa;                /* -1 = unknown */
 };
 
 /* One port of an RDMA device. Attribute names follow ibv_device_attr and ibv_port_attr; all zero
@@ -111,10 +111,10 @@ struct mn_nic {
     struct mn_pci pci;
     struct mn_addr *addrs;
     size_t n_addrs;
-    char gpu[64];        /* PCI address of the nearest GPU, "" = none (mn_host_locality fills it) */
-    char phys_port[64];  /* phys_port_id / switch id + port name: equal for the PCIe functions of
-                            one physical port or ASIC; "" = unknown */
-    int rdma;            /* index into mn_host.rdma, -1 = none */
+    char gpu[64];       /* PCI address of the nearest GPU, "" = none (mn_host_locality fills it) */
+    char phys_port[64]; /* phys_port_id / switch id + port name: equal for the PCIe functions of
+                           one physical port or ASIC; "" = unknown */
+    int rdma;           /* index into mn_host.rdma, -1 = none */
 };
 
 struct mn_gpu {
@@ -159,8 +159,8 @@ const struct mn_nic *mn_host_nic_by_addr(const struct mn_host *host, const struc
 /* The RoCEv2 GID (IB: the IB GID at 0) for an address of this port, or NULL. */
 const struct mn_gid *mn_rdma_gid_for(const struct mn_rdma_port *port, const struct mn_addr *addr);
 
-/* Byte counters of a NIC: netdev rx/tx bytes as the kernel counts them, and of its RDMA port when there
- * is one (hw_counters and counters; perfquery data words are already multiplied by 4). */
+/* Byte counters of a NIC: netdev rx/tx bytes as the kernel counts them, and of its RDMA port when
+ * there is one (hw_counters and counters; perfquery data words are already multiplied by 4). */
 struct mn_nic_counters {
     uint64_t rx_bytes, tx_bytes;
     uint64_t rdma_rx_bytes, rdma_tx_bytes;
