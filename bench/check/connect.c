@@ -1,0 +1,326 @@
+/* listen, connect, accept and the 128-byte handle. */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/check/kit.h"
+#include "bench/host.h"
+
+#define IDLE_CALLS   200 /* of accept or connect with nobody at the other end */
+#define MANY         48
+#define HANDLE_GUARD 64
+
+/* A call that sleeps gives up the CPU every time; one that only meets a lock now and then does not.
+ */
+static void judge_sleeps(struct mn_check *check, const char *call, int calls, long sleeps)
+{
+    if (sleeps >= calls * 3 / 4)
+        mn_check_fail(check, "%s slept in %ld of %d calls: it must return at once", call, sleeps,
+                      calls);
+}
+
+static void check_handle(struct mn_check *check)
+{
+    unsigned char area[HANDLE_GUARD + MN_KIT_HANDLE + HANDLE_GUARD];
+    void *listen = NULL;
+
+    mn_check_init(check);
+    for (int shift = 0; shift < 8; shift++) {
+        unsigned char *handle = area + HANDLE_GUARD + shift - 7;
+        memset(area, 0xa5, sizeof area);
+        listen = NULL;
+        mn_check_step(check, "listen with a handle at address %% 8 = %d",
+                      (int)((uintptr_t)handle % 8));
+        mn_check_ok(check, "listen", mn_raw_listen(&check->raw, 0, handle, &listen));
+        for (unsigned char *p = area; p < area + sizeof area; p++)
+            if (*p != 0xa5 && (p < handle || p >= handle + MN_KIT_HANDLE))
+                mn_check_fail(check, "listen wrote byte %td of the handle, it has bytes 0 to %d",
+                              p - handle, MN_KIT_HANDLE - 1);
+        mn_check_ok(check, "closeListen", mn_raw_close_listen(&check->raw, listen));
+    }
+}
+
+static void check_handle_stale(struct mn_check *check)
+{
+    struct mn_pair pair = {.dev = 0};
+
+    mn_check_init(check);
+    for (int poison = 0; poison < 256; poison += 85) {
+        pair = (struct mn_pair){.dev = 0};
+        memset(pair.handle, poison, sizeof pair.handle);
+        mn_check_step(check, "listen into a handle full of 0x%02x", (unsigned)poison);
+        mn_check_ok(check, "listen", mn_raw_listen(&check->raw, 0, pair.handle, &pair.listen));
+        mn_kit_finish(check, &pair);
+        mn_kit_pass(check, &pair, 100, 100, 1);
+    }
+}
+
+static void check_handle_copy(struct mn_check *check)
+{
+    unsigned char *first = malloc(MN_KIT_HANDLE);
+    struct mn_pair pair = {.dev = 0};
+
+    if (!first)
+        mn_check_skip(check, "no memory");
+    mn_check_init(check);
+    mn_check_step(check, "listen, copy of the handle, connect with the copy");
+    mn_check_ok(check, "listen", mn_raw_listen(&check->raw, 0, first, &pair.listen));
+    memcpy(pair.handle, first, sizeof pair.handle);
+    memset(first, 0, MN_KIT_HANDLE);
+    mn_kit_finish(check, &pair);
+    mn_kit_pass(check, &pair, 100, 100, 2);
+}
+
+static void check_accept_returns(struct mn_check *check)
+{
+    struct mn_pair pair;
+    long sleeps;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &pair);
+    mn_check_step(check, "accept with no peer");
+    sleeps = mn_check_sleeps();
+    for (int i = 0; i < IDLE_CALLS; i++)
+        mn_kit_try_accept(check, &pair);
+    judge_sleeps(check, "accept with no peer", IDLE_CALLS, mn_check_sleeps() - sleeps);
+}
+
+static void check_accept_null(struct mn_check *check)
+{
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &pair);
+    mn_check_step(check, "accept with no peer");
+    for (int i = 0; i < IDLE_CALLS; i++) {
+        mn_kit_try_accept(check, &pair);
+        if (pair.recv)
+            mn_check_fail(check, "accept call %d returned a comm although nobody connected", i + 1);
+    }
+}
+
+static void check_connect_returns(struct mn_check *check)
+{
+    struct mn_pair pair;
+    long sleeps;
+    int calls = 0;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &pair);
+    mn_check_step(check, "connect while accept is not called");
+    sleeps = mn_check_sleeps();
+    while (calls < IDLE_CALLS && !pair.send) {
+        mn_kit_try_connect(check, &pair);
+        calls++;
+    }
+    sleeps = mn_check_sleeps() - sleeps;
+    if (calls >= 4)
+        judge_sleeps(check, "connect without accept", calls, sleeps);
+    mn_kit_finish(check, &pair);
+}
+
+static void check_connect_first(struct mn_check *check)
+{
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &pair);
+    mn_check_step(check, "%d calls of connect before the first accept", IDLE_CALLS);
+    for (int i = 0; i < IDLE_CALLS; i++)
+        mn_kit_try_connect(check, &pair);
+    mn_kit_finish(check, &pair);
+    mn_kit_pass(check, &pair, 1000, 1000, 3);
+}
+
+static void check_accept_first(struct mn_check *check)
+{
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &pair);
+    mn_check_step(check, "%d calls of accept before the first connect", IDLE_CALLS);
+    for (int i = 0; i < IDLE_CALLS; i++)
+        mn_kit_try_accept(check, &pair);
+    mn_kit_finish(check, &pair);
+    mn_kit_pass(check, &pair, 1000, 1000, 4);
+}
+
+static void check_self(struct mn_check *check)
+{
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    for (int dev = 0; dev < check->n_dev; dev++) {
+        mn_kit_listen(check, dev, &pair);
+        mn_kit_finish(check, &pair);
+        mn_kit_pass(check, &pair, 5000, 5000, 5);
+    }
+}
+
+static void check_many(struct mn_check *check)
+{
+    static struct mn_pair pairs[MANY];
+    int left = MANY;
+
+    mn_check_init(check);
+    for (int i = 0; i < MANY; i++)
+        mn_kit_listen(check, 0, &pairs[i]);
+    mn_check_step(check, "%d connects interleaved, then accepts in reverse", MANY);
+    for (int i = 0; i < MANY; i++)
+        mn_kit_try_connect(check, &pairs[i]);
+    while (left) {
+        left = 0;
+        for (int i = MANY - 1; i >= 0; i--) {
+            mn_kit_try_accept(check, &pairs[i]);
+            mn_kit_try_connect(check, &pairs[i]);
+            left += !pairs[i].send || !pairs[i].recv;
+        }
+        if (left && mn_check_expired(check))
+            mn_check_fail(check, "%d of %d connections did not come up", left, MANY);
+        sched_yield();
+    }
+    for (int i = 0; i < MANY; i++)
+        mn_kit_pass(check, &pairs[i], 64, 64, 100u + (unsigned)i);
+}
+
+static void check_listen_close(struct mn_check *check)
+{
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &pair);
+    mn_check_step(check, "accept until ready, then closeListen at once");
+    while (!pair.recv) {
+        mn_kit_try_connect(check, &pair);
+        mn_kit_try_accept(check, &pair);
+        if (mn_check_expired(check))
+            mn_check_fail(check, "accept never returned a comm");
+        sched_yield();
+    }
+    mn_check_ok(check, "closeListen", mn_raw_close_listen(&check->raw, pair.listen));
+    while (!pair.send) {
+        mn_kit_try_connect(check, &pair);
+        if (mn_check_expired(check))
+            mn_check_fail(check, "connect never became ready after closeListen");
+        sched_yield();
+    }
+    mn_kit_pass(check, &pair, 70000, 70000, 6);
+}
+
+static void check_unused(struct mn_check *check)
+{
+    mn_check_init(check);
+    for (int i = 0; i < 16; i++) {
+        struct mn_pair pair;
+        mn_kit_listen(check, 0, &pair);
+        if (i % 2)
+            mn_kit_try_accept(check, &pair);
+        mn_check_step(check, "closeListen of an unused listen comm");
+        mn_check_ok(check, "closeListen", mn_raw_close_listen(&check->raw, pair.listen));
+    }
+}
+
+static void check_device_handle(struct mn_check *check)
+{
+    /* RCCL passes the address of a 4-byte object here: neither read nor written. */
+    uint64_t area[3] = {0xa5a5a5a5a5a5a5a5u, 0xa5a5a5a5a5a5a5a5u, 0xa5a5a5a5a5a5a5a5u};
+    void **slot = (void **)(void *)&area[1];
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &pair);
+    mn_check_step(check, "connect and accept with a device handle argument that is not theirs");
+    while (!pair.send || !pair.recv) {
+        if (!pair.send)
+            mn_check_ok(check, "connect",
+                        mn_raw_connect(&check->raw, 0, pair.handle, &pair.send, slot));
+        if (!pair.recv)
+            mn_check_ok(check, "accept", mn_raw_accept(&check->raw, pair.listen, &pair.recv, slot));
+        for (int i = 0; i < 3; i++)
+            if (area[i] != 0xa5a5a5a5a5a5a5a5u)
+                mn_check_fail(check, "the device handle argument was written through");
+        if (mn_check_expired(check))
+            mn_check_fail(check, "not connected");
+        sched_yield();
+    }
+    mn_kit_listen(check, 0, &pair);
+    mn_check_step(check, "connect and accept with a NULL device handle argument");
+    while (!pair.send || !pair.recv) {
+        if (!pair.send)
+            mn_check_ok(check, "connect",
+                        mn_raw_connect(&check->raw, 0, pair.handle, &pair.send, NULL));
+        if (!pair.recv)
+            mn_check_ok(check, "accept", mn_raw_accept(&check->raw, pair.listen, &pair.recv, NULL));
+        if (mn_check_expired(check))
+            mn_check_fail(check, "not connected");
+        sched_yield();
+    }
+}
+
+static void check_bad_handle(struct mn_check *check)
+{
+    uint32_t random = 2463534242u;
+    struct mn_pair good;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &good);
+    for (int round = 0; round < 32; round++) {
+        unsigned char handle[MN_KIT_HANDLE];
+        void *comm = NULL;
+        int result = 0;
+        for (size_t i = 0; i < sizeof handle; i++) {
+            random ^= random << 13;
+            random ^= random >> 17;
+            random ^= random << 5;
+            handle[i] = round == 0 ? 0 : round == 1 ? 0xff : (unsigned char)random;
+        }
+        if (round >= 16) /* a real one, damaged */
+            memcpy(handle + 8, good.handle + 8, sizeof handle - 8);
+        mn_check_step(check, "connect with a damaged handle, form %d", round);
+        for (int i = 0; i < 20 && !result && !comm; i++)
+            result = mn_raw_connect(&check->raw, 0, handle, &comm, NULL);
+        if (!result && comm)
+            mn_check_fail(check, "connect with a damaged handle (form %d) returned a comm", round);
+    }
+    mn_kit_finish(check, &good);
+    mn_kit_pass(check, &good, 100, 100, 7);
+}
+
+static const struct mn_check_rule rules[] = {
+    {"connect.self", "connecting to oneself on one thread works",
+     "the GPU-direct probe calls connect and accept in turn on one thread (transport/net.cc)",
+     check_self},
+    {"connect.handle", "listen keeps to the 128 bytes of the handle, wherever they lie",
+     "the handle is NCCL_NET_HANDLE_MAXSIZE bytes inside a message, with no alignment "
+     "(transport/net.cc)",
+     check_handle},
+    {"connect.handle_stale", "old content of the handle buffer is ignored",
+     "the buffer given to listen is not zeroed (transport/net.cc)", check_handle_stale},
+    {"connect.handle_copy", "a handle works from a copy",
+     "NCCL sends the handle to the peer as plain bytes (transport/net.cc)", check_handle_copy},
+    {"connect.accept_returns", "accept with no peer returns at once",
+     "since v5 accept must not block; NULL means call again (net.h)", check_accept_returns},
+    {"connect.accept_null", "accept gives no comm before a peer is there",
+     "a non-NULL comm is used at once (transport/net.cc)", check_accept_null},
+    {"connect.connect_returns", "connect without accept returns at once",
+     "since v5 connect must not block; NULL means call again (net.h)", check_connect_returns},
+    {"connect.connect_first", "connect may be called long before accept",
+     "both sides poll on their own; nothing orders them (transport/net.cc)", check_connect_first},
+    {"connect.accept_first", "accept may be called long before connect",
+     "both sides poll on their own; nothing orders them (transport/net.cc)", check_accept_first},
+    {"connect.many", "many half-open connections at once find their own peers",
+     "dozens of connects are interleaved on one thread, one connect for each listen "
+     "(transport.cc)",
+     check_many},
+    {"connect.listen_close", "the connection outlives its listen comm",
+     "closeListen follows right after accept succeeded (transport/net.cc)", check_listen_close},
+    {"connect.unused_listen", "a listen comm nobody connected to can be closed",
+     "with shared connections some listen comms are never used (transport/net.cc)", check_unused},
+    {"connect.device_handle", "the device handle argument is left alone",
+     "it may be NULL, and RCCL passes the address of a 4-byte object (RCCL transport/net.cc)",
+     check_device_handle},
+    {"connect.bad_handle", "a damaged handle gives an error or nothing, never a crash",
+     "a handle crosses the network; connect may report an error or stay at NULL", check_bad_handle},
+};
+
+MN_CHECK_FAMILY(mn_check_connect_family, "connect", "listen, connect and accept", rules);

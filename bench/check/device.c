@@ -1,0 +1,396 @@
+/* init, devices and getProperties. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bench/check/kit.h"
+#include "bench/check/rule.h"
+#include "bench/host.h"
+
+#define MAX_DEVICES  128               /* NCCL_MAX_NETDEVS */
+#define MAX_BYTES    ((size_t)1 << 40) /* NCCL_MAX_NET_SIZE_BYTES */
+#define MAX_SPEED    100000000         /* 100 Tb/s in Mb/s */
+#define PTR_HOST     1
+#define PTR_DMABUF   4
+#define RACE_THREADS 4
+#define RACE_CALLS   2000
+
+static void quiet(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+    (void)level;
+    (void)flags;
+    (void)file;
+    (void)line;
+    (void)fmt;
+}
+
+static void check_init(struct mn_check *check)
+{
+    mn_check_load(check);
+    mn_check_step(check, "init");
+    mn_check_ok(check, "init", mn_raw_init(&check->raw, quiet));
+}
+
+static void check_init_twice(struct mn_check *check)
+{
+    int ndev = 0;
+
+    mn_check_init(check);
+    mn_check_step(check, "second init");
+    mn_check_ok(check, "the second init", mn_raw_init(&check->raw, quiet));
+    mn_check_ok(check, "devices after the second init", mn_raw_devices(&check->raw, &ndev));
+    if (ndev != check->n_dev)
+        mn_check_fail(check, "%d devices before the second init, %d after", check->n_dev, ndev);
+}
+
+static void check_count(struct mn_check *check)
+{
+    int ndev = -1;
+
+    mn_check_load(check);
+    if (mn_raw_init(&check->raw, quiet) != 0)
+        mn_check_skip(check, "init failed (rule device.init)");
+    mn_check_step(check, "devices");
+    mn_check_ok(check, "devices", mn_raw_devices(&check->raw, &ndev));
+    if (ndev == 0)
+        mn_check_fail(check, "0 devices: NCCL goes on to its own networks; the plugin's log says "
+                             "why, NCCL_SOCKET_IFNAME or its configuration may be needed");
+    if (ndev < 0 || ndev > MAX_DEVICES)
+        mn_check_fail(check, "%d devices, allowed are 1 to %d", ndev, MAX_DEVICES);
+    mn_check_note(check, "%d device%s", ndev, ndev == 1 ? "" : "s");
+}
+
+static void properties(struct mn_check *check, int dev, int poison, unsigned char *props)
+{
+    memset(props, poison, MN_RAW_PROPS_MAX);
+    mn_check_step(check, "getProperties of device %d", dev);
+    mn_check_ok(check, "getProperties", mn_raw_properties(&check->raw, dev, props));
+}
+
+static void check_fields(struct mn_check *check)
+{
+    _Alignas(16) unsigned char a[MN_RAW_PROPS_MAX], b[MN_RAW_PROPS_MAX];
+
+    mn_check_init(check);
+    for (int dev = 0; dev < check->n_dev; dev++) {
+        const struct mn_raw_version *v = check->raw.version;
+        properties(check, dev, 0xa5, a);
+        properties(check, dev, 0x5a, b);
+        for (size_t i = 0; i < v->n_fields; i++)
+            if (memcmp(a + v->fields[i].offset, b + v->fields[i].offset, v->fields[i].size) != 0 &&
+                a[v->fields[i].offset] == 0xa5 && b[v->fields[i].offset] == 0x5a)
+                mn_check_fail(check,
+                              "device %d: %s is not written; NCCL's struct is uninitialised "
+                              "stack memory",
+                              dev, v->fields[i].name);
+        for (size_t i = v->props_size; i < MN_RAW_PROPS_MAX; i++)
+            if (a[i] != 0xa5 || b[i] != 0x5a)
+                mn_check_fail(check, "device %d: byte %zu written, the struct of v%d ends at %zu",
+                              dev, i, v->version, v->props_size);
+    }
+}
+
+static void read_props(struct mn_check *check, int dev, struct mn_raw_props *props)
+{
+    _Alignas(16) unsigned char raw[MN_RAW_PROPS_MAX];
+
+    properties(check, dev, 0, raw);
+    mn_raw_read_props(&check->raw, raw, props);
+}
+
+static void check_names(struct mn_check *check)
+{
+    const char *names[MAX_DEVICES];
+
+    mn_check_init(check);
+    if (check->n_dev > MAX_DEVICES)
+        mn_check_skip(check, "too many devices (rule device.count)");
+    for (int dev = 0; dev < check->n_dev; dev++) {
+        struct mn_raw_props props;
+        const char *problem;
+        read_props(check, dev, &props);
+        problem = mn_check_text_problem(props.name, 255);
+        if (problem)
+            mn_check_fail(check, "device %d: name %s", dev, problem);
+        names[dev] = props.name;
+        for (int other = 0; other < dev; other++)
+            if (strcmp(names[other], props.name) == 0)
+                mn_check_fail(check, "devices %d and %d are both named \"%s\"", other, dev,
+                              props.name);
+    }
+    mn_check_note(check, "\"%s\"%s", names[0], check->n_dev > 1 ? " and others" : "");
+}
+
+struct caller {
+    struct mn_check *check;
+    struct mn_raw_props first;
+    char name[256], pci_path[512];
+    int differed;
+};
+
+static void remember(struct caller *caller)
+{
+    snprintf(caller->name, sizeof caller->name, "%s", caller->first.name ? caller->first.name : "");
+    snprintf(caller->pci_path, sizeof caller->pci_path, "%s",
+             caller->first.pci_path ? caller->first.pci_path : "");
+}
+
+static int same(const struct caller *caller, const struct mn_raw_props *p)
+{
+    const struct mn_raw_props *f = &caller->first;
+
+    return strcmp(p->name ? p->name : "", caller->name) == 0 &&
+           strcmp(p->pci_path ? p->pci_path : "", caller->pci_path) == 0 && p->guid == f->guid &&
+           p->ptr_support == f->ptr_support && p->port == f->port && p->speed == f->speed &&
+           p->max_comms == f->max_comms && p->max_recvs == f->max_recvs &&
+           p->device_type == f->device_type && p->max_p2p_bytes == f->max_p2p_bytes;
+}
+
+static void *call_properties(void *arg)
+{
+    struct caller *caller = arg;
+
+    for (int i = 0; i < RACE_CALLS && !caller->differed; i++) {
+        _Alignas(16) unsigned char raw[MN_RAW_PROPS_MAX];
+        struct mn_raw_props props;
+        if (mn_raw_properties(&caller->check->raw, 0, raw) != 0) {
+            caller->differed = 1;
+            break;
+        }
+        mn_raw_read_props(&caller->check->raw, raw, &props);
+        caller->differed = !same(caller, &props);
+    }
+    return NULL;
+}
+
+static void check_stable(struct mn_check *check)
+{
+    struct caller caller = {.check = check};
+    pthread_t thread;
+
+    mn_check_init(check);
+    read_props(check, 0, &caller.first);
+    remember(&caller);
+    call_properties(&caller);
+    if (caller.differed || !same(&caller, &caller.first))
+        mn_check_fail(check, "device 0: a later call gave other values, or changed the strings of "
+                             "the first one");
+    mn_check_step(check, "getProperties from another thread, which then ends");
+    if (pthread_create(&thread, NULL, call_properties, &caller) != 0)
+        mn_check_skip(check, "no second thread can be started");
+    pthread_join(thread, NULL);
+    if (caller.differed || !same(&caller, &caller.first))
+        mn_check_fail(check, "device 0: another thread saw other values, or changed the strings");
+}
+
+static void check_concurrent(struct mn_check *check)
+{
+    struct caller callers[RACE_THREADS];
+    pthread_t threads[RACE_THREADS];
+    int n = 0;
+
+    mn_check_init(check);
+    for (int i = 0; i < RACE_THREADS; i++) {
+        callers[i] = (struct caller){.check = check};
+        read_props(check, 0, &callers[i].first);
+        remember(&callers[i]);
+    }
+    mn_check_step(check, "getProperties from %d threads at once", RACE_THREADS);
+    while (n < RACE_THREADS && !pthread_create(&threads[n], NULL, call_properties, &callers[n]))
+        n++;
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < n; i++)
+        if (callers[i].differed)
+            mn_check_fail(check,
+                          "device 0: of %d threads calling at once, one failed or saw other "
+                          "values",
+                          n);
+}
+
+static void each_device(struct mn_check *check,
+                        void (*judge)(struct mn_check *, int, const struct mn_raw_props *))
+{
+    mn_check_init(check);
+    for (int dev = 0; dev < check->n_dev; dev++) {
+        struct mn_raw_props props;
+        read_props(check, dev, &props);
+        judge(check, dev, &props);
+    }
+}
+
+static void judge_speed(struct mn_check *check, int dev, const struct mn_raw_props *p)
+{
+    if (p->speed <= 0 || p->speed > MAX_SPEED)
+        mn_check_fail(check, "device %d: speed is %d Mb/s", dev, p->speed);
+    mn_check_note(check, "device %d: %d Mb/s", dev, p->speed);
+}
+
+static void check_speed(struct mn_check *check)
+{
+    each_device(check, judge_speed);
+}
+
+static void judge_pci(struct mn_check *check, int dev, const struct mn_raw_props *p)
+{
+    struct stat st;
+    char *real;
+
+    mn_check_note(check, "%s", p->pci_path ? p->pci_path : "NULL: attached to the first CPU");
+    if (!p->pci_path)
+        return;
+    if (p->pci_path[0] != '/' || p->pci_path[strlen(p->pci_path) - 1] == '/')
+        mn_check_fail(check, "device %d: pciPath \"%s\" must start with a slash and not end in one",
+                      dev, p->pci_path);
+    if (stat(p->pci_path, &st) != 0 || !S_ISDIR(st.st_mode))
+        mn_check_fail(check, "device %d: pciPath \"%s\" is not a directory here", dev, p->pci_path);
+    real = realpath(p->pci_path, NULL);
+    if (real && strcmp(real, p->pci_path) != 0)
+        mn_check_fail(check, "device %d: pciPath \"%s\" is a symbolic link to %s", dev, p->pci_path,
+                      real);
+    free(real);
+}
+
+static void check_pci(struct mn_check *check)
+{
+    each_device(check, judge_pci);
+}
+
+static void judge_pointers(struct mn_check *check, int dev, const struct mn_raw_props *p)
+{
+    if (!(p->ptr_support & PTR_HOST))
+        mn_check_fail(check, "device %d: ptrSupport is 0x%x, without NCCL_PTR_HOST", dev,
+                      (unsigned)p->ptr_support);
+}
+
+static void check_pointers(struct mn_check *check)
+{
+    each_device(check, judge_pointers);
+}
+
+static void check_dmabuf(struct mn_check *check)
+{
+    mn_check_init(check);
+    if (!(check->props.ptr_support & PTR_DMABUF) && mn_raw_has_dmabuf(&check->raw))
+        mn_check_fail(check, "ptrSupport has no NCCL_PTR_DMABUF (0x%x) but regMrDmaBuf is not NULL",
+                      (unsigned)check->props.ptr_support);
+    if ((check->props.ptr_support & PTR_DMABUF) && !mn_raw_has_dmabuf(&check->raw))
+        mn_check_fail(check, "ptrSupport has NCCL_PTR_DMABUF but regMrDmaBuf is NULL");
+}
+
+static void judge_limits(struct mn_check *check, int dev, const struct mn_raw_props *p)
+{
+    if (p->max_comms < 1)
+        mn_check_fail(check, "device %d: maxComms is %d", dev, p->max_comms);
+    if (p->max_recvs < 1 || p->max_recvs > MN_RAW_MAX_RECVS)
+        mn_check_fail(check, "device %d: maxRecvs is %d", dev, p->max_recvs);
+    if (p->max_recvs != check->props.max_recvs)
+        mn_check_fail(check, "maxRecvs is %d on device 0 and %d on device %d; both ends must agree",
+                      check->props.max_recvs, p->max_recvs, dev);
+    mn_check_note(check, "maxComms %d, maxRecvs %d", p->max_comms, p->max_recvs);
+}
+
+static void check_limits(struct mn_check *check)
+{
+    each_device(check, judge_limits);
+}
+
+static void judge_p2p_bytes(struct mn_check *check, int dev, const struct mn_raw_props *p)
+{
+    if (!p->has_v9)
+        mn_check_skip(check, "v8 has no maxP2pBytes");
+    if (p->max_p2p_bytes == 0 || p->max_p2p_bytes > MAX_BYTES)
+        mn_check_fail(check,
+                      "device %d: maxP2pBytes is %zu, allowed are 1 to 2^40: every "
+                      "connection would fail",
+                      dev, p->max_p2p_bytes);
+}
+
+static void check_p2p_bytes(struct mn_check *check)
+{
+    each_device(check, judge_p2p_bytes);
+}
+
+static void judge_vprops(struct mn_check *check, int dev, const struct mn_raw_props *p)
+{
+    if (!p->has_v9)
+        mn_check_skip(check, "v8 has no vProps");
+    if (p->n_devs < 1 || p->n_devs > 4)
+        mn_check_fail(check, "device %d: vProps.ndevs is %d, allowed are 1 to 4", dev, p->n_devs);
+    if (p->n_devs == 1 && p->devs0 != dev)
+        mn_check_fail(check, "device %d: vProps names device %d", dev, p->devs0);
+}
+
+static void check_vprops(struct mn_check *check)
+{
+    each_device(check, judge_vprops);
+}
+
+static void judge_type(struct mn_check *check, int dev, const struct mn_raw_props *p)
+{
+    if (p->device_type != 0)
+        mn_check_fail(check, "device %d: netDeviceType is %d, a host plugin has 0 (HOST)", dev,
+                      p->device_type);
+}
+
+static void check_type(struct mn_check *check)
+{
+    each_device(check, judge_type);
+}
+
+static const struct mn_check_rule rules[] = {
+    {"device.init", "init succeeds",
+     "some NCCL releases crash when init fails: a plugin that cannot serve succeeds and reports 0 "
+     "devices (plugin/net.cc)",
+     check_init},
+    {"device.init_twice", "a second init is tolerated",
+     "init comes again after all communicators are gone, or for each one, while others transfer "
+     "(plugin/net.cc)",
+     check_init_twice},
+    {"device.count", "1 to 128 devices",
+     "arrays of NCCL_MAX_NETDEVS (128) are indexed without a check (include/proxy.h)", check_count},
+    {"device.fields", "every property is written, and nothing behind them",
+     "getProperties gets uninitialised stack memory of exactly that version's struct "
+     "(transport/net.cc)",
+     check_fields},
+    {"device.name", "device names are unique and fit the topology XML",
+     "the name identifies the device in the topology: unique, at most 255 bytes, XML-safe "
+     "(graph/xml.cc)",
+     check_names},
+    {"device.stable", "properties and their strings stay",
+     "NCCL keeps the string pointers; they must stay valid and unchanged (graph/topo.cc)",
+     check_stable},
+    {"device.concurrent", "getProperties may be called by several threads at once",
+     "service threads of different communicators call it in parallel (transport/net.cc)",
+     check_concurrent},
+    {"device.speed", "the speed is plausible",
+     "speed is Mb/s per port; 0 and less is replaced by 10000 (graph/xml.cc)", check_speed},
+    {"device.pci", "pciPath is a real sysfs directory or NULL",
+     "it is the resolved directory of the PCI function without a trailing slash; NULL attaches to "
+     "the first CPU (graph/xml.cc)",
+     check_pci},
+    {"device.pointers", "host memory is supported",
+     "NCCL stages through host memory and uses NCCL_PTR_HOST without asking (transport/net.cc)",
+     check_pointers},
+    {"device.dmabuf", "regMrDmaBuf and NCCL_PTR_DMABUF agree",
+     "RCCL calls regMrDmaBuf whenever it is not NULL, whatever ptrSupport says (RCCL net.cc)",
+     check_dmabuf},
+    {"device.limits", "maxComms and maxRecvs are at least 1",
+     "maxRecvs above 1 turns on shared connections and must be equal everywhere "
+     "(transport/net.cc)",
+     check_limits},
+    {"device.p2p_bytes", "maxP2pBytes is between 1 and 2^40",
+     "any other value makes every connection fail with ncclInternalError (transport/net.cc)",
+     check_p2p_bytes},
+    {"device.vprops", "vProps describes the device itself",
+     "a physical device has ndevs 1 and devs[0] its own number; a wrong ndevs overruns an array "
+     "(plugin/net/net_v9.cc)",
+     check_vprops},
+    {"device.type", "the device type is HOST",
+     "other types hand the data path to GPU kernels of a matching version (plugin/net.cc)",
+     check_type},
+};
+
+MN_CHECK_FAMILY(mn_check_device_family, "device", "init, devices and properties", rules);

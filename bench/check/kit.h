@@ -1,0 +1,84 @@
+/* What several rules share: connected pairs, guarded buffers, posting and waiting with a bound. */
+#ifndef MN_CHECK_KIT_H
+#define MN_CHECK_KIT_H
+
+#include "bench/check/rule.h"
+
+#define MN_KIT_HANDLE 128                                      /* NCCL_NET_HANDLE_MAXSIZE */
+#define MN_KIT_STALE  ((void *)(uintptr_t)0x5a5a5a5a5a5a5a50u) /* never a request */
+
+/* NULL, or what is wrong with a text that goes into XML: "is NULL", "has byte 0x3c", … */
+const char *mn_check_text_problem(const char *text, size_t max);
+int mn_check_count_threads(void);
+int mn_check_count_fds(void);
+/* The file behind the loaded library. */
+void mn_check_resolve(struct mn_check *check, char *path, size_t size);
+/* Times this thread gave up the CPU of its own accord: a call that sleeps adds one. */
+long mn_check_sleeps(void);
+
+struct mn_pair {
+    int dev;
+    void *listen, *send, *recv;
+    _Alignas(16) unsigned char handle[MN_KIT_HANDLE]; /* the one connect gets, every time */
+};
+
+void mn_kit_listen(struct mn_check *check, int dev, struct mn_pair *pair);
+/* One call each; fail the rule when the plugin reports an error. Do nothing when already there. */
+void mn_kit_try_connect(struct mn_check *check, struct mn_pair *pair);
+void mn_kit_try_accept(struct mn_check *check, struct mn_pair *pair);
+/* Both in turn until both are there. */
+void mn_kit_finish(struct mn_check *check, struct mn_pair *pair);
+/* Listen, finish, closeListen as NCCL does. */
+void mn_kit_connect(struct mn_check *check, struct mn_pair *pair);
+void mn_kit_close(struct mn_check *check, struct mn_pair *pair);
+
+/* Memory with guard bytes on both sides, offset bytes into a page. */
+struct mn_buf {
+    unsigned char *data;
+    size_t size, room;
+    unsigned char *base;
+    void *mhandle;
+    void *comm;
+};
+/* Allocates, guards, fills with a byte no pattern holds for long, and registers for comm. */
+void mn_kit_buf(struct mn_check *check, void *comm, size_t size, size_t offset, struct mn_buf *buf);
+void mn_kit_free(struct mn_check *check, struct mn_buf *buf);
+void mn_kit_fill(struct mn_buf *buf, size_t size, unsigned seed);
+/* Fails unless the first size bytes hold the pattern, the rest is untouched and the guards hold. */
+void mn_kit_expect(struct mn_check *check, const struct mn_buf *buf, size_t size, unsigned seed,
+                   const char *what);
+/* Fails unless nothing from byte `from` on, guards included, was written. */
+void mn_kit_untouched(struct mn_check *check, const struct mn_buf *buf, size_t from,
+                      const char *what);
+
+struct mn_req {
+    void *request;
+    int done;
+    int result; /* of the last test */
+    int sizes[MN_RAW_MAX_RECVS];
+};
+
+/* One attempt; the slot holds MN_KIT_STALE on entry. 1 posted, 0 no resources now. */
+int mn_kit_try_isend(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size, int tag,
+                     struct mn_req *req);
+int mn_kit_try_irecv(struct mn_check *check, void *comm, int n, struct mn_buf **bufs,
+                     const size_t *sizes, const int *tags, struct mn_req *req);
+/* Until posted; other (may be NULL) is tested meanwhile. */
+void mn_kit_isend(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size, int tag,
+                  struct mn_req *req);
+void mn_kit_irecv(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size, int tag,
+                  struct mn_req *req);
+void mn_kit_irecv_group(struct mn_check *check, void *comm, int n, struct mn_buf **bufs,
+                        const size_t *sizes, const int *tags, struct mn_req *req);
+/* One test: fails on an error or a done that is neither 0 nor 1. Returns done. */
+int mn_kit_test(struct mn_check *check, struct mn_req *req);
+/* As mn_kit_test, but an error is only kept in req->result. */
+int mn_kit_poll(struct mn_check *check, struct mn_req *req);
+/* Tests all in turn until all are done. */
+void mn_kit_wait(struct mn_check *check, struct mn_req *const *reqs, size_t n);
+void mn_kit_wait2(struct mn_check *check, struct mn_req *a, struct mn_req *b);
+/* Sends size bytes through the pair and checks them, receive posted first, capacity as given. */
+void mn_kit_pass(struct mn_check *check, struct mn_pair *pair, size_t size, size_t capacity,
+                 unsigned seed);
+
+#endif

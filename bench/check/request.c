@@ -1,0 +1,191 @@
+/* How many requests may be out, and in which order they are tested. */
+#include <sched.h>
+#include <string.h>
+
+#include "bench/check/kit.h"
+#include "bench/host.h"
+
+#define MAX_REQUESTS 32 /* NCCL_NET_MAX_REQUESTS */
+#define FLOOD        4096
+#define SIZE         512
+#define OPTIONAL     ((void *)0x1) /* NCCL_NET_OPTIONAL_RECV_COMPLETION */
+
+struct lane {
+    struct mn_pair pair;
+    struct mn_buf out[MAX_REQUESTS], in[MAX_REQUESTS];
+    struct mn_req sends[MAX_REQUESTS], recvs[MAX_REQUESTS];
+};
+
+static struct lane lanes[2];
+
+static void open_lane(struct mn_check *check, struct lane *lane, int n)
+{
+    mn_kit_connect(check, &lane->pair);
+    for (int i = 0; i < n; i++) {
+        mn_kit_buf(check, lane->pair.send, SIZE, 0, &lane->out[i]);
+        mn_kit_buf(check, lane->pair.recv, SIZE, 0, &lane->in[i]);
+        mn_kit_fill(&lane->out[i], SIZE, 300u + (unsigned)i);
+    }
+}
+
+static void expect_lane(struct mn_check *check, struct lane *lane, int n, const char *what)
+{
+    for (int i = 0; i < n; i++)
+        mn_kit_expect(check, &lane->in[i], SIZE, 300u + (unsigned)i, what);
+}
+
+static void check_outstanding(struct mn_check *check)
+{
+    struct lane *lane = &lanes[0];
+    struct mn_req *all[2 * MAX_REQUESTS];
+
+    mn_check_init(check);
+    open_lane(check, lane, MAX_REQUESTS);
+    for (int i = 0; i < MAX_REQUESTS; i++) {
+        struct mn_buf *buf = &lane->in[i];
+        const size_t size = SIZE;
+        const int tag = 0;
+        mn_check_step(check, "irecv %d of %d, none tested", i + 1, MAX_REQUESTS);
+        if (!mn_kit_try_irecv(check, lane->pair.recv, 1, &buf, &size, &tag, &lane->recvs[i]))
+            mn_check_fail(check, "irecv %d of %d gave a NULL request: %d receives must fit", i + 1,
+                          MAX_REQUESTS, MAX_REQUESTS);
+        all[i] = &lane->recvs[i];
+    }
+    for (int i = 0; i < MAX_REQUESTS; i++) {
+        mn_check_step(check, "isend %d of %d, none tested", i + 1, MAX_REQUESTS);
+        if (!mn_kit_try_isend(check, lane->pair.send, &lane->out[i], SIZE, 0, &lane->sends[i]))
+            mn_check_fail(check, "isend %d of %d gave a NULL request: %d sends must fit", i + 1,
+                          MAX_REQUESTS, MAX_REQUESTS);
+        all[MAX_REQUESTS + i] = &lane->sends[i];
+    }
+    mn_kit_wait(check, all, 2 * MAX_REQUESTS);
+    expect_lane(check, lane, MAX_REQUESTS, "32 requests outstanding");
+}
+
+/* NCCL leaves an old pointer in the slot: a full plugin must overwrite it with NULL. */
+static void check_written(struct mn_check *check)
+{
+    struct lane *lane = &lanes[0];
+    struct mn_buf *buf = &lane->in[0];
+    const size_t size = SIZE;
+    const int tag = 0;
+    struct mn_req req;
+    int n;
+
+    mn_check_init(check);
+    open_lane(check, lane, 1);
+    mn_check_step(check, "irecv until there are no resources");
+    for (n = 0; n < FLOOD; n++)
+        if (!mn_kit_try_irecv(check, lane->pair.recv, 1, &buf, &size, &tag, &req))
+            break;
+    for (int i = 0; i < 4 && n < FLOOD; i++)
+        mn_kit_try_irecv(check, lane->pair.recv, 1, &buf, &size, &tag, &req);
+    mn_kit_connect(check, &lanes[1].pair);
+    mn_check_step(check, "isend until there are no resources");
+    lane->out[0].comm = lanes[1].pair.send;
+    mn_check_ok(check, "regMr",
+                mn_raw_reg(&check->raw, lanes[1].pair.send, lane->out[0].data, SIZE,
+                           &lane->out[0].mhandle));
+    for (int i = 0; i < FLOOD; i++)
+        if (!mn_kit_try_isend(check, lanes[1].pair.send, &lane->out[0], SIZE, 0, &req))
+            break;
+    mn_kit_try_isend(check, lanes[1].pair.send, &lane->out[0], SIZE, 0, &req);
+    mn_check_note(check, "%d receives fitted", n);
+}
+
+static void optional(struct mn_check *check, const char *call, int result, struct mn_req *req)
+{
+    mn_check_ok(check, call, result);
+    if (req->request == OPTIONAL)
+        mn_check_fail(check, "%s returned success and left 0x1 in *request", call);
+    if (!req->request)
+        mn_check_fail(check, "%s gave a NULL request, nothing was in flight", call);
+    req->done = req->result = 0;
+    memset(req->sizes, 0, sizeof req->sizes);
+}
+
+static void check_optional(struct mn_check *check)
+{
+    struct lane *lane = &lanes[0];
+    struct mn_req recv = {.request = OPTIONAL}, send = {.request = OPTIONAL};
+    void *data, *mhandle;
+    size_t size = SIZE;
+    int tag = 0;
+
+    mn_check_init(check);
+    if (!mn_raw_has_v9(&check->raw))
+        mn_check_skip(check, "only v9 and newer are given 0x1");
+    open_lane(check, lane, 1);
+    data = lane->in[0].data;
+    mhandle = lane->in[0].mhandle;
+    mn_check_step(check, "irecv and isend with 0x1 in *request");
+    optional(check, "irecv",
+             mn_raw_irecv(&check->raw, lane->pair.recv, 1, &data, &size, &tag, &mhandle,
+                          &recv.request),
+             &recv);
+    optional(check, "isend",
+             mn_raw_isend(&check->raw, lane->pair.send, lane->out[0].data, SIZE, 0,
+                          lane->out[0].mhandle, &send.request),
+             &send);
+    mn_kit_wait2(check, &recv, &send);
+    expect_lane(check, lane, 1, "with optional completion");
+}
+
+static void post_lane(struct mn_check *check, struct lane *lane, int n)
+{
+    for (int i = 0; i < n; i++)
+        mn_kit_irecv(check, lane->pair.recv, &lane->in[i], SIZE, 0, &lane->recvs[i]);
+    for (int i = 0; i < n; i++)
+        mn_kit_isend(check, lane->pair.send, &lane->out[i], SIZE, 0, &lane->sends[i]);
+}
+
+/* Only the newest request is tested until it is done, then the one before it. */
+static void check_order(struct mn_check *check)
+{
+    struct lane *lane = &lanes[0];
+    const int n = 8;
+
+    mn_check_init(check);
+    open_lane(check, lane, n);
+    post_lane(check, lane, n);
+    for (int i = n - 1; i >= 0; i--) {
+        mn_check_step(check, "test of receive and send %d, the older ones untested", i);
+        mn_kit_wait2(check, &lane->recvs[i], &lane->sends[i]);
+    }
+    expect_lane(check, lane, n, "tested in reverse");
+}
+
+static void check_independent(struct mn_check *check)
+{
+    mn_check_init(check);
+    open_lane(check, &lanes[0], 4);
+    open_lane(check, &lanes[1], 4);
+    post_lane(check, &lanes[0], 4);
+    post_lane(check, &lanes[1], 4);
+    for (int l = 1; l >= 0; l--)
+        for (int i = 0; i < 4; i++) {
+            mn_check_step(check, "test on connection %d only", l);
+            mn_kit_wait2(check, &lanes[l].recvs[i], &lanes[l].sends[i]);
+        }
+    expect_lane(check, &lanes[0], 4, "connection 0");
+    expect_lane(check, &lanes[1], 4, "connection 1");
+}
+
+static const struct mn_check_rule rules[] = {
+    {"request.outstanding", "32 receives and 32 sends fit",
+     "NCCL_NET_MAX_REQUESTS is 32 for each comm (net.h)", check_outstanding},
+    {"request.written", "*request is written on every success",
+     "the slot still holds an old pointer; without resources it must become NULL "
+     "(transport/net.cc)",
+     check_written},
+    {"request.optional", "0x1 in *request is replaced",
+     "NCCL_NET_OPTIONAL_RECV_COMPLETION on entry is a hint; RCCL presets isend too "
+     "(transport/net.cc)",
+     check_optional},
+    {"request.order", "requests complete whichever is tested",
+     "connections and steps are tested in any interleaving (proxy.cc)", check_order},
+    {"request.independent", "one connection moves while another is not tested",
+     "progress of a comm never depends on the others being polled (proxy.cc)", check_independent},
+};
+
+MN_CHECK_FAMILY(mn_check_request_family, "request", "request limits", rules);

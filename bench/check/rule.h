@@ -1,0 +1,58 @@
+/* What a rule may use. A rule runs in its own process: it states steps, and ends by returning
+ * (pass) or through one of the verdicts below, which do not return. Nothing needs freeing. */
+#ifndef MN_CHECK_RULE_H
+#define MN_CHECK_RULE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bench/check.h"
+#include "bench/check/raw.h"
+
+struct mn_check {
+    const struct mn_check_target *target;
+    int fd;                    /* records to the parent */
+    uint64_t deadline_ns;      /* waits end here with a verdict, before the parent's limit */
+    struct mn_raw raw;         /* after mn_check_load */
+    int n_dev;                 /* after mn_check_init */
+    struct mn_raw_props props; /* of device 0, after mn_check_init */
+};
+
+extern const struct mn_check_family mn_check_load_family, mn_check_device_family,
+    mn_check_connect_family, mn_check_transfer_family, mn_check_group_family,
+    mn_check_request_family, mn_check_close_family;
+
+#define MN_CHECK_FAMILY(var, family_name, family_title, rows)                                      \
+    const struct mn_check_family var = {.name = (family_name),                                     \
+                                        .title = (family_title),                                   \
+                                        .rules = (rows),                                           \
+                                        .n_rules = sizeof(rows) / sizeof *(rows)}
+
+/* Where the rule is now; named when the plugin crashes or hangs here. */
+void mn_check_step(struct mn_check *check, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Shown beside a pass. */
+void mn_check_note(struct mn_check *check, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+_Noreturn void mn_check_fail(struct mn_check *check, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+_Noreturn void mn_check_warn(struct mn_check *check, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+_Noreturn void mn_check_skip(struct mn_check *check, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* One line of struct mn_check_info, "key=value"; the probe only. */
+void mn_check_tell(struct mn_check *check, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+uint64_t mn_check_now_ns(void);
+int mn_check_expired(const struct mn_check *check);
+
+/* Loads the library and finds the vtable; a failure is a skip that names the rule which reports it.
+ */
+void mn_check_load(struct mn_check *check);
+/* mn_check_load, init, devices, properties of device 0. */
+void mn_check_init(struct mn_check *check);
+/* Fails with "CALL returned ncclSystemError" unless result is success. */
+void mn_check_ok(struct mn_check *check, const char *call, int result);
+
+#endif

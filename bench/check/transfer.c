@@ -1,0 +1,415 @@
+/* Bytes, sizes and registration over one connection. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/check/kit.h"
+#include "bench/host.h"
+
+#define MIB          ((size_t)1 << 20)
+#define IDLE_TESTS   400
+#define ORDER_DEPTH  8
+#define ORDER_ROUNDS 64
+#define REG_ROUNDS   50
+
+static void check_sizes(struct mn_check *check)
+{
+    static const size_t sizes[] = {0, 1, 7, 8, 4095, 4096, 4097, MIB, 16 * MIB};
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        mn_kit_pass(check, &pair, sizes[i], sizes[i], 10u + (unsigned)i);
+}
+
+static void check_unaligned(struct mn_check *check)
+{
+    static const size_t offsets[][2] = {{1, 0}, {0, 1}, {3, 5}, {7, 2}, {63, 33}};
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        const size_t size = i % 2 ? 4097 : 100003;
+        struct mn_buf out, in;
+        struct mn_req send, recv;
+        mn_kit_buf(check, pair.send, size, offsets[i][0], &out);
+        mn_kit_buf(check, pair.recv, size, offsets[i][1], &in);
+        mn_kit_fill(&out, size, 20u + (unsigned)i);
+        mn_kit_irecv(check, pair.recv, &in, size, 0, &recv);
+        mn_kit_isend(check, pair.send, &out, size, 0, &send);
+        mn_kit_wait2(check, &recv, &send);
+        mn_kit_expect(check, &in, size, 20u + (unsigned)i, "unaligned addresses");
+    }
+}
+
+static void check_guards(struct mn_check *check)
+{
+    static const size_t sizes[] = {0, 1, 3, 8, 1000, 4096, 65537};
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct mn_buf out, in;
+        struct mn_req send, recv;
+        mn_kit_buf(check, pair.send, sizes[i], 0, &out);
+        mn_kit_buf(check, pair.recv, sizes[i], 0, &in);
+        mn_kit_fill(&out, sizes[i], 1);
+        mn_kit_irecv(check, pair.recv, &in, sizes[i], 0, &recv);
+        mn_kit_isend(check, pair.send, &out, sizes[i], 0, &send);
+        mn_kit_wait2(check, &recv, &send);
+        mn_kit_untouched(check, &in, sizes[i], "around the receive buffer");
+    }
+}
+
+static void check_true_size(struct mn_check *check)
+{
+    static const size_t sizes[] = {0, 1, 5000, 65536};
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        mn_kit_pass(check, &pair, sizes[i], 2 * sizes[i] + 4096, 30u + (unsigned)i);
+}
+
+static void check_too_long(struct mn_check *check)
+{
+    struct mn_pair pair;
+    struct mn_buf out, in;
+    struct mn_req send, recv;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_buf(check, pair.send, 8192, 0, &out);
+    mn_kit_buf(check, pair.recv, 1000, 0, &in);
+    mn_kit_fill(&out, 8192, 1);
+    mn_kit_irecv(check, pair.recv, &in, 1000, 0, &recv);
+    mn_check_step(check, "isend of 8192 bytes to a receive of 1000");
+    for (;;) {
+        send.request = NULL;
+        send.result =
+            mn_raw_isend(&check->raw, pair.send, out.data, 8192, 0, out.mhandle, &send.request);
+        if (send.result || send.request)
+            break;
+        if (mn_check_expired(check))
+            mn_check_fail(check, "isend kept returning a NULL request");
+        sched_yield();
+    }
+    send.done = 0;
+    mn_check_step(check, "test until an end reports the error");
+    while (!recv.result && !send.result) {
+        mn_kit_poll(check, &recv);
+        if (send.request && !send.result)
+            mn_kit_poll(check, &send);
+        if (recv.done)
+            mn_check_fail(check, "a receive of 1000 bytes completed with %d for a message of 8192",
+                          recv.sizes[0]);
+        if (mn_check_expired(check))
+            mn_check_fail(check, "neither end reports an error, the receive stays open");
+        sched_yield();
+    }
+    mn_kit_untouched(check, &in, in.size, "behind a receive that was too short");
+    mn_check_note(check, "the %s got %s", recv.result ? "receiver" : "sender",
+                  mn_nccl_result_name(recv.result ? recv.result : send.result));
+}
+
+static void check_zero(struct mn_check *check)
+{
+    static const size_t sizes[] = {100, 0, 0, 200, 0, 1};
+    const size_t n = sizeof sizes / sizeof *sizes;
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    for (size_t i = 0; i < n; i++) {
+        struct mn_buf out, in;
+        struct mn_req send, recv;
+        mn_kit_buf(check, pair.send, 256, 0, &out);
+        mn_kit_buf(check, pair.recv, 256, 0, &in);
+        mn_kit_fill(&out, sizes[i], 40u + (unsigned)i);
+        mn_kit_isend(check, pair.send, &out, sizes[i], 0, &send);
+        mn_kit_irecv(check, pair.recv, &in, 256, 0, &recv);
+        mn_kit_wait2(check, &recv, &send);
+        if ((size_t)recv.sizes[0] != sizes[i])
+            mn_check_fail(check, "message %zu: %d bytes reported, sent were %zu", i, recv.sizes[0],
+                          sizes[i]);
+        mn_kit_expect(check, &in, sizes[i], 40u + (unsigned)i, "between empty messages");
+    }
+}
+
+static void check_subrange(struct mn_check *check)
+{
+    const size_t total = 65536, part = 5000;
+    struct mn_pair pair;
+    struct mn_buf out, in;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_buf(check, pair.send, total, 0, &out);
+    mn_kit_buf(check, pair.recv, total, 0, &in);
+    for (size_t at = 1000; at + part < total; at += 20000) {
+        struct mn_buf from = out, to = in;
+        struct mn_req send, recv;
+        from.data = out.data + at;
+        to.data = in.data + at / 2;
+        mn_kit_fill(&from, part, (unsigned)at);
+        mn_kit_irecv(check, pair.recv, &to, part, 0, &recv);
+        mn_kit_isend(check, pair.send, &from, part, 0, &send);
+        mn_kit_wait2(check, &recv, &send);
+        to.size = part;
+        to.base = to.data; /* the guards of the whole buffer are not those of the part */
+        to.room = part;
+        mn_kit_expect(check, &to, part, (unsigned)at, "in the middle of a registration");
+    }
+}
+
+static void check_order(struct mn_check *check)
+{
+    struct mn_pair pair;
+    struct mn_buf out[ORDER_DEPTH], in[ORDER_DEPTH];
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    for (int i = 0; i < ORDER_DEPTH; i++) {
+        mn_kit_buf(check, pair.send, 4096, 0, &out[i]);
+        mn_kit_buf(check, pair.recv, 4096, 0, &in[i]);
+    }
+    for (unsigned round = 0; round < ORDER_ROUNDS; round++) {
+        struct mn_req reqs[2 * ORDER_DEPTH], *all[2 * ORDER_DEPTH];
+        for (int i = 0; i < ORDER_DEPTH; i++) {
+            const unsigned seed = round * ORDER_DEPTH + (unsigned)i;
+            mn_kit_fill(&out[i], 1000 + seed, seed);
+            mn_kit_irecv(check, pair.recv, &in[i], 4096, 0, &reqs[i]);
+            all[i] = &reqs[i];
+        }
+        for (int i = 0; i < ORDER_DEPTH; i++) {
+            mn_kit_isend(check, pair.send, &out[i], 1000 + round * ORDER_DEPTH + (unsigned)i, 0,
+                         &reqs[ORDER_DEPTH + i]);
+            all[ORDER_DEPTH + i] = &reqs[ORDER_DEPTH + i];
+        }
+        mn_kit_wait(check, all, 2 * ORDER_DEPTH);
+        for (int i = 0; i < ORDER_DEPTH; i++) {
+            const unsigned seed = round * ORDER_DEPTH + (unsigned)i;
+            if (reqs[i].sizes[0] != (int)(1000 + seed))
+                mn_check_fail(check, "receive %u got %d bytes, message %u has %u", seed,
+                              reqs[i].sizes[0], seed, 1000 + seed);
+            mn_kit_expect(check, &in[i], 1000 + seed, seed, "messages in order");
+            memset(in[i].data, 0x3c, in[i].size);
+        }
+    }
+}
+
+static void check_early_send(struct mn_check *check)
+{
+    struct mn_pair pair;
+    struct mn_buf out, in;
+    struct mn_req send, recv;
+    int posted = 0;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_buf(check, pair.send, 300000, 0, &out);
+    mn_kit_buf(check, pair.recv, 300000, 0, &in);
+    mn_kit_fill(&out, 300000, 50);
+    mn_check_step(check, "isend and its test long before the receive is posted");
+    for (int i = 0; i < IDLE_TESTS; i++) {
+        if (!posted)
+            posted = mn_kit_try_isend(check, pair.send, &out, 300000, 0, &send);
+        else
+            mn_kit_test(check, &send);
+    }
+    mn_kit_irecv(check, pair.recv, &in, 300000, 0, &recv);
+    if (!posted)
+        mn_kit_isend(check, pair.send, &out, 300000, 0, &send);
+    mn_kit_wait2(check, &recv, &send);
+    mn_kit_expect(check, &in, 300000, 50, "sent before the receive was posted");
+}
+
+struct registrar {
+    struct mn_check *check;
+    void *comm;
+    unsigned char *data;
+    int result;
+    atomic_int stop;
+};
+
+static void *register_loop(void *arg)
+{
+    struct registrar *r = arg;
+
+    while (!atomic_load(&r->stop) && !r->result) {
+        void *a = NULL, *b = NULL;
+        r->result = mn_raw_reg(&r->check->raw, r->comm, r->data, 65536, &a);
+        if (r->result)
+            break;
+        r->result = mn_raw_reg(&r->check->raw, r->comm, r->data + 4096, 8192, &b);
+        if (!r->result)
+            r->result = mn_raw_dereg(&r->check->raw, r->comm, b);
+        if (!r->result)
+            r->result = mn_raw_dereg(&r->check->raw, r->comm, a);
+    }
+    return NULL;
+}
+
+static void check_register(struct mn_check *check)
+{
+    static unsigned char area[2][65536];
+    struct registrar sides[2];
+    pthread_t threads[2];
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    for (int i = 0; i < 2; i++) {
+        sides[i] =
+            (struct registrar){.check = check, .comm = i ? pair.recv : pair.send, .data = area[i]};
+        if (pthread_create(&threads[i], NULL, register_loop, &sides[i]) != 0)
+            mn_check_skip(check, "no second thread can be started");
+    }
+    for (unsigned i = 0; i < REG_ROUNDS; i++) {
+        mn_kit_pass(check, &pair, 100000, 100000, i);
+        sched_yield();
+    }
+    for (int i = 0; i < 2; i++) {
+        atomic_store(&sides[i].stop, 1);
+        pthread_join(threads[i], NULL);
+        if (sides[i].result)
+            mn_check_fail(check, "regMr or deregMr during a transfer returned %s",
+                          mn_nccl_result_name(sides[i].result));
+    }
+}
+
+static void check_done(struct mn_check *check)
+{
+    struct mn_pair pair;
+    struct mn_buf out, in;
+    struct mn_req send, recv;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_buf(check, pair.send, 100000, 0, &out);
+    mn_kit_buf(check, pair.recv, 100000, 0, &in);
+    mn_kit_irecv(check, pair.recv, &in, 100000, 0, &recv);
+    mn_check_step(check, "test of a receive with nothing sent");
+    for (int i = 0; i < IDLE_TESTS; i++)
+        if (mn_kit_test(check, &recv))
+            mn_check_fail(check, "a receive completed although nothing was sent");
+    mn_kit_isend(check, pair.send, &out, 100000, 0, &send);
+    mn_kit_wait2(check, &recv, &send);
+}
+
+static void check_sizes_null(struct mn_check *check)
+{
+    struct mn_pair pair;
+    struct mn_buf out, in;
+    struct mn_req reqs[2];
+    int done[2] = {0, 0};
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_buf(check, pair.send, 1000, 0, &out);
+    mn_kit_buf(check, pair.recv, 1000, 0, &in);
+    mn_kit_fill(&out, 1000, 60);
+    mn_kit_irecv(check, pair.recv, &in, 1000, 0, &reqs[0]);
+    mn_kit_isend(check, pair.send, &out, 1000, 0, &reqs[1]);
+    mn_check_step(check, "test with sizes NULL");
+    while (!done[0] || !done[1]) {
+        for (int i = 0; i < 2; i++)
+            if (!done[i])
+                mn_check_ok(check, "test with sizes NULL",
+                            mn_raw_test(&check->raw, reqs[i].request, &done[i], NULL));
+        if (mn_check_expired(check))
+            mn_check_fail(check, "%s not done", done[0] ? "the send" : "the receive");
+        sched_yield();
+    }
+    mn_kit_expect(check, &in, 1000, 60, "tested without sizes");
+}
+
+static void check_reuse(struct mn_check *check)
+{
+    struct mn_pair pair;
+    struct mn_buf out, in;
+    struct mn_req send, recv;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_buf(check, pair.send, 20000, 0, &out);
+    mn_kit_buf(check, pair.recv, 20000, 0, &in);
+    for (unsigned i = 0; i < 8; i++) {
+        mn_kit_fill(&out, 20000, 70 + i);
+        if (i % 2) /* a send that may complete before its receive is posted */
+            mn_kit_irecv(check, pair.recv, &in, 20000, 0, &recv);
+        mn_kit_isend(check, pair.send, &out, 20000, 0, &send);
+        for (int tests = 0; tests < IDLE_TESTS && !mn_kit_test(check, &send); tests++)
+            ;
+        if (send.done)
+            memset(out.data, 0xee, 20000);
+        if (i % 2 == 0)
+            mn_kit_irecv(check, pair.recv, &in, 20000, 0, &recv);
+        mn_kit_wait2(check, &recv, &send);
+        mn_kit_expect(check, &in, 20000, 70 + i, "the send buffer was overwritten after done");
+    }
+}
+
+static void check_test_returns(struct mn_check *check)
+{
+    struct mn_pair pair;
+    struct mn_buf in;
+    struct mn_req recv;
+    long sleeps;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_buf(check, pair.recv, 1000, 0, &in);
+    mn_kit_irecv(check, pair.recv, &in, 1000, 0, &recv);
+    mn_check_step(check, "test of a receive with nothing sent");
+    sleeps = mn_check_sleeps();
+    for (int i = 0; i < IDLE_TESTS; i++)
+        mn_kit_test(check, &recv);
+    sleeps = mn_check_sleeps() - sleeps;
+    if (sleeps >= IDLE_TESTS * 3 / 4)
+        mn_check_fail(check, "test slept in %ld of %d calls: NCCL polls it", sleeps, IDLE_TESTS);
+}
+
+static const struct mn_check_rule rules[] = {
+    {"transfer.sizes", "messages of every size arrive whole",
+     "0 bytes to many MiB; what is sent is what is received (transport/net.cc)", check_sizes},
+    {"transfer.unaligned", "addresses need no alignment",
+     "sends and receives start anywhere in a registration (transport/net.cc)", check_unaligned},
+    {"transfer.guards", "not a byte outside the receive buffer is written",
+     "neighbouring steps of the same buffer are in flight (transport/net.cc)", check_guards},
+    {"transfer.true_size", "a larger receive reports the true length",
+     "the receiver posts the capacity; test gives the bytes received as an int per buffer "
+     "(transport/net.cc)",
+     check_true_size},
+    {"transfer.too_long", "a message longer than the receive is an error, not an overrun",
+     "a longer send is a protocol error; the Socket transport reports it (transport/net_socket.cc)",
+     check_too_long},
+    {"transfer.zero", "empty messages are messages",
+     "zero bytes are matched, completed and reported as 0 (transport/net.cc)", check_zero},
+    {"transfer.subrange", "any part of a registration may be used",
+     "one mhandle serves every step inside the buffer (transport/net.cc)", check_subrange},
+    {"transfer.order", "messages keep their order",
+     "the n-th send meets the n-th receive of a connection (transport/net_ib.cc)", check_order},
+    {"transfer.early_send", "a send may come long before its receive",
+     "rendezvous is normal: nothing orders isend and irecv (proxy.cc)", check_early_send},
+    {"transfer.register", "memory is registered while data moves",
+     "regMr runs on the service thread beside isend and test on the same comm (transport/net.cc)",
+     check_register},
+    {"transfer.done", "test writes done every time",
+     "done is not initialised by the caller (transport/net.cc)", check_done},
+    {"transfer.sizes_null", "test works without a place for sizes",
+     "the bootstrap and flushes pass NULL (bootstrap.cc)", check_sizes_null},
+    {"transfer.reuse", "a completed send leaves its buffer alone",
+     "the GPU overwrites the buffer as soon as done is 1 (transport/net.cc)", check_reuse},
+    {"transfer.test_returns", "test returns at once",
+     "the progress thread polls every request of a communicator in turn (proxy.cc)",
+     check_test_returns},
+};
+
+MN_CHECK_FAMILY(mn_check_transfer_family, "transfer", "transfer integrity", rules);
