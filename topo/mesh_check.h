@@ -6,8 +6,8 @@
 #include "topo/mesh.h"
 
 #define MN_MESH_NODES_MAX 64
-#define MN_MESH_NICS_MAX  64 /* of one node */
-#define MN_MESH_ADDRS_MAX 16 /* of one NIC */
+#define MN_MESH_NICS_MAX  32 /* of one node */
+#define MN_MESH_ADDRS_MAX 8  /* of one NIC */
 #define MN_MESH_LINKS_MAX 4096
 
 /* As mn_fail with MN_ERR_CONFIG, after "file:line:column: "; file NULL: no place. */
@@ -30,8 +30,8 @@ int mn_link_subnet(const struct mn_mesh_nic *a, const struct mn_mesh_nic *b,
 enum mn_err mn_link_find(struct mn_mesh *mesh, const char *file, struct mn_diag *diag);
 /* Fills names that are empty. */
 void mn_link_name(struct mn_mesh *mesh);
-/* Names, ends and subnets of links that are there. */
-enum mn_err mn_link_check(const struct mn_mesh *mesh, const char *file, struct mn_diag *diag);
+/* Refuses links whose subnets overlap: a packet for one would leave through the other. */
+enum mn_err mn_link_overlap(const struct mn_mesh *mesh, const char *file, struct mn_diag *diag);
 
 int mn_mesh_node_index(const struct mn_mesh *mesh, const char *name);     /* or -1 */
 int mn_mesh_nic_index(const struct mn_mesh_node *node, const char *name); /* or -1 */

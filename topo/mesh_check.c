@@ -1,0 +1,69 @@
+#include "topo/mesh_check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum mn_err mn_mesh_fail_at(struct mn_diag *diag, const char *file, int line, int column,
+                            const char *fmt, ...)
+{
+    char text[768];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (!file)
+        return mn_fail(diag, MN_ERR_CONFIG, "%s", text);
+    return mn_fail(diag, MN_ERR_CONFIG, "%s:%d:%d: %s", file, line, column, text);
+}
+
+/* text as in mn_mesh_addr_conflict. */
+static int conflict(const struct mn_mesh *mesh, size_t node, size_t nic, size_t other_node,
+                    size_t other_nic, const struct mn_addr *addr, const struct mn_addr *other,
+                    char *text)
+{
+    char one[MN_ADDR_TEXT], two[MN_ADDR_TEXT];
+    const struct mn_mesh_node *mine = &mesh->nodes[node], *theirs = &mesh->nodes[other_node];
+    mn_addr_format(addr, one, sizeof one);
+    mn_addr_format(other, two, sizeof two);
+    if (mn_addr_equal(addr, other)) {
+        snprintf(
+            text, 512,
+            "address %s is used twice, by %s/%s and before it by %s/%s (%s); expected an address "
+            "of its own for each NIC",
+            one, mine->name, mine->nics[nic].name, theirs->name, theirs->nics[other_nic].name, two);
+        return 1;
+    }
+    if (node != other_node || nic == other_nic || mn_addr_is_link_local(addr) ||
+        !mn_addr_share_subnet(addr, other))
+        return 0;
+    snprintf(
+        text, 512,
+        "NICs %s (%s) and %s (%s) of node %s are in one subnet; expected a subnet of its own for "
+        "each cable",
+        theirs->nics[other_nic].name, two, mine->nics[nic].name, one, mine->name);
+    return 1;
+}
+
+int mn_mesh_addr_conflict(const struct mn_mesh *mesh, size_t node, size_t nic,
+                          const struct mn_addr *addr, char *text)
+{
+    for (size_t n = 0; n <= node; n++)
+        for (size_t i = 0; i < mesh->nodes[n].n_nics && (n < node || i <= nic); i++) {
+            const struct mn_mesh_nic *other = &mesh->nodes[n].nics[i];
+            for (size_t a = 0; a < other->n_addrs && &other->addrs[a] != addr; a++)
+                if (conflict(mesh, node, nic, n, i, addr, &other->addrs[a], text))
+                    return 1;
+        }
+    return 0;
+}
+
+enum mn_err mn_mesh_addrs_check(const struct mn_mesh *mesh, struct mn_diag *diag)
+{
+    char text[512];
+    for (size_t n = 0; n < mesh->n_nodes; n++)
+        for (size_t i = 0; i < mesh->nodes[n].n_nics; i++)
+            for (size_t a = 0; a < mesh->nodes[n].nics[i].n_addrs; a++)
+                if (mn_mesh_addr_conflict(mesh, n, i, &mesh->nodes[n].nics[i].addrs[a], text))
+                    return mn_fail(diag, MN_ERR_CONFIG, "%s", text);
+    return MN_OK;
+}
