@@ -153,7 +153,12 @@ static _Noreturn void in_child(const struct mn_check_target *target, int fd,
                                void (*run)(struct mn_check *))
 {
     struct rlimit no_core = {0, 0};
+    sigset_t none;
 
+    for (int s = 1; s < NSIG; s++)
+        signal(s, SIG_DFL); /* a crash ends the process, whatever the caller's handlers do */
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setrlimit(RLIMIT_CORE, &no_core);
