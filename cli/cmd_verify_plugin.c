@@ -241,7 +241,7 @@ static void out_head(const struct report *report)
     mn_out_str(out, "library", "library", info->path[0] ? info->path : report->target->path);
     mn_out_str(out, "name", "name", info->name[0] ? info->name : NULL);
     mn_out_str(out, "exports", "exports", info->versions[0] ? info->versions : NULL);
-    mn_out_int(out, "abi", "driven as v", info->version);
+    mn_out_int(out, "abi", "ABI driven", info->version);
     mn_out_list_begin(out, "rules", NULL);
 }
 
@@ -341,7 +341,8 @@ static int run(const void *values, int argc, char **argv)
     if (o.list)
         return list(&o);
     if (argc > 1) {
-        mn_fail(&diag, MN_ERR_USAGE, "one library at a time; \"%s\" is the second", argv[1]);
+        mn_fail(&diag, MN_ERR_USAGE,
+                "one library at a time, after all options; \"%s\" is one too many", argv[1]);
         return mn_cmd_fail(NAME, &diag);
     }
     if (find_library(argc ? argv[0] : NULL, target.path, sizeof target.path, &diag) != MN_OK)
@@ -349,7 +350,6 @@ static int run(const void *values, int argc, char **argv)
     return verify(&o, &target);
 }
 
-extern const struct mn_command mn_cmd_verify_plugin;
 const struct mn_command mn_cmd_verify_plugin = {
     .name = NAME,
     .summary = "check a network plugin against the rules NCCL and RCCL rely on",
