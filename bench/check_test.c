@@ -18,7 +18,7 @@ struct fault {
 
 static const struct fault faults[] = {
 #define FAULT_ROW(name, rule, text) {#name, rule, text},
-#include "tests/plugins/faults.def"
+#include FAULTS_DEF
 #undef FAULT_ROW
 };
 

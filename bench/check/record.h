@@ -2,6 +2,8 @@
 #ifndef MN_CHECK_RECORD_H
 #define MN_CHECK_RECORD_H
 
+#include "bench/check.h"
+
 enum mn_check_record_kind {
     MN_RECORD_STEP = 'S',
     MN_RECORD_LOG = 'L',
@@ -18,7 +20,6 @@ struct mn_check_record {
     char text[1023];
 };
 
-struct mn_check;
 /* Sends and, for a verdict, ends the process. */
 void mn_check_send(struct mn_check *check, char kind, const char *text);
 /* The whole life of a rule's process. */

@@ -25,5 +25,7 @@ endforeach()
 
 if(TARGET bench_check_test)
   add_dependencies(bench_check_test ${FAULT_PLUGINS})
-  target_compile_definitions(bench_check_test PRIVATE PLUGIN_DIR="${CMAKE_BINARY_DIR}/tests/plugins")
+  target_compile_definitions(bench_check_test PRIVATE
+                             PLUGIN_DIR="${CMAKE_BINARY_DIR}/tests/plugins"
+                             FAULTS_DEF="${PLUGIN_DIR}/faults.def")
 endif()
