@@ -569,11 +569,9 @@ static enum mn_err read_section(struct reader *r, const char *section, const str
 
 static enum mn_err mesh_version(struct reader *r, const char *key, const struct mn_yaml *value)
 {
-    long version;
-    enum mn_err err = read_long(r, key, value, 1, 1000000, &version);
-    if (!err && version != 1)
-        err = fail(r, value, "version: %ld is newer than this meshnet; expected 1", version);
-    return err;
+    if (value->kind != MN_YAML_SCALAR || strcmp(value->text, "1") != 0)
+        return fail_kind(r, key, value, "1, the version that this meshnet reads");
+    return MN_OK;
 }
 
 static enum mn_err mesh_name(struct reader *r, const char *key, const struct mn_yaml *value)

@@ -84,8 +84,7 @@ static enum mn_err check_characters(const char *file, const char *text, size_t l
             return mn_mesh_fail_at(diag, file, line, column,
                                    "byte 0x%02x is not UTF-8; expected UTF-8 text",
                                    (unsigned char)text[at]);
-        if (is_control(code) && code != '\n' && code != '\r' && code != '\t' &&
-            !(code == 0xfeff && at == 0))
+        if (is_control(code) && code != '\n' && code != '\r' && code != '\t')
             return mn_mesh_fail_at(diag, file, line, column,
                                    "control character U+%04X; expected printable text", code);
         at += step;
@@ -104,6 +103,16 @@ static enum mn_err fail_mark(struct loader *l, const yaml_mark_t *mark, const ch
                            what);
 }
 
+/* libyaml counts characters; the text is bytes. */
+static char char_at(const struct loader *l, size_t index)
+{
+    size_t at = 0;
+    for (; at < l->len; at++)
+        if (((unsigned char)l->text[at] & 0xc0) != 0x80 && index-- == 0)
+            return l->text[at];
+    return '\0';
+}
+
 static enum mn_err fail_syntax(struct loader *l)
 {
     const yaml_parser_t *p = &l->parser;
@@ -111,7 +120,7 @@ static enum mn_err fail_syntax(struct loader *l)
     int line = (int)mark->line + 1, column = (int)mark->column + 1;
     if (p->error == YAML_MEMORY_ERROR)
         return mn_fail(l->diag, MN_ERR_NOMEM, "%s: out of memory", l->file);
-    if (p->error != YAML_READER_ERROR && mark->index < l->len && l->text[mark->index] == '\t')
+    if (p->error != YAML_READER_ERROR && char_at(l, mark->index) == '\t')
         return mn_mesh_fail_at(l->diag, l->file, line, column,
                                "a tab where YAML allows none; expected spaces");
     return mn_mesh_fail_at(l->diag, l->file, line, column, "not YAML: %s%s%s",
@@ -211,11 +220,16 @@ static enum mn_err on_event(struct loader *l, const yaml_event_t *event)
 enum mn_err mn_yaml_parse(const char *file, const char *text, size_t len, struct mn_yaml **root,
                           struct mn_diag *diag)
 {
-    struct loader l = {.file = file, .text = text, .len = len, .diag = diag};
+    static const char *const byte_order_mark = "\xef\xbb\xbf";
     *root = NULL;
     if (len > MN_YAML_MAX)
         return mn_mesh_fail_at(diag, file, 1, 1, "%zu bytes; expected at most %d", len,
                                MN_YAML_MAX);
+    if (len >= 3 && !memcmp(text, byte_order_mark, 3)) {
+        text += 3;
+        len -= 3;
+    }
+    struct loader l = {.file = file, .text = text, .len = len, .diag = diag};
     enum mn_err err = check_characters(file, text, len, diag);
     if (err)
         return err;
