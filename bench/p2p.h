@@ -1,0 +1,89 @@
+/* Point-to-point measurement of a network plugin between two processes. The bench side plans and
+ * asks, the serve side follows; both drive the plugin file through bench/host.h, from one thread
+ * that polls. Prints nothing. */
+#ifndef MN_P2P_H
+#define MN_P2P_H
+
+#include "bench/ctl.h"
+#include "bench/host.h"
+#include "topo/mesh.h"
+
+#define MN_P2P_CONNECTIONS 128
+#define MN_P2P_OUTSTANDING 32
+#define MN_P2P_NICS        64
+
+enum mn_p2p_direction { MN_P2P_OUT, MN_P2P_IN, MN_P2P_BOTH, MN_P2P_DIRECTIONS };
+extern const char *const mn_p2p_direction_names[MN_P2P_DIRECTIONS]; /* "out", "in", "both" */
+
+struct mn_p2p_plan {
+    const unsigned long long *sizes;
+    size_t n_sizes;
+    unsigned directions; /* bits 1 << mn_p2p_direction; 0 = no bandwidth */
+    int latency;         /* ping-pong for sizes up to latency_max */
+    unsigned long long latency_max;
+    int check; /* data checked in a pass of its own */
+    int connections, outstanding;
+    unsigned duration_ms; /* of each measurement, unless iters is given */
+    unsigned long iters, warmup;
+    unsigned timeout_ms; /* longest wait without progress */
+    size_t memory;       /* of the message buffers of one side */
+    int device;
+};
+
+/* One bandwidth row. Bytes are those the receiving side saw, time the slower side's. */
+struct mn_p2p_bandwidth {
+    size_t size;
+    enum mn_p2p_direction direction;
+    uint64_t messages, bytes;
+    double seconds;
+    double cpu_seconds[2]; /* here, peer */
+};
+
+/* Half round trips in microseconds. */
+struct mn_p2p_latency {
+    size_t size;
+    uint64_t rounds;
+    double min, mean, p50, p99, p999;
+};
+
+struct mn_p2p_nic {
+    char netdev[IF_NAMESIZE];
+    uint64_t rx_bytes, tx_bytes; /* during the run */
+    uint64_t rdma_rx_bytes, rdma_tx_bytes;
+    int has_rdma;
+};
+
+struct mn_p2p_end {
+    char node[MN_NAME_MAX];
+    struct mn_plugin_info plugin;
+    char device[128];
+    struct mn_p2p_nic nics[MN_P2P_NICS];
+    int n_nics;
+};
+
+struct mn_p2p_report {
+    struct mn_p2p_bandwidth *bandwidth;
+    size_t n_bandwidth;
+    struct mn_p2p_latency *latency;
+    size_t n_latency;
+    uint64_t checked; /* messages whose data was compared */
+    uint64_t wrong;
+    struct mn_p2p_end ends[2]; /* here, peer */
+};
+
+/* Called before each measurement: what, its number and how many there are. */
+typedef void (*mn_p2p_progress)(void *ctx, const char *what, int step, int steps);
+
+/* Runs the plan over an authenticated control connection. Free the report in every case. */
+enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struct mn_p2p_plan *plan,
+                       mn_p2p_progress progress, void *ctx, struct mn_p2p_report *report,
+                       struct mn_diag *diag);
+void mn_p2p_free(struct mn_p2p_report *report);
+
+/* Follows one client until it is done. MN_OK when it left after saying goodbye. */
+enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, int device,
+                         unsigned timeout_ms, struct mn_diag *diag);
+
+double mn_p2p_gbytes(const struct mn_p2p_bandwidth *row); /* GB/s, 10^9 */
+
+#endif

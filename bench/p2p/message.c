@@ -1,0 +1,145 @@
+#include <ctype.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/p2p/message.h"
+#include "topo/base/alloc.h"
+
+cJSON *mn_p2p_message(const char *op)
+{
+    cJSON *message = cJSON_CreateObject();
+    cJSON_AddStringToObject(message, "op", op);
+    return message;
+}
+
+void mn_p2p_put_handles(cJSON *message, const struct mn_p2p_pump *pump)
+{
+    cJSON *list = cJSON_AddArrayToObject(message, "handles");
+
+    for (int c = 0; c < pump->connections; c++) {
+        char hex[2 * MN_HANDLE_SIZE + 1];
+        for (int i = 0; i < MN_HANDLE_SIZE; i++)
+            snprintf(hex + 2 * i, 3, "%02x", pump->handles[c * MN_HANDLE_SIZE + i]);
+        cJSON_AddItemToArray(list, cJSON_CreateString(hex));
+    }
+}
+
+static int digit(char c)
+{
+    return isdigit((unsigned char)c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+enum mn_err mn_p2p_get_handles(const cJSON *message, struct mn_p2p_pump *pump, struct mn_diag *diag)
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(message, "handles");
+
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != pump->connections)
+        return mn_fail(diag, MN_ERR_PROTO, "control message: expected %d handles",
+                       pump->connections);
+    for (int c = 0; c < pump->connections; c++) {
+        const cJSON *item = cJSON_GetArrayItem(list, c);
+        if (!cJSON_IsString(item) || strlen(item->valuestring) != 2 * MN_HANDLE_SIZE)
+            return mn_fail(diag, MN_ERR_PROTO, "control message: handle %d has a wrong length", c);
+        for (int i = 0; i < MN_HANDLE_SIZE; i++) {
+            int high = digit(item->valuestring[2 * i]), low = digit(item->valuestring[2 * i + 1]);
+            if (high < 0 || low < 0)
+                return mn_fail(diag, MN_ERR_PROTO, "control message: handle %d is not hex", c);
+            pump->peer_handles[c * MN_HANDLE_SIZE + i] = (uint8_t)(high << 4 | low);
+        }
+    }
+    return MN_OK;
+}
+
+void mn_p2p_own_end(const struct mn_p2p_pump *pump, struct mn_p2p_end *end)
+{
+    const char *node = getenv("MESHNET_NODE");
+    struct mn_net_props props;
+    char host[65] = "?";
+
+    gethostname(host, sizeof host - 1);
+    mn_strlcpy(end->node, node && *node ? node : host, sizeof end->node);
+    end->plugin = *mn_plugin_info(pump->plugin);
+    if (!mn_plugin_properties(pump->plugin, pump->device, &props) && props.name)
+        mn_strlcpy(end->device, props.name, sizeof end->device);
+}
+
+void mn_p2p_put_end(cJSON *message, const struct mn_p2p_pump *pump)
+{
+    struct mn_p2p_end end = {.n_nics = 0};
+
+    mn_p2p_own_end(pump, &end);
+    cJSON_AddStringToObject(message, "node", end.node);
+    cJSON_AddStringToObject(message, "device", end.device);
+    cJSON_AddStringToObject(message, "plugin", end.plugin.path);
+    cJSON_AddStringToObject(message, "hash", end.plugin.hash);
+    cJSON_AddStringToObject(message, "name", end.plugin.name);
+    cJSON_AddNumberToObject(message, "version", end.plugin.version);
+}
+
+/* Text of a stranger for a terminal: printable, bounded. */
+static void get_text(const cJSON *message, const char *key, char *text, size_t size)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(message, key);
+
+    mn_strlcpy(text, cJSON_IsString(item) ? item->valuestring : "?", size);
+    for (; *text; text++)
+        if (iscntrl((unsigned char)*text))
+            *text = '?';
+}
+
+static double get_number(const cJSON *message, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(message, key);
+    return cJSON_IsNumber(item) && item->valuedouble >= 0 && item->valuedouble < 1.8e19
+               ? item->valuedouble
+               : 0;
+}
+
+void mn_p2p_get_end(const cJSON *message, struct mn_p2p_end *end)
+{
+    get_text(message, "node", end->node, sizeof end->node);
+    get_text(message, "device", end->device, sizeof end->device);
+    get_text(message, "plugin", end->plugin.path, sizeof end->plugin.path);
+    get_text(message, "hash", end->plugin.hash, sizeof end->plugin.hash);
+    get_text(message, "name", end->plugin.name, sizeof end->plugin.name);
+    double version = get_number(message, "version");
+    end->plugin.version = version < 100 ? (int)version : 0;
+}
+
+void mn_p2p_put_nics(cJSON *message, const struct mn_p2p_nic *nics, int count)
+{
+    cJSON *list = cJSON_AddArrayToObject(message, "nics");
+
+    for (int i = 0; i < count; i++) {
+        cJSON *nic = cJSON_CreateObject();
+        cJSON_AddStringToObject(nic, "netdev", nics[i].netdev);
+        cJSON_AddNumberToObject(nic, "rx", (double)nics[i].rx_bytes);
+        cJSON_AddNumberToObject(nic, "tx", (double)nics[i].tx_bytes);
+        cJSON_AddBoolToObject(nic, "rdma", nics[i].has_rdma);
+        cJSON_AddNumberToObject(nic, "rdma_rx", (double)nics[i].rdma_rx_bytes);
+        cJSON_AddNumberToObject(nic, "rdma_tx", (double)nics[i].rdma_tx_bytes);
+        cJSON_AddItemToArray(list, nic);
+    }
+}
+
+int mn_p2p_get_nics(const cJSON *message, struct mn_p2p_nic nics[MN_P2P_NICS])
+{
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(message, "nics"), *item;
+    int count = 0;
+
+    cJSON_ArrayForEach(item, list)
+    {
+        if (count == MN_P2P_NICS)
+            break;
+        struct mn_p2p_nic *nic = &nics[count++];
+        get_text(item, "netdev", nic->netdev, sizeof nic->netdev);
+        nic->rx_bytes = (uint64_t)get_number(item, "rx");
+        nic->tx_bytes = (uint64_t)get_number(item, "tx");
+        nic->rdma_rx_bytes = (uint64_t)get_number(item, "rdma_rx");
+        nic->rdma_tx_bytes = (uint64_t)get_number(item, "rdma_tx");
+        nic->has_rdma = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "rdma"));
+    }
+    return count;
+}

@@ -1,0 +1,130 @@
+#include <string.h>
+
+#include "bench/p2p/message.h"
+#include "topo/base/alloc.h"
+
+#define MAX_SIZE ((double)(1u << 30))
+
+static enum mn_err on_open(struct mn_p2p_pump *pump, const cJSON *m, struct mn_diag *diag)
+{
+    double connections, outstanding;
+    enum mn_err err = mn_ctl_number(m, "connections", 1, MN_P2P_CONNECTIONS, &connections, diag);
+
+    if (!err)
+        err = mn_ctl_number(m, "outstanding", 1, MN_P2P_OUTSTANDING, &outstanding, diag);
+    if (!err && pump->listens)
+        err = mn_fail(diag, MN_ERR_PROTO, "control message: 'open' twice");
+    if (err)
+        return err;
+    pump->connections = (int)connections;
+    pump->outstanding = (int)outstanding;
+    err = mn_p2p_open(pump, diag);
+    if (!err)
+        err = mn_p2p_get_handles(m, pump, diag);
+    if (err)
+        return err;
+    cJSON *reply = mn_p2p_message("opened");
+    mn_p2p_put_handles(reply, pump);
+    mn_p2p_put_end(reply, pump);
+    return mn_ctl_send(pump->ctl, reply, diag);
+}
+
+static enum mn_err on_connect(struct mn_p2p_pump *pump, const cJSON *m, struct mn_diag *diag)
+{
+    double largest, memory;
+    enum mn_err err = mn_ctl_number(m, "largest", 0, MAX_SIZE, &largest, diag);
+
+    if (!err)
+        err = mn_ctl_number(m, "memory", 4096, 64e9, &memory, diag);
+    if (!err && (!pump->listens || pump->area[0]))
+        err = mn_fail(diag, MN_ERR_PROTO, "control message: 'connect' out of order");
+    if (!err)
+        err = mn_p2p_connect(pump, diag);
+    if (!err)
+        err = mn_p2p_buffers(pump, (size_t)largest, (size_t)memory, diag);
+    return err ? err : mn_ctl_send(pump->ctl, mn_p2p_message("connected"), diag);
+}
+
+static enum mn_err on_move(struct mn_p2p_pump *pump, const cJSON *m, int pingpong,
+                           struct mn_diag *diag)
+{
+    struct mn_p2p_seen seen = {0};
+    double size, count, ways = 0, check = 0;
+    enum mn_err err = mn_ctl_number(m, "size", 0, MAX_SIZE, &size, diag);
+
+    if (!err)
+        err = mn_ctl_number(m, "count", 1, 1e15, &count, diag);
+    if (!err && !pingpong)
+        err = mn_ctl_number(m, "ways", 1, 3, &ways, diag);
+    if (!err && !pingpong)
+        err = mn_ctl_number(m, "check", 0, 1, &check, diag);
+    if (!err && (!pump->area[0] || size + 4096 > (double)pump->area_size))
+        err = mn_fail(diag, MN_ERR_PROTO, "control message: a transfer larger than announced");
+    if (!err)
+        err = mn_ctl_send(pump->ctl, mn_p2p_message("ready"), diag);
+    if (!err && pingpong)
+        err = mn_p2p_pingpong(pump, (size_t)size, (uint64_t)count, 0, NULL, diag);
+    else if (!err)
+        err = mn_p2p_transfer(pump, (size_t)size, (uint64_t)count, (int)ways, check != 0, &seen,
+                              diag);
+    if (err)
+        return err;
+    cJSON *reply = mn_p2p_message("moved");
+    cJSON_AddNumberToObject(reply, "messages", (double)seen.messages);
+    cJSON_AddNumberToObject(reply, "bytes", (double)seen.bytes);
+    cJSON_AddNumberToObject(reply, "wrong", (double)seen.wrong);
+    cJSON_AddNumberToObject(reply, "seconds", seen.seconds);
+    cJSON_AddNumberToObject(reply, "cpu", seen.cpu_seconds);
+    return mn_ctl_send(pump->ctl, reply, diag);
+}
+
+static enum mn_err on_counters(struct mn_p2p_pump *pump, struct mn_diag *diag)
+{
+    struct mn_p2p_nic nics[MN_P2P_NICS];
+    cJSON *reply = mn_p2p_message("counters");
+
+    mn_p2p_put_nics(reply, nics, mn_p2p_counters(nics));
+    return mn_ctl_send(pump->ctl, reply, diag);
+}
+
+enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, int device,
+                         unsigned timeout_ms, struct mn_diag *diag)
+{
+    struct mn_p2p_pump pump = {.plugin = plugin,
+                               .ctl = ctl,
+                               .timeout_ms = timeout_ms,
+                               .device = device};
+    enum mn_err err = MN_OK;
+    int bye = 0;
+
+    while (!err && !bye) {
+        cJSON *m;
+        err = mn_ctl_receive(ctl, timeout_ms, &m, diag);
+        if (err)
+            break;
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(m, "op");
+        const char *op = cJSON_IsString(item) ? item->valuestring : "";
+        if (!strcmp(op, "open"))
+            err = on_open(&pump, m, diag);
+        else if (!strcmp(op, "connect"))
+            err = on_connect(&pump, m, diag);
+        else if (!strcmp(op, "transfer"))
+            err = on_move(&pump, m, 0, diag);
+        else if (!strcmp(op, "pingpong"))
+            err = on_move(&pump, m, 1, diag);
+        else if (!strcmp(op, "counters"))
+            err = on_counters(&pump, diag);
+        else if (!strcmp(op, "bye"))
+            bye = 1;
+        else
+            err = mn_fail(diag, MN_ERR_PROTO, "control message: unknown op '%.40s'", op);
+        cJSON_Delete(m);
+    }
+    if (err && !mn_ctl_gone(ctl)) {
+        cJSON *reply = cJSON_CreateObject();
+        cJSON_AddStringToObject(reply, "error", diag->text);
+        mn_ctl_send(ctl, reply, NULL);
+    }
+    mn_p2p_close(&pump);
+    return err;
+}

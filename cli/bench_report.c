@@ -1,0 +1,155 @@
+#include <string.h>
+
+#include "cli/bench_report.h"
+#include "topo/base/alloc.h"
+
+#define N(columns) ((int)(sizeof(columns) / sizeof *(columns)))
+
+static void print_end(struct mn_out *out, const char *key, const char *title,
+                      const struct mn_p2p_end *end)
+{
+    mn_out_begin(out, key, title);
+    mn_out_str(out, "node", "node", end->node);
+    mn_out_str(out, "plugin", "plugin", end->plugin.path);
+    mn_out_strf(out, "symbol", "symbol", "ncclNetPlugin_v%d", end->plugin.version);
+    mn_out_str(out, "sha256", "sha256", end->plugin.hash);
+    mn_out_str(out, "device", "device", end->device);
+    mn_out_end(out);
+}
+
+static void print_latency(struct mn_out *out, const struct mn_p2p_report *report)
+{
+    static const struct mn_col cols[] = {
+        {"size", "size", 1},     {"rounds", "rounds", 1}, {"min_us", "min us", 1},
+        {"mean_us", "mean", 1},  {"p50_us", "p50", 1},    {"p99_us", "p99", 1},
+        {"p999_us", "p99.9", 1},
+    };
+
+    mn_out_table(out, "latency", "latency, half round trip", cols, N(cols));
+    for (size_t i = 0; i < report->n_latency; i++) {
+        const struct mn_p2p_latency *row = &report->latency[i];
+        mn_out_row(out);
+        mn_out_cell_int(out, (int64_t)row->size);
+        mn_out_cell_int(out, (int64_t)row->rounds);
+        mn_out_cell_num(out, row->min, 2);
+        mn_out_cell_num(out, row->mean, 2);
+        mn_out_cell_num(out, row->p50, 2);
+        mn_out_cell_num(out, row->p99, 2);
+        mn_out_cell_num(out, row->p999, 2);
+    }
+    mn_out_table_end(out);
+}
+
+static void print_bandwidth(struct mn_out *out, const struct mn_p2p_report *report)
+{
+    static const struct mn_col cols[] = {
+        {"size", "size", 1},
+        {"direction", "way", 0},
+        {"messages", "messages", 1},
+        {"seconds", "seconds", 1},
+        {"gbytes_per_s", "GB/s", 1},
+        {"gbps", "Gb/s", 1},
+        {"messages_per_s", "msg/s", 1},
+        {"cpu_s_per_gb", "CPU s/GB", 1},
+        {"cpu_s_per_gb_here", "here", 1},
+        {"cpu_s_per_gb_peer", "peer", 1},
+    };
+
+    mn_out_table(out, "results", "bandwidth (bytes received, over the slower side's time)", cols,
+                 N(cols));
+    for (size_t i = 0; i < report->n_bandwidth; i++) {
+        const struct mn_p2p_bandwidth *row = &report->bandwidth[i];
+        double gb = (double)row->bytes / 1e9, speed = mn_p2p_gbytes(row);
+        mn_out_row(out);
+        mn_out_cell_int(out, (int64_t)row->size);
+        mn_out_cell(out, mn_p2p_direction_names[row->direction]);
+        mn_out_cell_int(out, (int64_t)row->messages);
+        mn_out_cell_num(out, row->seconds, 3);
+        mn_out_cell_num(out, speed, 3);
+        mn_out_cell_num(out, speed * 8, 3);
+        mn_out_cell_num(out, row->seconds > 0 ? (double)row->messages / row->seconds : 0, 0);
+        mn_out_cell_num(out, (row->cpu_seconds[0] + row->cpu_seconds[1]) / gb, 3);
+        mn_out_cell_num(out, row->cpu_seconds[0] / gb, 3);
+        mn_out_cell_num(out, row->cpu_seconds[1] / gb, 3);
+    }
+    mn_out_table_end(out);
+}
+
+/* A NIC that moved a twentieth of the busiest one's bytes carried the run; the rest is noise. */
+static void say_who_carried(struct mn_out *out, const struct mn_p2p_end *end)
+{
+    char text[512] = "";
+    uint64_t most = 0;
+    size_t used = 0;
+
+    for (int i = 0; i < end->n_nics; i++) {
+        uint64_t bytes = end->nics[i].rx_bytes + end->nics[i].tx_bytes +
+                         end->nics[i].rdma_rx_bytes + end->nics[i].rdma_tx_bytes;
+        most = bytes > most ? bytes : most;
+    }
+    for (int i = 0; i < end->n_nics && used < sizeof text; i++) {
+        uint64_t bytes = end->nics[i].rx_bytes + end->nics[i].tx_bytes +
+                         end->nics[i].rdma_rx_bytes + end->nics[i].rdma_tx_bytes;
+        if (most && bytes * 20 >= most)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "",
+                                     end->nics[i].netdev);
+    }
+    mn_out_str(out, "carried_by", "carried by", text[0] ? text : NULL);
+}
+
+static void print_counters(struct mn_out *out, const char *key, const char *title,
+                           const struct mn_p2p_end *end)
+{
+    static const struct mn_col cols[] = {
+        {"netdev", "netdev", 0},
+        {"tx_bytes", "sent", 1},
+        {"rx_bytes", "received", 1},
+        {"rdma_tx_bytes", "RDMA sent", 1},
+        {"rdma_rx_bytes", "RDMA received", 1},
+    };
+
+    mn_out_begin(out, key, NULL);
+    mn_out_table(out, "nics", title, cols, N(cols));
+    for (int i = 0; i < end->n_nics; i++) {
+        const struct mn_p2p_nic *nic = &end->nics[i];
+        mn_out_row(out);
+        mn_out_cell(out, nic->netdev);
+        mn_out_cell_int(out, (int64_t)nic->tx_bytes);
+        mn_out_cell_int(out, (int64_t)nic->rx_bytes);
+        if (nic->has_rdma) {
+            mn_out_cell_int(out, (int64_t)nic->rdma_tx_bytes);
+            mn_out_cell_int(out, (int64_t)nic->rdma_rx_bytes);
+        } else {
+            mn_out_cell(out, NULL);
+            mn_out_cell(out, NULL);
+        }
+    }
+    mn_out_table_end(out);
+    say_who_carried(out, end);
+    mn_out_end(out);
+}
+
+void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const char *mesh_path,
+                    const struct mn_p2p_report *report)
+{
+    const struct mn_p2p_end *ends = report->ends;
+
+    print_end(out, "here", "here", &ends[0]);
+    print_end(out, "peer", "peer", &ends[1]);
+    if (strcmp(ends[0].plugin.hash, ends[1].plugin.hash) != 0)
+        mn_out_note(out, MN_YELLOW, "warning: the two ends drive different plugin files");
+    mn_out_str(out, "mesh_file", "mesh file", mesh_path[0] ? mesh_path : NULL);
+    mn_out_int(out, "connections", "connections", plan->connections);
+    mn_out_int(out, "outstanding", "outstanding", plan->outstanding);
+    mn_out_str(out, "clock", "clock", "CLOCK_MONOTONIC");
+    mn_out_int(out, "checked_messages", plan->check ? "messages checked" : NULL,
+               (int64_t)report->checked);
+    mn_out_int(out, "wrong_messages", plan->check ? "messages wrong" : NULL,
+               (int64_t)report->wrong);
+    if (plan->latency)
+        print_latency(out, report);
+    if (plan->directions)
+        print_bandwidth(out, report);
+    print_counters(out, "counters_here", "bytes of each NIC here, during the run", &ends[0]);
+    print_counters(out, "counters_peer", "bytes of each NIC of the peer", &ends[1]);
+}
