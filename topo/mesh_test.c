@@ -1,0 +1,430 @@
+/* The mesh model: links, merging, shape, which node is this host, settings. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/base/alloc.h"
+#include "topo/mesh_file.h"
+#include "topo/mesh_setting.h"
+
+static void parse(struct mn_mesh *mesh, const char *text)
+{
+    struct mn_diag diag = {0};
+    mn_mesh_init(mesh);
+    if (mn_mesh_parse("mesh", text, strlen(text), mesh, &diag))
+        fail_msg("%s", diag.text);
+}
+
+#define NIC(netdev, addr) "{netdev: " netdev ", addresses: [" addr "]}"
+#define NODE(name, nics)  "  - {name: " name ", nics: [" nics "]}\n"
+#define MESH(nodes)       "version: 1\nnodes:\n" nodes
+
+static void links_under_both_netmasks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b, *subnet; /* subnet NULL = no link */
+    } rows[] = {
+        {"10.0.1.1/24", "10.0.1.2/24", "10.0.1.0/24"},
+        {"10.0.1.1/30", "10.0.1.2/24", "10.0.1.0/24"},
+        {"10.0.1.1/30", "10.0.1.5/24", NULL},
+        {"10.0.1.5/24", "10.0.1.1/30", NULL},
+        {"10.0.1.0/31", "10.0.1.1/31", "10.0.1.0/31"},
+        {"10.0.1.1/32", "10.0.1.2/32", NULL},
+        {"fd00::1/64", "fd00::2/120", "fd00::/64"},
+        {"fe80::1/64", "fe80::2/64", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct mn_mesh mesh;
+        char buf[MN_ADDR_TEXT];
+        char *text =
+            mn_asprintf(MESH(NODE("a", NIC("eth0", "\"%s\"")) NODE("b", NIC("eth0", "\"%s\""))),
+                        rows[i].a, rows[i].b);
+        parse(&mesh, text);
+        free(text);
+        assert_int_equal(mesh.n_links, rows[i].subnet != NULL);
+        if (rows[i].subnet)
+            assert_string_equal(mn_addr_format(&mesh.links[0].subnet, buf, sizeof buf),
+                                rows[i].subnet);
+        mn_mesh_free(&mesh);
+    }
+}
+
+#define TWO_LINKS                                                                                  \
+    MESH(NODE("a", NIC("p0", "10.0.1.1/24") ", " NIC("p1", "10.0.2.1/24"))                         \
+             NODE("b", NIC("p0", "10.0.1.2/24") ", " NIC("p1", "10.0.2.2/24")))
+
+static void parallel_links_have_names(void **state)
+{
+    (void)state;
+    struct mn_mesh mesh;
+    parse(&mesh, TWO_LINKS);
+    assert_int_equal(mesh.n_links, 2);
+    assert_string_equal(mesh.links[0].name, "a-b");
+    assert_string_equal(mesh.links[1].name, "a-b-2");
+    assert_string_equal(mn_mesh_shape(&mesh), "pair");
+    mn_mesh_free(&mesh);
+
+    /* A default name gives way to one that was chosen. */
+    parse(&mesh, TWO_LINKS "links:\n  - ends: [a/p0, b/p0]\n  - {name: a-b, ends: [a/p1, b/p1]}\n");
+    assert_string_equal(mesh.links[0].name, "a-b-2");
+    assert_string_equal(mesh.links[1].name, "a-b");
+    mn_mesh_free(&mesh);
+}
+
+static void long_names_are_cut_between_characters(void **state)
+{
+    (void)state;
+    struct mn_mesh mesh;
+    char *yaml;
+    parse(&mesh, MESH(NODE("äöüäöüäöüäöüäöüäöüäöüäöüäöü", NIC("p0", "10.0.1.1/24"))
+                          NODE("xäöüäöüäöüäöüäöüäöüäöüäöüäöü", NIC("p0", "10.0.1.2/24"))));
+    assert_int_equal(mesh.n_links, 1);
+    assert_int_equal(mn_mesh_format_yaml(&mesh, &yaml, NULL), MN_OK);
+    assert_int_equal(mn_mesh_parse("again", yaml, strlen(yaml), &mesh, NULL), MN_OK);
+    free(yaml);
+    mn_mesh_free(&mesh);
+}
+
+static void merge_keeps_link_names(void **state)
+{
+    (void)state;
+    struct mn_mesh mesh, other;
+    struct mn_diag diag = {0};
+    parse(&mesh, TWO_LINKS "links:\n  - {name: blue, ends: [a/p0, b/p0]}\n"
+                           "  - {name: red, ends: [b/p1, a/p1]}\n");
+    parse(&other, MESH(NODE("b", NIC("p9", "10.0.9.2/24") ", " NIC("p1", "10.0.2.2/24") ", " NIC(
+                                     "p0", "10.0.1.2/24")) NODE("c", NIC("p0", "10.0.9.3/24"))));
+    assert_int_equal(mn_mesh_merge(&mesh, &other, &diag), MN_OK);
+    mn_mesh_free(&other);
+    assert_int_equal(mesh.n_nodes, 3);
+    assert_int_equal(mesh.n_links, 3);
+    assert_string_equal(mesh.links[0].name, "blue");
+    assert_int_equal(mesh.links[0].ends[1].nic, 2); /* b's NICs stand in another order now */
+    assert_string_equal(mesh.links[1].name, "red");
+    assert_string_equal(mesh.links[2].name, "b-c");
+    assert_string_equal(mn_mesh_shape(&mesh), "line");
+
+    parse(&other, MESH(NODE("d", NIC("p0", "10.0.1.2/24"))));
+    assert_int_equal(mn_mesh_merge(&mesh, &other, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "address 10.0.1.2/24 is used twice, by d/p0"));
+    mn_mesh_free(&other);
+    mn_mesh_free(&mesh);
+}
+
+static void merge_refuses_too_many_nodes(void **state)
+{
+    (void)state;
+    struct mn_mesh mesh, other;
+    struct mn_diag diag = {0};
+    parse(&mesh, MESH("  - name: n0\n"));
+    for (int i = 1; i < 65; i++) {
+        char text[64];
+        snprintf(text, sizeof text, MESH("  - name: n%d\n"), i);
+        parse(&other, text);
+        assert_int_equal(mn_mesh_merge(&mesh, &other, &diag), i < 64 ? MN_OK : MN_ERR_CONFIG);
+        mn_mesh_free(&other);
+    }
+    assert_non_null(strstr(diag.text, "node \"n64\" is one too many"));
+    mn_mesh_free(&mesh);
+}
+
+static void shapes(void **state)
+{
+    (void)state;
+    /* Cables as pairs of node letters. */
+    static const struct {
+        int nodes;
+        const char *cables, *shape;
+    } rows[] = {
+        {1, "", "single node"},
+        {2, "ab", "pair"},
+        {2, "ab ab", "pair"},
+        {2, "", "partial mesh"},
+        {3, "ab bc ac", "full mesh"},
+        {3, "ab bc", "line"},
+        {4, "ab bc cd da", "ring"},
+        {4, "ab bc cd", "line"},
+        {4, "ab ac ad", "star"},
+        {4, "ab bc ca ad", "partial mesh"},
+        {4, "ab cd", "partial mesh"},
+        {6, "ab bc ca de ef fd", "partial mesh"},
+        {4, "ab ac ad bc bd cd", "full mesh"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct mn_mesh mesh;
+        mn_mesh_init(&mesh);
+        for (int n = 0; n < rows[i].nodes; n++) {
+            struct mn_mesh_node *node =
+                mn_grow((void **)&mesh.nodes, &mesh.n_nodes, sizeof *mesh.nodes);
+            snprintf(node->name, sizeof node->name, "%c", 'a' + n);
+        }
+        for (const char *at = rows[i].cables; *at; at += at[2] ? 3 : 2) {
+            struct mn_mesh_link *link =
+                mn_grow((void **)&mesh.links, &mesh.n_links, sizeof *mesh.links);
+            link->ends[0].node = at[0] - 'a';
+            link->ends[1].node = at[1] - 'a';
+        }
+        assert_string_equal(mn_mesh_shape(&mesh), rows[i].shape);
+        mn_mesh_free(&mesh);
+    }
+}
+
+/* --- which node is this host ------------------------------------------------------------------ */
+
+static struct mn_addr addr_of(const char *text)
+{
+    struct mn_addr addr;
+    assert_int_equal(mn_addr_parse(text, &addr, NULL), MN_OK);
+    return addr;
+}
+
+static void find_self_row(const char *hostname, uint8_t mac_last, const char *address, int node,
+                          const char *why_part)
+{
+    struct mn_mesh mesh;
+    struct mn_diag diag = {0};
+    struct mn_addr addr = addr_of(address);
+    struct mn_nic nic = {.netdev = "eth7", .has_mac = 1, .addrs = &addr, .n_addrs = 1, .rdma = -1};
+    struct mn_host host = {.nics = &nic, .n_nics = 1};
+    char why[256] = "";
+    int found = 99;
+    memcpy(nic.mac, (uint8_t[]){2, 0, 0, 0, 0, mac_last}, 6);
+    mn_strlcpy(host.hostname, hostname, sizeof host.hostname);
+    parse(&mesh, "version: 1\nnodes:\n"
+                 "  - {name: a, hostname: spark-a.lab, nics: [{netdev: eth0, "
+                 "mac: \"02:00:00:00:00:01\", addresses: [10.0.1.1/24]}]}\n"
+                 "  - {name: b, nics: [{netdev: eth0, mac: \"02:00:00:00:00:02\", "
+                 "addresses: [10.0.1.2/24]}]}\n"
+                 "  - {name: twin1, hostname: twin}\n  - {name: twin2, hostname: twin}\n");
+    enum mn_err err = mn_mesh_find_self(&mesh, &host, &found, why, sizeof why, &diag);
+    assert_int_equal(err, node < 0 ? MN_ERR_CONFIG : MN_OK);
+    assert_int_equal(found, node);
+    if (!strstr(node < 0 ? diag.text : why, why_part))
+        fail_msg("\"%s\" lacks \"%s\"", node < 0 ? diag.text : why, why_part);
+    mn_mesh_free(&mesh);
+}
+
+static void find_self(void **state)
+{
+    (void)state;
+    unsetenv("MESHNET_NODE");
+    find_self_row("x", 1, "192.0.2.1/24", 0, "eth7 has the MAC 02:00:00:00:00:01 of its NIC eth0");
+    find_self_row("b", 1, "10.0.1.2/24", 0, "MAC"); /* the MAC is asked first */
+    find_self_row("a", 9, "10.0.1.2/24", 1, "eth7 has the address 10.0.1.2/24 of its NIC eth0");
+    find_self_row("spark-a.lab", 9, "192.0.2.1/24", 0, "the host name is spark-a.lab");
+    find_self_row("spark-a", 9, "192.0.2.1/24", 0, "without the domain");
+    find_self_row("b.lab", 9, "192.0.2.1/24", 1, "without the domain");
+    find_self_row("twin", 9, "192.0.2.1/24", -1,
+                  "two nodes by host names: twin1 (the host name is twin) and twin2");
+    find_self_row("x", 9, "192.0.2.1/24", -1, "matches any of a, b, twin1, twin2");
+    setenv("MESHNET_NODE", "b", 1);
+    find_self_row("a", 1, "10.0.1.1/24", 1, "MESHNET_NODE");
+    setenv("MESHNET_NODE", "z", 1);
+    find_self_row("a", 1, "10.0.1.1/24", -1, "MESHNET_NODE=\"z\" is no node of the mesh");
+    unsetenv("MESHNET_NODE");
+}
+
+static void ambiguous_identity(void **state)
+{
+    (void)state;
+    struct mn_mesh mesh;
+    struct mn_diag diag = {0};
+    struct mn_addr one = addr_of("10.0.1.1/24"), two = addr_of("10.0.1.2/24");
+    struct mn_nic nics[2] = {{.netdev = "eth0", .addrs = &one, .n_addrs = 1, .rdma = -1},
+                             {.netdev = "eth1", .addrs = &two, .n_addrs = 1, .rdma = -1}};
+    struct mn_host host = {.hostname = "a", .nics = nics, .n_nics = 2};
+    char why[64];
+    int node;
+    unsetenv("MESHNET_NODE");
+    parse(&mesh, MESH(NODE("a", NIC("p0", "10.0.1.1/24")) NODE("b", NIC("p0", "10.0.1.2/24"))));
+    assert_int_equal(mn_mesh_find_self(&mesh, &host, &node, why, sizeof why, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "two nodes by IP addresses: a (eth0 has the address"));
+    mn_mesh_free(&mesh);
+}
+
+/* --- from a host ------------------------------------------------------------------------------ */
+
+static void add_host(void **state)
+{
+    (void)state;
+    struct mn_addr addrs[] = {addr_of("fe80::1/64"), addr_of("10.0.1.1/24"), addr_of("10.0.2.1/24"),
+                              addr_of("127.0.0.1/8"), addr_of("172.17.0.1/16")};
+    struct mn_gid gid = {.index = 3, .type = MN_GID_ROCE_V2, .addr = addrs[1]};
+    struct mn_rdma_port port = {.device = "mlx5_0", .port = 1, .gids = &gid, .n_gids = 1};
+    mn_strlcpy(port.link_layer, "Ethernet", sizeof port.link_layer);
+    struct mn_nic nics[] = {
+        {.netdev = "lo", .kind = MN_NIC_LOOPBACK, .addrs = &addrs[3], .n_addrs = 1, .rdma = -1},
+        {.netdev = "p0",
+         .addrs = addrs,
+         .n_addrs = 2,
+         .mtu = 9000,
+         .speed_mbps = 200000,
+         .has_mac = 1,
+         .mac = {2, 0, 0, 0, 0, 1},
+         .phys_port = "x",
+         .rdma = 0},
+        {.netdev = "p1", .addrs = &addrs[2], .n_addrs = 1, .phys_port = "x", .rdma = -1},
+        {.netdev = "bare", .rdma = -1},
+        {.netdev = "local", .addrs = addrs, .n_addrs = 1, .rdma = -1},
+        {.netdev = "member", .addrs = &addrs[2], .n_addrs = 1, .master = "bond0", .rdma = -1},
+        {.netdev = "docker0", .kind = MN_NIC_BRIDGE, .addrs = &addrs[4], .n_addrs = 1, .rdma = -1},
+    };
+    struct mn_host host = {.hostname = "spark-a",
+                           .nics = nics,
+                           .n_nics = 7,
+                           .rdma = &port,
+                           .n_rdma = 1};
+    struct mn_mesh mesh;
+    char *first, *second;
+    mn_mesh_init(&mesh);
+    assert_int_equal(mn_mesh_add_host(&mesh, &host, NULL), MN_OK);
+    assert_int_equal(mn_mesh_format_yaml(&mesh, &first, NULL), MN_OK);
+    assert_string_equal(first, "version: 1\n"
+                               "nodes:\n"
+                               "  - name: spark-a\n"
+                               "    nics:\n"
+                               "      - netdev: p0\n"
+                               "        device: mlx5_0\n"
+                               "        mac: \"02:00:00:00:00:01\"\n"
+                               "        addresses: [10.0.1.1/24]\n"
+                               "        gid: {index: 3, address: 10.0.1.1}\n"
+                               "        speed: 200000\n"
+                               "        mtu: 9000\n"
+                               "        group: port0\n"
+                               "      - netdev: p1\n"
+                               "        addresses: [10.0.2.1/24]\n"
+                               "        group: port0\n");
+    assert_int_equal(mn_mesh_add_host(&mesh, &host, NULL), MN_OK);
+    assert_int_equal(mn_mesh_format_yaml(&mesh, &second, NULL), MN_OK);
+    assert_string_equal(first, second);
+    free(first);
+    free(second);
+    mn_mesh_free(&mesh);
+}
+
+/* --- settings --------------------------------------------------------------------------------- */
+
+static void settings_rows(void **state)
+{
+    (void)state;
+    struct mn_settings defaults, settings;
+    char text[320], again[320];
+    mn_settings_default(&defaults);
+    assert_int_equal(defaults.allow_tcp, 1);
+    assert_int_equal(defaults.chunk_bytes, 256 * 1024);
+    assert_int_equal(defaults.silence_ms, 20000);
+    assert_int_equal(defaults.traffic_class, -1);
+    for (const struct mn_setting *row = mn_setting_rows; row->section; row++) {
+        settings = defaults;
+        assert_true(mn_setting_set(row, row->def, &settings));
+        assert_memory_equal(&settings, &defaults, sizeof settings);
+        assert_false(mn_setting_changed(row, &settings));
+        mn_setting_format(row, &settings, text, sizeof text);
+        assert_true(mn_setting_set(row, text, &settings));
+        assert_string_equal(mn_setting_format(row, &settings, again, sizeof again), text);
+        assert_int_equal(strncmp(row->env, "MESHNET_", 8), 0);
+    }
+}
+
+static void settings_from_env(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value;
+        int good;
+    } rows[] = {
+        {"MESHNET_SILENCE", "30s", 1},          {"MESHNET_SILENCE", "1s", 0},
+        {"MESHNET_SILENCE", "soon", 0},         {"MESHNET_SILENCE", "", 1},
+        {"MESHNET_TRANSPORT", "tcp", 1},        {"MESHNET_TRANSPORT", "rdma", 0},
+        {"MESHNET_DEVICE_MODE", "per-link", 1}, {"MESHNET_DEVICE_MODE", "per", 0},
+        {"MESHNET_ALLOW_TCP", "0", 1},          {"MESHNET_ALLOW_TCP", "2", 0},
+        {"MESHNET_CHUNK_BYTES", "64K", 1},      {"MESHNET_CHUNK_BYTES", "63K", 0},
+        {"MESHNET_SOCKETS_PER_LINK", "8", 1},   {"MESHNET_SOCKETS_PER_LINK", "-1", 0},
+        {"MESHNET_PORT_BASE", "65535", 0},      {"MESHNET_PORT_BASE", "20000", 1},
+        {"MESHNET_KEY_FILE", "/k", 1},          {"MESHNET_KEY_FILE", "/k\n", 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct mn_settings settings;
+        struct mn_diag diag = {0};
+        mn_settings_default(&settings);
+        setenv(rows[i].name, rows[i].value, 1);
+        enum mn_err err = mn_settings_from_env(&settings, &diag);
+        unsetenv(rows[i].name);
+        assert_int_equal(err, rows[i].good ? MN_OK : MN_ERR_CONFIG);
+        if (!rows[i].good)
+            assert_non_null(strstr(diag.text, "expected"));
+    }
+    struct mn_settings settings;
+    mn_settings_default(&settings);
+    setenv("MESHNET_SILENCE", "30s", 1);
+    setenv("MESHNET_DEVICE_MODE", "per-link", 1);
+    assert_int_equal(mn_settings_from_env(&settings, NULL), MN_OK);
+    unsetenv("MESHNET_SILENCE");
+    unsetenv("MESHNET_DEVICE_MODE");
+    assert_int_equal(settings.silence_ms, 30000);
+    assert_int_equal(settings.device_mode, MN_DEVICE_PER_LINK);
+    assert_int_equal(settings.connect_ms, 60000);
+}
+
+/* Roff writes a minus as "\\-". */
+static void strip_escapes(char *text)
+{
+    char *to = text;
+    for (; *text; text++)
+        if (*text != '\\')
+            *to++ = *text;
+    *to = '\0';
+}
+
+/* Each setting's paragraph begins with its key, and names default, range and variable. */
+static void man_page_has_every_setting(void **state)
+{
+    (void)state;
+    char *page, expected[128];
+    assert_int_equal(mn_file_read(SOURCE_DIR "/docs/man/meshnet.yaml.5", 1 << 20, &page, NULL,
+                                  NULL),
+                     MN_OK);
+    strip_escapes(page);
+    for (const struct mn_setting *row = mn_setting_rows; row->section; row++) {
+        char *heading = mn_asprintf("\n.TP\n.B %s\n", row->key);
+        char *line = mn_asprintf("\nDefault: %s. Expected: %s. Variable: %s.\n",
+                                 *row->def ? row->def : "none",
+                                 mn_setting_expected(row, expected, sizeof expected), row->env);
+        const char *at = strstr(page, heading);
+        const char *help = at ? strstr(at, row->help) : NULL;
+        const char *facts = help ? strstr(help, line) : NULL;
+        const char *next = at ? strstr(at + 1, "\n.TP\n") : NULL;
+        if (!facts || (next && next < facts))
+            fail_msg("docs/man/meshnet.yaml.5 lacks %s, \"%s\" or \"%s\"", row->key, row->help,
+                     line + 1);
+        free(heading);
+        free(line);
+    }
+    free(page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(links_under_both_netmasks),
+        cmocka_unit_test(parallel_links_have_names),
+        cmocka_unit_test(long_names_are_cut_between_characters),
+        cmocka_unit_test(merge_keeps_link_names),
+        cmocka_unit_test(merge_refuses_too_many_nodes),
+        cmocka_unit_test(shapes),
+        cmocka_unit_test(find_self),
+        cmocka_unit_test(ambiguous_identity),
+        cmocka_unit_test(add_host),
+        cmocka_unit_test(settings_rows),
+        cmocka_unit_test(settings_from_env),
+        cmocka_unit_test(man_page_has_every_setting),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
