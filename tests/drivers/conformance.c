@@ -1,0 +1,145 @@
+/* The transport conformance suite: drives a plugin library through its vtable, both ends in one
+ * thread, and prints TAP.
+ *
+ *   conformance --lib PATH [--version N] [--only NAME]... [--skip NAME]... [--seed N] [--list] */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include "tests/drivers/conformance/kit.h"
+
+static const struct kit_case *const families[] = {kit_transfer_cases, kit_group_cases,
+                                                  kit_connect_cases, kit_process_cases};
+#define N_FAMILIES (sizeof families / sizeof *families)
+#define MAX_NAMES  32
+
+static const char *only[MAX_NAMES], *skipped[MAX_NAMES];
+static int n_only, n_skipped;
+
+static int holds(const char *const *names, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (!strcmp(names[i], name))
+            return 1;
+    return 0;
+}
+
+static int run(struct kit *kit, const struct kit_case *c)
+{
+    kit->random = kit->seed;
+    kit->n_live = kit->tolerant = 0;
+    if (setjmp(kit->out))
+        return 0;
+    c->run(kit);
+    return 1;
+}
+
+static int run_all(struct kit *kit)
+{
+    int number = 0, failed = 0;
+
+    printf("# seed %llu\n", (unsigned long long)kit->seed);
+    for (size_t f = 0; f < N_FAMILIES; f++)
+        for (const struct kit_case *c = families[f]; c->name; c++) {
+            if ((n_only && !holds(only, n_only, c->name)) || holds(skipped, n_skipped, c->name))
+                continue;
+            int good = run(kit, c);
+            failed += !good;
+            printf("%sok %d - %s%s%s\n", good ? "" : "not ", ++number, c->name, good ? "" : " # ",
+                   good ? "" : kit->why);
+            fflush(stdout);
+        }
+    printf("1..%d\n", number);
+    if (!number)
+        fprintf(stderr, "conformance: no case of that name; --list shows them\n");
+    return number ? failed > 0 : 2;
+}
+
+static void list(void)
+{
+    for (size_t f = 0; f < N_FAMILIES; f++)
+        for (const struct kit_case *c = families[f]; c->name; c++)
+            puts(c->name);
+}
+
+/* What a child that was executed still has open: its exit status. */
+static int count_sockets(void)
+{
+    int n = 0;
+
+    for (int fd = 0; fd < 4096; fd++) {
+        struct stat st;
+        n += !fstat(fd, &st) && S_ISSOCK(st.st_mode);
+    }
+    return n < 100 ? n : 100;
+}
+
+static void log_line(void *ctx, int level, const char *line)
+{
+    (void)ctx;
+    if (level <= 2)
+        printf("# %s\n", line);
+}
+
+static int load(struct kit *kit, const char *library, int version)
+{
+    struct mn_diag diag;
+    int devices = 0;
+
+    if (!library || mn_plugin_open(library, version, &kit->plugin, &diag)) {
+        fprintf(stderr, "conformance: %s\n", library ? diag.text : "--lib PATH is missing");
+        return 2;
+    }
+    mn_plugin_set_log(kit->plugin, log_line, NULL);
+    int result = mn_plugin_init(kit->plugin);
+    if (!result)
+        result = mn_plugin_devices(kit->plugin, &devices);
+    if (result || devices < 1) {
+        fprintf(stderr, "conformance: init or devices: %s, %d devices\n",
+                mn_nccl_result_name(result), devices);
+        return 1;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"lib", 1, NULL, 'l'},     {"version", 1, NULL, 'v'}, {"only", 1, NULL, 'o'},
+        {"skip", 1, NULL, 'k'},    {"seed", 1, NULL, 's'},    {"list", 0, NULL, 'L'},
+        {"sockets", 0, NULL, 'S'}, {NULL, 0, NULL, 0},
+    };
+    static struct kit kit = {.seed = 1};
+    const char *library = NULL;
+    int version = 0, c;
+    struct rlimit files;
+
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (c == 'l')
+            library = optarg;
+        else if (c == 'v')
+            version = atoi(optarg);
+        else if (c == 'o' && n_only < MAX_NAMES)
+            only[n_only++] = optarg;
+        else if (c == 'k' && n_skipped < MAX_NAMES)
+            skipped[n_skipped++] = optarg;
+        else if (c == 's')
+            kit.seed = strtoull(optarg, NULL, 0);
+        else if (c == 'S')
+            return count_sockets();
+        else if (c == 'L')
+            return list(), 0;
+        else
+            return 2;
+    }
+    if (!getrlimit(RLIMIT_NOFILE, &files)) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    kit.self = "/proc/self/exe";
+    int status = load(&kit, library, version);
+    return status ? status : run_all(&kit);
+}
