@@ -90,12 +90,14 @@ void mn_mesh_free(struct mn_mesh *mesh);
 enum mn_err mn_mesh_find_self(const struct mn_mesh *mesh, const struct mn_host *host, int *node,
                               char *why, size_t why_size, struct mn_diag *diag);
 
-/* Adds this host as a node (its usable NICs: not loopback, not enslaved, has an address), or
- * replaces the node of that name. */
+/* Adds this host as a node (its usable NICs: not loopback, bridge, tunnel or enslaved, with an address
+ * other than fe80::/10), or replaces the node of that name. */
 enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host,
                              struct mn_diag *diag);
 /* Recomputes links: every pair of NICs of different nodes with an address pair that shares a subnet
- * under both real netmasks. Keeps names of links that existed. */
+ * under both real netmasks. Keeps names of links that existed. A subnet of more than two nodes is a
+ * switched network and gives none; addresses used twice, two NICs of a node in one subnet and subnets
+ * that overlap are MN_ERR_CONFIG. */
 enum mn_err mn_mesh_link_up(struct mn_mesh *mesh, struct mn_diag *diag);
 /* Takes nodes of other that mesh lacks, replaces those of equal name, then mn_mesh_link_up. */
 enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, struct mn_diag *diag);
