@@ -6,11 +6,11 @@
 
 #include "bench/check.h"
 #include "cli/cmd.h"
+#include "cli/plugin_path.h"
 #include "topo/base/alloc.h"
 #include "topo/base/out.h"
 
-#define NAME    "verify-plugin"
-#define LIBRARY "libnccl-net-mesh.so"
+#define NAME "verify-plugin"
 
 enum format { TEXT, JSON, TAP };
 
@@ -295,29 +295,10 @@ static int verify(const struct options *o, const struct mn_check_target *target)
     return report.counts[MN_CHECK_FAIL] || failed_output ? 1 : 0;
 }
 
-/* Beside the program (a build tree has bin and lib side by side), else what the loader finds. */
-static void default_library(char *path, size_t size)
-{
-    static const char *const places[] = {"", "../lib/"};
-    char exe[3072];
-    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    char *slash;
-
-    exe[n > 0 ? n : 0] = '\0';
-    slash = strrchr(exe, '/');
-    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
-        slash[1] = '\0';
-        snprintf(path, size, "%s%s%s", exe, places[i], LIBRARY);
-        if (access(path, R_OK) == 0)
-            return;
-    }
-    snprintf(path, size, "%s", LIBRARY);
-}
-
 static enum mn_err find_library(const char *operand, char *path, size_t size, struct mn_diag *diag)
 {
     if (!operand) {
-        default_library(path, size);
+        mn_plugin_path(NULL, path, size);
         return MN_OK;
     }
     if (strlen(operand) + 3 > size)
@@ -356,7 +337,7 @@ const struct mn_command mn_cmd_verify_plugin = {
     .usage = "[OPTION]… [LIBRARY]",
     .options = options,
     .options_size = sizeof(struct options),
-    .notes = "LIBRARY is a file or a name for the loader; without it, the " LIBRARY "\n"
+    .notes = "LIBRARY is a file or a name for the loader; without it, the libnccl-net-mesh.so\n"
              "beside this program. The environment reaches the plugin unchanged, so\n"
              "NCCL_SOCKET_IFNAME=lo meshnet verify-plugin\n"
              "runs it over loopback.\n\n"
