@@ -223,9 +223,10 @@ static void resolve_peer(const char *peer, char *host, size_t size, char *mesh_p
     int self;
 
     mn_strlcpy(host, peer, size);
-    mesh_path[0] = 0;
-    if (!mn_mesh_find_file(mesh_path, mesh_size))
+    if (!mn_mesh_find_file(mesh_path, mesh_size)) {
+        mesh_path[0] = 0;
         return;
+    }
     mn_mesh_init(&mesh);
     if (mn_mesh_read(mesh_path, &mesh, &diag) || mn_host_read(NULL, &own, &diag) ||
         mn_mesh_find_self(&mesh, &own, &self, why, sizeof why, &diag))

@@ -1,0 +1,152 @@
+/* One end of a stream through a plugin, for tests that break the link or the peer under it:
+ *
+ *   stream LIBRARY receive FILE MESSAGES     writes its handle to FILE, takes MESSAGES
+ *   stream LIBRARY send FILE MESSAGES        reads the handle from FILE, sends MESSAGES
+ *
+ * Messages have 256 KiB; each carries its number, which the receiver compares. MESSAGES 0: until an
+ * error. Prints "connected", a line with the count every 256 messages, then "done COUNT" (exit 0),
+ * or "failed COUNT RESULT: the plugin's last warning" (exit 1). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/host.h"
+#include "plugin/abi/nccl_abi.h"
+#include "topo/base/alloc.h"
+
+#define SIZE  (256u << 10)
+#define DEPTH 8
+#define LIMIT 120 /* seconds until the test is given up */
+
+static char warning[1024] = "no warning";
+
+static void on_log(void *ctx, int level, const char *line)
+{
+    (void)ctx;
+    if (level == NCCL_LOG_WARN)
+        mn_strlcpy(warning, line, sizeof warning);
+}
+
+static double now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+static int fail(uint64_t count, int result)
+{
+    printf("failed %llu %s: %s\n", (unsigned long long)count, mn_nccl_result_name(result), warning);
+    return 1;
+}
+
+static int open_comm(struct mn_plugin *p, int receiving, const char *file, void **comm)
+{
+    uint8_t handle[MN_HANDLE_SIZE] = {0};
+    void *listener = NULL;
+    double end = now() + LIMIT;
+    int result = 0;
+    char *text;
+    size_t len;
+
+    if (receiving) {
+        result = mn_plugin_listen(p, 0, handle, &listener);
+        if (!result && mn_file_write(file, handle, sizeof handle, 1, NULL))
+            return ncclSystemError;
+    } else {
+        while (mn_file_read(file, 4096, &text, &len, NULL) && now() < end)
+            usleep(10000);
+        if (now() >= end || len != sizeof handle)
+            return ncclSystemError;
+        memcpy(handle, text, sizeof handle);
+        free(text);
+    }
+    while (!result && !*comm && now() < end)
+        result =
+            receiving ? mn_plugin_accept(p, listener, comm) : mn_plugin_connect(p, 0, handle, comm);
+    if (listener)
+        mn_plugin_close_listen(p, listener);
+    return result ? result : *comm ? ncclSuccess : ncclSystemError;
+}
+
+static int post(struct mn_plugin *p, int receiving, void *comm, void *mh, uint8_t *data,
+                uint64_t number, void **request)
+{
+    void *at = data;
+    size_t size = SIZE;
+    int tag = 0;
+
+    if (receiving)
+        return mn_plugin_irecv(p, comm, 1, &at, &size, &tag, &mh, request);
+    memcpy(data, &number, sizeof number);
+    memcpy(data + SIZE - sizeof number, &number, sizeof number);
+    return mn_plugin_isend(p, comm, data, SIZE, tag, mh, request);
+}
+
+static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messages)
+{
+    static uint8_t area[DEPTH * SIZE];
+    void *requests[DEPTH], *mh;
+    uint64_t posted = 0, done = 0;
+    double end = now() + LIMIT;
+    int result = mn_plugin_reg_mr(p, comm, area, sizeof area, NCCL_PTR_HOST, &mh);
+
+    while (!result && (!messages || done < messages)) {
+        int finished = 0, sizes[MN_HOST_MAX_RECVS] = {0};
+        if (posted - done < DEPTH && (!messages || posted < messages)) {
+            void **request = &requests[posted % DEPTH];
+            result = post(p, receiving, comm, mh, area + posted % DEPTH * SIZE, posted, request);
+            posted += !result && *request;
+        }
+        if (!result && posted > done)
+            result = mn_plugin_test(p, requests[done % DEPTH], &finished, sizes);
+        if (!result && finished) {
+            const uint8_t *data = area + done % DEPTH * SIZE;
+            if (receiving && (sizes[0] != (int)SIZE || memcmp(data, &done, sizeof done) ||
+                              memcmp(data + SIZE - sizeof done, &done, sizeof done))) {
+                mn_strlcpy(warning, "the data is wrong", sizeof warning);
+                return fail(done, ncclInternalError);
+            }
+            done++;
+            if (done % 256 == 0)
+                printf("%llu\n", (unsigned long long)done);
+        }
+        if (!result && now() > end)
+            result = ncclSystemError;
+    }
+    if (result)
+        return fail(done, result);
+    printf("done %llu\n", (unsigned long long)done);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    struct mn_plugin *p;
+    struct mn_diag diag;
+    void *comm = NULL;
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (argc != 5)
+        return 2;
+    int receiving = !strcmp(argv[2], "receive");
+    if (mn_plugin_open(argv[1], 0, &p, &diag)) {
+        puts(diag.text);
+        return 2;
+    }
+    mn_plugin_set_log(p, on_log, NULL);
+    int result = mn_plugin_init(p);
+    if (!result)
+        result = open_comm(p, receiving, argv[3], &comm);
+    if (result)
+        return fail(0, result);
+    puts("connected");
+    int code = stream(p, receiving, comm, strtoull(argv[4], NULL, 10));
+    if (receiving)
+        mn_plugin_close_recv(p, comm);
+    else
+        mn_plugin_close_send(p, comm);
+    return code;
+}

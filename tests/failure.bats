@@ -1,0 +1,111 @@
+#!/usr/bin/env bats
+# What happens under a stream: a killed process on either side, a link that goes silent for good or
+# for a while, a slow peer. The bounds given to timeout are generous; nothing here measures time.
+
+load helper
+
+setup()
+{
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    STREAM=$BUILD/tests/stream
+    NS=mnf$$
+    unset MESHNET_CONFIG MESHNET_NODE "${!NCCL_@}"
+    cd "$BATS_TEST_TMPDIR"
+    # Two nodes and the cable between them: a bridge, so that the link can go silent with its carrier
+    # up on both sides, as a broken transceiver or a hung host does.
+    ip netns add $NS-a
+    ip netns add $NS-b
+    ip netns add $NS-w
+    ip -n $NS-w link add wire type bridge
+    ip -n $NS-w link set wire up
+    for end in a b; do
+        ip link add mesh0 netns $NS-$end type veth peer name to-$end netns $NS-w
+        ip -n $NS-w link set to-$end master wire up
+        ip -n $NS-$end link set lo up
+        ip -n $NS-$end link set mesh0 up
+    done
+    ip -n $NS-a addr add 10.66.0.1/30 dev mesh0
+    ip -n $NS-b addr add 10.66.0.2/30 dev mesh0
+    RECEIVER='' SENDER=''
+}
+
+teardown()
+{
+    kill -9 $RECEIVER $SENDER 2>/dev/null || true
+    wait
+    for end in a b w; do
+        ip netns del $NS-$end 2>/dev/null || true
+    done
+}
+
+# start MESSAGES: a receives in the background, b sends; returns when data flows.
+start()
+{
+    nsenter --net=/run/netns/$NS-a timeout -k 1 110 "$STREAM" "$PLUGIN" receive handle "$1" >received 3>&- &
+    RECEIVER=$!
+    nsenter --net=/run/netns/$NS-b timeout -k 1 110 "$STREAM" "$PLUGIN" send handle "$1" >sent 3>&- &
+    SENDER=$!
+    for _ in $(seq 300); do
+        grep -q '^256$' received && return
+        sleep 0.1
+    done
+    cat received sent
+    return 1
+}
+
+# The stream program under its timeout.
+process_of()
+{
+    pgrep -P "$1"
+}
+
+@test "failure: the sender's process is killed: the receiver gets an error that names peer and link" {
+    start 0
+    kill -9 "$(process_of $SENDER)"
+    run wait $RECEIVER
+    cat received
+    grep -q '^failed .* ncclRemoteError: .*link mesh0 (10.66.0.1/30 to 10.66.0.2/30).*peer is gone' received
+}
+
+@test "failure: the receiver's process is killed: the sender gets an error that names peer and link" {
+    start 0
+    kill -9 "$(process_of $RECEIVER)"
+    run wait $SENDER
+    cat sent
+    grep -q '^failed .* ncclRemoteError: .*link mesh0 (10.66.0.2/30 to 10.66.0.1/30).*peer is gone' sent
+}
+
+@test "failure: a link silent for good ends in an error on both sides that names peer and link" {
+    export MESHNET_SILENCE=4s
+    start 0
+    ip -n $NS-w link set to-a nomaster
+    wait $RECEIVER || true
+    wait $SENDER || true
+    cat received sent
+    grep -q '^failed .* ncclRemoteError: .*link mesh0 .*link is silent' received
+    grep -q '^failed .* ncclRemoteError: .*link mesh0 .*link is silent' sent
+}
+
+@test "failure: an outage of 5 s is survived, no message is lost or damaged" {
+    start 20000
+    ip -n $NS-w link set to-a nomaster
+    sleep 5
+    ip -n $NS-w link set to-a master wire
+    wait $RECEIVER
+    wait $SENDER
+    grep -q '^done 20000$' received
+    grep -q '^done 20000$' sent
+}
+
+@test "failure: a stopped receiver is slow, not dead: the stream goes on when it does" {
+    export MESHNET_SILENCE=2s
+    start 20000
+    pid=$(process_of $RECEIVER)
+    kill -STOP $pid
+    sleep 6
+    kill -CONT $pid
+    wait $RECEIVER
+    wait $SENDER
+    grep -q '^done 20000$' received
+    grep -q '^done 20000$' sent
+}
