@@ -1,0 +1,116 @@
+#!/usr/bin/env bats
+# The transport conformance suite on loopback in every ABI version, and what its system calls say:
+# nothing in the plugin sleeps in the kernel.
+
+load helper
+
+setup()
+{
+    export NCCL_SOCKET_IFNAME=lo
+    unset MESHNET_CONFIG MESHNET_NODE
+    cd "$BATS_TEST_TMPDIR"
+    CONFORMANCE=$BUILD/tests/conformance
+    [ -x "$CONFORMANCE" ] || skip "conformance driver is not built"
+}
+
+suite()
+{
+    run timeout 300 "$CONFORMANCE" --lib "$PLUGIN" "$@"
+    grep -v '^# NET' <<<"$output"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c '^ok ' <<<"$output")" -eq "$("$CONFORMANCE" --list | wc -l)" ]
+}
+
+# Calls of a trace that may sleep, or that make a socket on which a call could.
+sleeping()
+{
+    grep -E \
+        -e '(nanosleep|select|pselect6|pause|rt_sigtimedwait|FUTEX_WAIT|FUTEX_LOCK_PI)' \
+        -e '(poll|epoll_wait|epoll_pwait)\(.*[], ] ?(-1|[1-9][0-9]*)(, NULL, [0-9]+)?\) +=' \
+        -e 'ppoll\(.*(NULL|tv_sec=[1-9]|tv_nsec=[1-9])' \
+        -e 'fcntl\([0-9]+, F_SETFL, ' "$1" | grep -vE 'F_SETFL, .*O_NONBLOCK'
+    grep -E ' (socket\(AF_(INET6?|UNIX)|accept4?\()' "$1" | grep -v 'SOCK_NONBLOCK'
+    grep -E ' (socket|accept4?)\(' "$1" | grep -v 'SOCK_CLOEXEC'
+    return 0
+}
+
+@test "conformance: v8" {
+    suite --version 8
+}
+
+@test "conformance: v9" {
+    suite --version 9
+}
+
+@test "conformance: v10" {
+    suite --version 10
+}
+
+@test "conformance: IPv6" {
+    NCCL_SOCKET_FAMILY=AF_INET6 suite
+}
+
+@test "conformance: three seeds" {
+    for seed in 2 3 0xfeedface; do
+        run timeout 100 "$CONFORMANCE" --lib "$PLUGIN" --only random-order --seed "$seed"
+        echo "$output"
+        [ "$status" -eq 0 ]
+    done
+}
+
+@test "conformance: an unknown case and a missing library are usage errors" {
+    run "$CONFORMANCE" --lib "$PLUGIN" --only no-such-case
+    [ "$status" -eq 2 ]
+    run "$CONFORMANCE" --lib ./no-such-plugin.so
+    [ "$status" -eq 2 ]
+    [[ "$output" == *no-such-plugin.so* ]]
+}
+
+@test "no call of the plugin sleeps in the kernel" {
+    command -v strace >/dev/null || skip "strace is not installed"
+    run timeout 300 strace -f -qq -o trace "$CONFORMANCE" --lib "$PLUGIN" --skip child \
+        --skip thousand
+    grep '^not ' <<<"$output" || true
+    [ "$status" -eq 0 ]
+    [ "$(grep -c ' accept4(' trace)" -gt 10 ]
+    [ "$(grep -c ' connect(' trace)" -gt 10 ]
+    found=$(sleeping trace)
+    echo "$found"
+    [ -z "$found" ]
+    # One thread drives both ends: with none beside it nothing can be waited for out of sight.
+    run grep -E ' (clone|clone3|fork|vfork)\(' trace
+    echo "$output"
+    [ "$status" -eq 1 ]
+}
+
+@test "each kind of sleeping call is found in a trace" {
+    while read -r line; do
+        echo "12 $line" >planted
+        echo "$line"
+        [ -n "$(sleeping planted)" ]
+    done <<'END'
+socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC, IPPROTO_IP) = 3
+socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE) = 3
+accept4(3, NULL, NULL, SOCK_CLOEXEC) = 4
+accept(3, NULL, NULL) = 4
+clock_nanosleep(CLOCK_REALTIME, 0, {tv_sec=0, tv_nsec=1000}, NULL) = 0
+poll([{fd=3, events=POLLIN}], 1, 100) = 0 (Timeout)
+poll([{fd=3, events=POLLIN}], 1, -1) = 1 ([{fd=3, revents=POLLIN}])
+ppoll([{fd=3, events=POLLIN}], 1, {tv_sec=1, tv_nsec=0}, NULL, 8) = 0 (Timeout)
+epoll_wait(5, [], 8, 20) = 0
+epoll_pwait(5, [], 8, 20, NULL, 8) = 0
+select(4, [3], NULL, NULL, {tv_sec=1, tv_usec=0}) = 0 (Timeout)
+futex(0x7f0000000000, FUTEX_WAIT_PRIVATE, 2, NULL) = 0
+fcntl(3, F_SETFL, O_RDWR) = 0
+END
+    cat >planted <<'END'
+12 poll([{fd=3, events=POLLIN}], 1, 0) = 0 (Timeout)
+12 epoll_wait(5, [], 8, 0) = 0
+12 futex(0x7f0000000000, FUTEX_WAKE_PRIVATE, 1) = 0
+12 socket(AF_INET, SOCK_STREAM|SOCK_CLOEXEC|SOCK_NONBLOCK, IPPROTO_IP) = 3
+12 fcntl(3, F_SETFL, O_RDWR|O_NONBLOCK) = 0
+END
+    found=$(sleeping planted)
+    echo "$found"
+    [ -z "$found" ]
+}
