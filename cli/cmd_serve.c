@@ -213,30 +213,45 @@ static void refuse(int fd)
     close(fd);
 }
 
-/* 1 when --once is satisfied. */
-static int reap(const struct options *o, int *running)
+/* The processes of clients: how many there are, and whether --once is satisfied. */
+struct clients {
+    int running, satisfied;
+};
+
+static void reap(const struct options *o, struct clients *clients)
 {
-    int status, satisfied = 0;
+    int status;
 
     while (waitpid(-1, &status, WNOHANG) > 0) {
-        --*running;
+        clients->running--;
         if (WIFSIGNALED(status))
             fprintf(stderr, "meshnet serve: the process of a client died of signal %d\n",
                     WTERMSIG(status));
-        satisfied |= o->once && !(WIFEXITED(status) && WEXITSTATUS(status) == CLIENT_REFUSED);
+        clients->satisfied |=
+            o->once && !(WIFEXITED(status) && WEXITSTATUS(status) == CLIENT_REFUSED);
     }
-    return satisfied;
+}
+
+/* A place for one more: a client that has just left may still be ending. */
+static int has_place(const struct options *o, struct clients *clients)
+{
+    for (int i = 0; clients->running >= o->clients && i < 50; i++) {
+        poll(NULL, 0, 10);
+        reap(o, clients);
+    }
+    return clients->running < o->clients;
 }
 
 static void take_client(const struct options *o, const char *plugin_path, struct pollfd *fds,
-                        int n_fds, int fd, const uint8_t token[MN_KEY_SIZE], int *running)
+                        int n_fds, int fd, const uint8_t token[MN_KEY_SIZE],
+                        struct clients *clients)
 {
     struct sockaddr_storage ss;
     socklen_t len = sizeof ss;
     struct mn_addr addr = {.prefix = -1};
     char text[MN_ADDR_TEXT], from[128];
 
-    if (*running >= o->clients) {
+    if (!has_place(o, clients)) {
         refuse(fd);
         return;
     }
@@ -258,7 +273,7 @@ static void take_client(const struct options *o, const char *plugin_path, struct
         _exit(code);
     }
     if (pid > 0)
-        ++*running;
+        clients->running++;
     close(fd);
 }
 
@@ -268,7 +283,8 @@ static int run(const void *values, int argc, char **argv)
     struct pollfd fds[MAX_ADDRESSES];
     uint8_t token[MN_KEY_SIZE];
     char path[512];
-    int n_fds = 0, running = 0;
+    int n_fds = 0;
+    struct clients clients = {0};
     struct mn_diag diag = {.text = ""};
     struct sigaction action = {.sa_handler = on_signal};
 
@@ -282,15 +298,17 @@ static int run(const void *values, int argc, char **argv)
     if (get_token(o, token, &diag) || listen_all(o, fds, &n_fds, &diag))
         return mn_cmd_fail("serve", &diag);
     fflush(stdout);
-    while (!stopped && !reap(o, &running)) {
-        if (poll(fds, (nfds_t)n_fds, 100) <= 0)
+    while (!stopped && !clients.satisfied) {
+        int ready = poll(fds, (nfds_t)n_fds, 100);
+        reap(o, &clients);
+        if (ready <= 0)
             continue;
         for (int i = 0; i < n_fds; i++) {
             int fd = fds[i].revents & POLLIN
                          ? accept4(fds[i].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)
                          : -1;
             if (fd >= 0)
-                take_client(o, path, fds, n_fds, fd, token, &running);
+                take_client(o, path, fds, n_fds, fd, token, &clients);
         }
     }
     for (int i = 0; i < n_fds; i++)
