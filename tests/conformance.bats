@@ -34,6 +34,15 @@ sleeping()
     return 0
 }
 
+# expect STATUS PLUGIN ARGUMENT...: of the test plugins.
+expect()
+{
+    run timeout 100 "$CONFORMANCE" --lib "$BUILD/tests/plugins/libnccl-net-$2.so" "${@:3}"
+    echo "$2:"
+    grep -v '^# ' <<<"$output"
+    [ "$status" -eq "$1" ]
+}
+
 @test "conformance: v8" {
     suite --version 8
 }
@@ -113,4 +122,20 @@ END
     found=$(sleeping planted)
     echo "$found"
     [ -z "$found" ]
+}
+
+@test "the suite fails on a faulty plugin, at the case that looks for the fault" {
+    [ -e "$BUILD/tests/plugins/libnccl-net-ref.so" ] || skip "test plugins are not built"
+    # NCCL does not ask that a sender learns of a message too long: the reference does not tell it.
+    expect 0 ref --skip thousand --skip too-long
+    while read -r fault name; do
+        expect 1 "fault-$fault" --only "$name"
+    done <<'END'
+DROPS_LAST_BYTE every-size
+GUARD_OVERRUN every-size
+SIZE_POSTED true-size
+IGNORES_TAGS group-permutations
+EQUAL_REVERSED group-equal-tags
+SKIPS_HEAD group-head-waits
+END
 }

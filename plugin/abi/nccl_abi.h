@@ -34,20 +34,17 @@ typedef enum {
 #define NCCL_PTR_CUDA   0x2
 #define NCCL_PTR_DMABUF 0x4
 
-#define NCCL_NET_HANDLE_MAXSIZE            128
-#define NCCL_NET_MAX_REQUESTS              32
-#define NCCL_NET_OPTIONAL_RECV_COMPLETION  0x1 /* v9: may stand in *request on entry to irecv */
-#define NCCL_NET_TRAFFIC_CLASS_UNDEF       (-1)
+#define NCCL_NET_HANDLE_MAXSIZE           128
+#define NCCL_NET_MAX_REQUESTS             32
+#define NCCL_NET_OPTIONAL_RECV_COMPLETION 0x1 /* v9: may stand in *request on entry to irecv */
+#define NCCL_NET_TRAFFIC_CLASS_UNDEF      (-1)
 
 typedef void (*ncclDebugLogger_t)(ncclDebugLogLevel level, unsigned long flags, const char *file,
                                   int line, const char *fmt, ...);
 typedef ncclResult_t (*ncclProfilerCallback_t)(void **eHandle, int type, void *phandle,
                                                int64_t pluginId, void *extData);
 
-typedef enum {
-    NCCL_NET_DEVICE_HOST = 0,
-    NCCL_NET_DEVICE_UNPACK = 1
-} ncclNetDeviceType;
+typedef enum { NCCL_NET_DEVICE_HOST = 0, NCCL_NET_DEVICE_UNPACK = 1 } ncclNetDeviceType;
 #define NCCL_NET_DEVICE_INVALID_VERSION 0
 
 typedef struct {
@@ -169,8 +166,8 @@ typedef struct {
     ncclResult_t (*devices)(int *ndev);
     ncclResult_t (*getProperties)(int dev, ncclNetProperties_v10_t *props);
     ncclResult_t (*listen)(int dev, void *handle, void **listenComm);
-    ncclResult_t (*connect)(int dev, ncclNetCommConfig_v10_t *config, void *handle,
-                            void **sendComm, ncclNetDeviceHandle_v10_t **sendDevComm);
+    ncclResult_t (*connect)(int dev, ncclNetCommConfig_v10_t *config, void *handle, void **sendComm,
+                            ncclNetDeviceHandle_v10_t **sendDevComm);
     ncclResult_t (*accept)(void *listenComm, void **recvComm,
                            ncclNetDeviceHandle_v10_t **recvDevComm);
     ncclResult_t (*regMr)(void *comm, void *data, size_t size, int type, void **mhandle);

@@ -14,8 +14,10 @@ static ncclResult_t connect_v10(int dev, ncclNetCommConfig_v10_t *config, void *
                                 void **send_comm, ncclNetDeviceHandle_v10_t **send_dev_comm)
 {
     (void)send_dev_comm;
-    return (ncclResult_t)mn_net_connect(
-        dev, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF, handle, send_comm);
+    return (ncclResult_t)mn_net_connect(dev,
+                                        config ? config->trafficClass
+                                               : NCCL_NET_TRAFFIC_CLASS_UNDEF,
+                                        handle, send_comm);
 }
 
 static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mhandle,
@@ -25,8 +27,8 @@ static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mh
     return (ncclResult_t)mn_net_isend(comm, data, size, tag, mhandle, request);
 }
 
-static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *tags,
-                          void **mhandles, void **phandles, void **request)
+static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+                          void **phandles, void **request)
 {
     (void)phandles;
     return (ncclResult_t)mn_net_irecv(comm, n, data, sizes, tags, mhandles, request);

@@ -1,5 +1,5 @@
-/* NCCL 2.24 and 2.25. size_t transfers; *request may hold NCCL_NET_OPTIONAL_RECV_COMPLETION on entry
- * to irecv, a hint that is not used: without the completion there is no proof of delivery. */
+/* NCCL 2.24 and 2.25. size_t transfers; *request may hold NCCL_NET_OPTIONAL_RECV_COMPLETION on
+ * entry to irecv, a hint that is not used: without the completion there is no proof of delivery. */
 #include "plugin/abi/common.h"
 
 extern MN_EXPORT const ncclNet_v9_t ncclNetPlugin_v9;
@@ -10,8 +10,8 @@ static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mh
     return (ncclResult_t)mn_net_isend(comm, data, size, tag, mhandle, request);
 }
 
-static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *tags,
-                          void **mhandles, void **request)
+static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
+                          void **request)
 {
     return (ncclResult_t)mn_net_irecv(comm, n, data, sizes, tags, mhandles, request);
 }
