@@ -1,0 +1,27 @@
+/* Inside of the handshake: what its frames carry (conn_links.c), and the sockets beside the control
+ * connection (conn_lanes.c). conn.c has the order of things. */
+#ifndef MN_CONN_IMPL_H
+#define MN_CONN_IMPL_H
+
+#include "plugin/conn.h"
+
+/* LINKS: sends ours; reads and checks the peer's. Both are mixed into the plan's hash. */
+enum mn_err mn_conn_send_links(struct mn_conn *conn);
+enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
+                             struct mn_diag *diag);
+void mn_conn_mix_links(struct mn_conn *conn, const uint8_t *payload, size_t len,
+                       int from_connector);
+/* PLAN */
+void mn_conn_make_plan(struct mn_conn *conn);
+enum mn_err mn_conn_send_plan(struct mn_conn *conn);
+enum mn_err mn_conn_check_plan(struct mn_conn *conn, const uint8_t *payload, size_t len,
+                               struct mn_diag *diag);
+
+/* Connector: begins a lane; one that cannot be begun is left out, with a warning. */
+void mn_conn_start_lane(struct mn_conn *conn, int lane);
+/* Connector: MN_OK once every lane is up or given up and LANES is on its way. */
+enum mn_err mn_conn_step_lanes(struct mn_conn *conn);
+/* Both: closes the gaps that lanes given up have left; the connection is READY. */
+void mn_conn_pack_lanes(struct mn_conn *conn);
+
+#endif
