@@ -89,3 +89,9 @@ planted()
     printf 'int   planted ;\n' >>topo/nic.h
     planted check-style 'topo/nic.h'
 }
+
+@test "check-warnings: what clang warns of" {
+    command -v clang >/dev/null || skip "no clang"
+    printf 'void mn_planted(void)\n{\n}\n' >topo/planted.c
+    planted check-warnings mn_planted
+}
