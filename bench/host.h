@@ -1,5 +1,6 @@
 /* Drives any ncclNet plugin through dlopen, in its own process, whatever ABI version it exports:
- * normalised to one interface by the checklist of NCCL's own compatibility layer. Prints nothing. */
+ * normalised to one interface by the checklist of NCCL's own compatibility layer. Prints nothing.
+ */
 #ifndef MN_HOST_H
 #define MN_HOST_H
 
@@ -14,11 +15,11 @@
 struct mn_plugin; /* a loaded library, driven through one version */
 
 struct mn_plugin_info {
-    char path[512];      /* as resolved by the loader (dlinfo), symlinks followed */
-    char hash[65];       /* SHA-256 of the file, hex (sha256sum prints the same) */
-    char name[128];      /* vtable name */
-    int version;         /* ABI version driven */
-    int versions[16];    /* every version exported, newest first, 0-terminated */
+    char path[512];   /* as resolved by the loader (dlinfo), symlinks followed */
+    char hash[65];    /* SHA-256 of the file, hex (sha256sum prints the same) */
+    char name[128];   /* vtable name */
+    int version;      /* ABI version driven */
+    int versions[16]; /* every version exported, newest first, 0-terminated */
 };
 
 /* path: a file name with "/" or a library name, opened as NCCL does (RTLD_NOW | RTLD_LOCAL).

@@ -5,8 +5,9 @@
 
 #include "plugin/config.h"
 
-#define MN_ROUTED 0xff /* control connection reached the peer through a route, not a shared cable  \
-                        */
+#define MN_ROUTED                                                                                  \
+    0xff /* control connection reached the peer through a route, not a shared cable                \
+          */
 
 /* What one side tells the other. */
 struct mn_side {

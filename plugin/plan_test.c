@@ -110,7 +110,8 @@ static void test_both_ends_agree(void **state)
             s[k].n_locals = 1 + rand() % MN_MAX_LOCALS;
             for (int i = 0; i < s[k].n_locals; i++) {
                 struct mn_local *l = &s[k].locals[i];
-                l->addr = (struct mn_addr){.family = AF_INET, .prefix = 22 + rand() % 11,
+                l->addr = (struct mn_addr){.family = AF_INET,
+                                           .prefix = 22 + rand() % 11,
                                            .bytes = {10, 0, (uint8_t)(rand() % 4),
                                                      (uint8_t)(rand() % 8)}};
                 l->nic = (uint8_t)(rand() % 4);

@@ -16,7 +16,7 @@ struct mn_mesh_nic {
     int has_mac;
     struct mn_addr *addrs; /* prefix always set */
     size_t n_addrs;
-    int gid_index; /* -1 = resolve at run time */
+    int gid_index;           /* -1 = resolve at run time */
     struct mn_addr gid_addr; /* the address gid_index belonged to when written; family 0 = none */
     long speed_mbps;         /* 0 = ask the host */
     int mtu;                 /* 0 = ask the host */
@@ -46,24 +46,24 @@ struct mn_mesh_link {
 enum mn_transport_kind { MN_TRANSPORT_AUTO, MN_TRANSPORT_VERBS, MN_TRANSPORT_TCP };
 enum mn_device_mode { MN_DEVICE_MESH, MN_DEVICE_PER_LINK };
 
-/* Every setting is a row in mesh_setting.c: section, key, type, default, range, help. The reader, the
- * writer, the man page and MESHNET_<KEY> environment overrides come from the row. */
+/* Every setting is a row in mesh_setting.c: section, key, type, default, range, help. The reader,
+ * the writer, the man page and MESHNET_<KEY> environment overrides come from the row. */
 struct mn_settings {
     /* transport: */
-    enum mn_transport_kind transport;  /* kind: auto | verbs | tcp (default auto) */
-    int allow_tcp;                     /* allow_tcp: default true until RDMA exists in the mesh */
-    int sockets_per_link;              /* 0 = auto (default), 1..8 */
-    unsigned chunk_bytes;              /* default 256K, 64K..4M */
-    unsigned silence_ms;               /* silence: default 20s, 2s..1h: how long a link may be silent */
-    unsigned handshake_ms;             /* handshake: default 5s per attempt, 1s..5m */
-    unsigned connect_ms;               /* connect: default 60s: how long connect() keeps trying */
-    int traffic_class;                 /* -1 = default */
-    int service_level;                 /* 0..15, default 0 */
+    enum mn_transport_kind transport; /* kind: auto | verbs | tcp (default auto) */
+    int allow_tcp;                    /* allow_tcp: default true until RDMA exists in the mesh */
+    int sockets_per_link;             /* 0 = auto (default), 1..8 */
+    unsigned chunk_bytes;             /* default 256K, 64K..4M */
+    unsigned silence_ms;   /* silence: default 20s, 2s..1h: how long a link may be silent */
+    unsigned handshake_ms; /* handshake: default 5s per attempt, 1s..5m */
+    unsigned connect_ms;   /* connect: default 60s: how long connect() keeps trying */
+    int traffic_class;     /* -1 = default */
+    int service_level;     /* 0..15, default 0 */
     /* plugin: */
-    enum mn_device_mode device_mode;   /* mesh (default) | per-link */
-    int port_base;                     /* 0 = any port (default); else first of port_count ports */
-    int port_count;                    /* default 1000 */
-    char key_file[256];                /* cluster key; "" = none */
+    enum mn_device_mode device_mode; /* mesh (default) | per-link */
+    int port_base;                   /* 0 = any port (default); else first of port_count ports */
+    int port_count;                  /* default 1000 */
+    char key_file[256];              /* cluster key; "" = none */
 };
 
 struct mn_mesh {
@@ -77,27 +77,27 @@ struct mn_mesh {
 };
 
 void mn_settings_default(struct mn_settings *settings);
-/* MESHNET_SILENCE=30s, MESHNET_DEVICE_MODE=per-link, … override; a bad value is MN_ERR_CONFIG naming
- * variable, value and what was expected. */
+/* MESHNET_SILENCE=30s, MESHNET_DEVICE_MODE=per-link, … override; a bad value is MN_ERR_CONFIG
+ * naming variable, value and what was expected. */
 enum mn_err mn_settings_from_env(struct mn_settings *settings, struct mn_diag *diag);
 
 void mn_mesh_init(struct mn_mesh *mesh); /* empty, default settings */
 void mn_mesh_free(struct mn_mesh *mesh);
 
 /* Finds this host's node: by NIC identity (MAC, then addresses that the host has), then host name,
- * then $MESHNET_NODE (which wins when set). *why says in words what matched. MN_ERR_CONFIG when none
- * or two match, naming what was compared. */
+ * then $MESHNET_NODE (which wins when set). *why says in words what matched. MN_ERR_CONFIG when
+ * none or two match, naming what was compared. */
 enum mn_err mn_mesh_find_self(const struct mn_mesh *mesh, const struct mn_host *host, int *node,
                               char *why, size_t why_size, struct mn_diag *diag);
 
-/* Adds this host as a node (its usable NICs: not loopback, bridge, tunnel or enslaved, with an address
- * other than fe80::/10), or replaces the node of that name. */
+/* Adds this host as a node (its usable NICs: not loopback, bridge, tunnel or enslaved, with an
+ * address other than fe80::/10), or replaces the node of that name. */
 enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host,
                              struct mn_diag *diag);
 /* Recomputes links: every pair of NICs of different nodes with an address pair that shares a subnet
  * under both real netmasks. Keeps names of links that existed. A subnet of more than two nodes is a
- * switched network and gives none; addresses used twice, two NICs of a node in one subnet and subnets
- * that overlap are MN_ERR_CONFIG. */
+ * switched network and gives none; addresses used twice, two NICs of a node in one subnet and
+ * subnets that overlap are MN_ERR_CONFIG. */
 enum mn_err mn_mesh_link_up(struct mn_mesh *mesh, struct mn_diag *diag);
 /* Takes nodes of other that mesh lacks, replaces those of equal name, then mn_mesh_link_up. */
 enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, struct mn_diag *diag);

@@ -37,8 +37,8 @@ enum mn_err mn_mesh_format_yaml(const struct mn_mesh *mesh, char **text, struct 
 enum mn_err mn_mesh_format_json(const struct mn_mesh *mesh, char **text, struct mn_diag *diag);
 
 /* Where the file is: $MESHNET_CONFIG (must exist), else ./mesh.yaml is NOT looked at, else
- * $XDG_CONFIG_HOME/meshnet/mesh.yaml (~/.config/…), else /etc/meshnet/mesh.yaml. Returns 1 and fills
- * path, or 0 when there is none. */
+ * $XDG_CONFIG_HOME/meshnet/mesh.yaml (~/.config/…), else /etc/meshnet/mesh.yaml. Returns 1 and
+ * fills path, or 0 when there is none. */
 int mn_mesh_find_file(char *path, size_t size);
 
 #endif

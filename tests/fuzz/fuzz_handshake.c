@@ -1,5 +1,5 @@
-/* Any bytes as what a stranger sends to a listener, or a listener to a connecting process, in pieces:
- * nobody crashes, no comm comes out, nothing is left behind. */
+/* Any bytes as what a stranger sends to a listener, or a listener to a connecting process, in
+ * pieces: nobody crashes, no comm comes out, nothing is left behind. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

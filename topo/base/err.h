@@ -43,8 +43,8 @@ enum mn_err {
 const char *mn_err_name(enum mn_err err);
 const char *mn_err_text(enum mn_err err);
 
-/* Process exit code of the architecture: 0 good, 1 measured and failed (and every run-time failure),
- * 2 usage or configuration, 77 skipped. */
+/* Process exit code of the architecture: 0 good, 1 measured and failed (and every run-time
+ * failure), 2 usage or configuration, 77 skipped. */
 int mn_err_exit_code(enum mn_err err);
 
 /* The explanation of the last error of a call. Caller-owned, plain value, no clean-up. */

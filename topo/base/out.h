@@ -1,6 +1,6 @@
-/* One call writes text or JSON, so that they cannot drift. Build a document of named values, objects
- * and tables; in text they appear as "label: value" lines and aligned tables, in JSON as one object
- * (cJSON), in CSV the tables only. Keys are snake_case; numbers stay numbers in JSON. */
+/* One call writes text or JSON, so that they cannot drift. Build a document of named values,
+ * objects and tables; in text they appear as "label: value" lines and aligned tables, in JSON as
+ * one object (cJSON), in CSV the tables only. Keys are snake_case; numbers stay numbers in JSON. */
 #ifndef MN_BASE_OUT_H
 #define MN_BASE_OUT_H
 
