@@ -131,6 +131,15 @@ static void name_lane(const struct mn_conn *conn, int i, struct tcp_lane *lane)
     mn_addr_format(&peer->addr, lane->to, sizeof lane->to);
 }
 
+/* A receiver never writes data, so TCP would acknowledge each small message with a packet of its
+ * own, on the way of the next. The kernel leaves the mode after a pause: it is asked for again with
+ * every acknowledgement frame. */
+void tcp_ack_late(const struct tcp_lane *lane)
+{
+    int off = 0;
+    (void)setsockopt(lane->fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
+}
+
 static enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct mn_diag *diag)
 {
     const struct mn_settings *s = &conn->config->settings;
@@ -160,6 +169,8 @@ static enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct m
     for (int i = 0; i < comm->n_lanes; i++) {
         name_lane(conn, i, &comm->lanes[i]);
         mn_socket_tune(comm->lanes[i].fd, s->silence_ms);
+        if (!conn->connector)
+            tcp_ack_late(&comm->lanes[i]);
         if (comm->n_lanes > 1) {
             /* So that a part waits in the queue of the cable that will send it soonest. */
             int low = 512 << 10;

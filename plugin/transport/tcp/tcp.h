@@ -166,5 +166,7 @@ enum mn_err tcp_irecv(struct mn_comm *base, int n, void **data, const size_t *si
                       const int *tags, struct mn_request **request);
 enum mn_err tcp_recv_test(struct tcp_comm *comm, struct tcp_group *group, int *done, int *sizes);
 void tcp_recv_flush_acks(struct tcp_comm *comm);
+/* TCP's own acknowledgements wait for something to ride on. */
+void tcp_ack_late(const struct tcp_lane *lane);
 
 #endif

@@ -50,6 +50,7 @@ void tcp_recv_flush_acks(struct tcp_comm *comm)
         comm->back_at -= (uint32_t)n;
     if (comm->back_at)
         comm->ack_due = 1;
+    tcp_ack_late(lane);
 }
 
 static enum mn_err too_long(struct tcp_comm *comm, const struct tcp_message *msg,
@@ -275,15 +276,20 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
     uint32_t staged =
         lane->stage_len; /* only a partial header is ever left here, then rx is NULL */
     int whole = direct <= TCP_CALL_BYTES;
-    direct = whole ? direct : TCP_CALL_BYTES;
-    struct iovec iov[2] = {
-        {direct ? lane->rx->into + lane->rx_at : NULL, direct},
-        {lane->stage + staged, direct > TCP_EAGER_MAX ? TCP_FRAME_SIZE : TCP_STAGE - staged},
-    };
-    struct msghdr msg = {.msg_iov = iov + !direct, .msg_iovlen = (size_t)(!!direct + whole)};
+    ssize_t got;
 
     *n = 0;
-    ssize_t got = recvmsg(lane->fd, &msg, MSG_DONTWAIT);
+    direct = whole ? direct : TCP_CALL_BYTES;
+    if (!direct) {
+        got = recv(lane->fd, lane->stage + staged, TCP_STAGE - staged, MSG_DONTWAIT);
+    } else {
+        struct iovec iov[2] = {
+            {lane->rx->into + lane->rx_at, direct},
+            {lane->stage + staged, direct > TCP_EAGER_MAX ? TCP_FRAME_SIZE : TCP_STAGE - staged},
+        };
+        struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1 + (size_t)whole};
+        got = recvmsg(lane->fd, &msg, MSG_DONTWAIT);
+    }
     if (got < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR
                    ? MN_OK

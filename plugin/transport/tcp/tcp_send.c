@@ -5,7 +5,8 @@
 
 #include "plugin/transport/tcp/tcp.h"
 
-#define FEEDBACK_EVERY 16 /* small messages between looks at lane 0's way back */
+#define SMALL          1024 /* data sent in one piece with its header */
+#define FEEDBACK_EVERY 16   /* small messages between looks at lane 0's way back */
 
 static struct tcp_send *send_at(struct tcp_comm *comm, uint32_t seq)
 {
@@ -146,20 +147,34 @@ static int assign(struct tcp_comm *comm, struct tcp_lane *lane)
     return 0;
 }
 
+/* One system call's worth of the lane's frame. A small frame is cheaper copied together and sent by
+ * the plain call than gathered by the kernel. */
+static ssize_t put(struct tcp_lane *lane)
+{
+    uint8_t *header = (uint8_t *)&lane->tx_frame + TCP_FRAME_SIZE - lane->tx_header_left;
+    uint32_t length = lane->tx_left < TCP_CALL_BYTES ? lane->tx_left : TCP_CALL_BYTES;
+
+    if (!lane->tx_header_left)
+        return send(lane->fd, lane->tx_data, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (length <= SMALL) {
+        uint8_t frame[TCP_FRAME_SIZE + SMALL];
+        memcpy(frame, header, lane->tx_header_left);
+        if (length)
+            memcpy(frame + lane->tx_header_left, lane->tx_data, length);
+        return send(lane->fd, frame, lane->tx_header_left + length, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    struct iovec iov[2] = {{header, lane->tx_header_left},
+                           {(void *)(uintptr_t)lane->tx_data, length}};
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
+    return sendmsg(lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /* Writes the lane's frame; 1 when it is out, 0 when the socket is full. */
 static enum mn_err push(struct tcp_comm *comm, struct tcp_lane *lane, int *out)
 {
     *out = 0;
     while (lane->tx_header_left || lane->tx_left) {
-        uint32_t length = lane->tx_left < TCP_CALL_BYTES ? lane->tx_left : TCP_CALL_BYTES;
-        struct iovec iov[2] = {
-            {(uint8_t *)&lane->tx_frame + TCP_FRAME_SIZE - lane->tx_header_left,
-             lane->tx_header_left},
-            {(void *)(uintptr_t)lane->tx_data, length},
-        };
-        int skip = lane->tx_header_left == 0;
-        struct msghdr msg = {.msg_iov = iov + skip, .msg_iovlen = (size_t)(2 - skip)};
-        ssize_t n = sendmsg(lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+        ssize_t n = put(lane);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
