@@ -256,6 +256,28 @@ static void *register_loop(void *arg)
     return NULL;
 }
 
+/* Registers and deregisters with requests certainly out: threads alone may miss them. */
+static void register_between(struct mn_check *check, struct mn_pair *pair, unsigned char *area)
+{
+    struct mn_buf out, in;
+    struct mn_req send, recv;
+
+    mn_kit_buf(check, pair->send, 100000, 0, &out);
+    mn_kit_buf(check, pair->recv, 100000, 0, &in);
+    mn_kit_irecv(check, pair->recv, &in, 100000, 0, &recv);
+    mn_kit_isend(check, pair->send, &out, 100000, 0, &send);
+    for (int i = 0; i < 2; i++) {
+        void *comm = i ? pair->recv : pair->send, *mh = NULL;
+        int result = mn_raw_reg(&check->raw, comm, area, 65536, &mh);
+        if (!result)
+            result = mn_raw_dereg(&check->raw, comm, mh);
+        if (result)
+            mn_check_fail(check, "regMr or deregMr with a request out returned %s",
+                          mn_nccl_result_name(result));
+    }
+    mn_kit_wait2(check, &recv, &send);
+}
+
 static void check_register(struct mn_check *check)
 {
     static unsigned char area[2][65536];
@@ -265,6 +287,7 @@ static void check_register(struct mn_check *check)
 
     mn_check_init(check);
     mn_kit_connect(check, &pair);
+    register_between(check, &pair, area[0]);
     for (int i = 0; i < 2; i++) {
         sides[i] =
             (struct registrar){.check = check, .comm = i ? pair.recv : pair.send, .data = area[i]};

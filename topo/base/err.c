@@ -37,7 +37,8 @@ int mn_err_exit_code(enum mn_err err)
     }
 }
 
-static void explain(struct mn_diag *diag, enum mn_err code, const char *fmt, va_list args)
+__attribute__((format(printf, 3, 0))) static void explain(struct mn_diag *diag, enum mn_err code,
+                                                          const char *fmt, va_list args)
 {
     if (!diag)
         return;
