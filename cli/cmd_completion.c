@@ -3,7 +3,9 @@
 
 #include "cli/cmd.h"
 
-static const struct mn_opt options[] = {MN_OPT_END};
+static const struct mn_opt options[] = {
+    MN_OPT_END,
+};
 
 static void words(const struct mn_command *cmd)
 {
