@@ -1,0 +1,365 @@
+#!/usr/bin/env bats
+# meshnet discover: this host, namespaces, recorded hosts, mesh files good and bad.
+
+load helper
+
+FIXTURES="$BATS_TEST_DIRNAME/fixtures"
+
+setup()
+{
+    NS="mnd$$-$BATS_TEST_NUMBER"
+    NAMESPACES=()
+    export NO_COLOR=
+    unset NO_COLOR MESHNET_CONFIG MESHNET_NODE
+    # No mesh file of the user may be seen.
+    export XDG_CONFIG_HOME="$BATS_TEST_TMPDIR/none" HOME="$BATS_TEST_TMPDIR"
+}
+
+teardown()
+{
+    local ns
+    for ns in "${NAMESPACES[@]}"; do
+        ip netns del "$ns" 2>/dev/null || true
+    done
+}
+
+needs_namespaces()
+{
+    [ "$(id -u)" -eq 0 ] && ip netns add "$NS-probe" 2>/dev/null || skip "namespaces need root"
+    ip netns del "$NS-probe"
+}
+
+# new_ns LETTER: a namespace $NS-LETTER with loopback up.
+new_ns()
+{
+    ip netns add "$NS-$1"
+    NAMESPACES+=("$NS-$1")
+    ip -n "$NS-$1" link set lo up
+}
+
+# cable A NIC ADDRESS B NIC ADDRESS: a veth pair; "-" gives no address.
+cable()
+{
+    ip -n "$NS-$1" link add "$2" type veth peer name "$5" netns "$NS-$4"
+    [ "$3" = - ] || ip -n "$NS-$1" address add "$3" dev "$2" nodad
+    [ "$6" = - ] || ip -n "$NS-$4" address add "$6" dev "$5" nodad
+    ip -n "$NS-$1" link set "$2" up
+    ip -n "$NS-$4" link set "$5" up
+}
+
+discover_in()
+{
+    local ns="$NS-$1"
+    shift
+    run --separate-stderr ip netns exec "$ns" "$MESHNET" discover "$@"
+}
+
+# recorded NAME ARG…: discover of a recorded host.
+recorded()
+{
+    local name="$1"
+    shift
+    run --separate-stderr "$MESHNET" discover --sysfs "$FIXTURES/$name/sys" \
+        --netlink "$FIXTURES/$name/netlink.json" "$@"
+}
+
+finding_ids()
+{
+    jq -r '.findings[].id' <<<"$output" | sort | tr '\n' ' '
+}
+
+@test "discover reports this host" {
+    run --separate-stderr "$MESHNET" discover
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"$(hostname)"* ]]
+    [[ "$output" == *NETDEV*ADDRESS*STATE* ]]
+    [ -z "$stderr" ]
+}
+
+@test "a veth with a /31 is one row, up, and no finding" {
+    needs_namespaces
+    new_ns a
+    new_ns b
+    cable a x0 10.9.0.0/31 b y0 10.9.0.1/31
+    discover_in a
+    [ "$status" -eq 0 ]
+    grep -Eq '^ *-  .*x0 +10\.9\.0\.0/31 +up' <<<"$output"
+    ! grep -Eq '(^| )lo( |$)' <<<"$output"
+    [[ "$output" == *"No findings."* ]]
+    discover_in a --all
+    grep -Eq '(^| )lo +127\.0\.0\.1/8' <<<"$output"
+}
+
+@test "no address, link down and switched off are named with a remedy" {
+    needs_namespaces
+    new_ns a
+    new_ns b
+    cable a noaddr - b y0 -
+    cable a dark 10.9.1.1/30 b y1 -
+    cable a off 10.9.2.1/30 b y2 -
+    ip -n "$NS-b" link set y1 down
+    ip -n "$NS-a" link set off down
+    discover_in a
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"warning: noaddr: link up, no address"* ]]
+    [[ "$output" == *"ip address add 10.0."*".1/30 dev noaddr   # other end: 10.0."*".2/30"* ]]
+    [[ "$output" == *"warning: dark: link down"* ]]
+    [[ "$output" == *"has the address 10.9.1.1/30 but no link"* ]]
+    [[ "$output" == *"ip link set dev off up"* ]]
+    discover_in a --json
+    [ "$(finding_ids)" = "link-down link-down no-address " ]
+    discover_in a --strict
+    [ "$status" -eq 1 ]
+}
+
+@test "the address a finding offers mends it" {
+    needs_namespaces
+    new_ns a
+    new_ns b
+    cable a x0 - b y0 -
+    discover_in a --json
+    fix="$(jq -r '.findings[0].fix' <<<"$output")"
+    ip netns exec "$NS-a" sh -c "$fix"
+    discover_in a --strict
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"No findings."* ]]
+}
+
+@test "two NICs in one subnet and one address twice are named" {
+    needs_namespaces
+    new_ns a
+    new_ns b
+    cable a x0 10.9.0.1/24 b y0 -
+    cable a x1 10.9.0.2/24 b y1 -
+    discover_in a
+    [[ "$output" == *"warning: x1: two NICs in one subnet"* ]]
+    [[ "$output" == *"10.9.0.2/24 shares a subnet with x0 (10.9.0.1/24)"* ]]
+    ip -n "$NS-a" address del 10.9.0.2/24 dev x1
+    ip -n "$NS-a" address add 10.9.0.1/32 dev x1
+    discover_in a
+    [[ "$output" == *"error: x1: one address on two NICs"* ]]
+    [[ "$output" == *"ip address del 10.9.0.1/32 dev x1"* ]]
+}
+
+@test "JSON of this host is valid and complete" {
+    run --separate-stderr "$MESHNET" discover --json
+    [ "$status" -eq 0 ]
+    jq -e '.hostname and (.nics | type == "array") and (.addresses | type == "array")
+           and (.rdma | type == "array") and (.gpus | type == "array")
+           and (.findings | type == "array")' <<<"$output"
+    run --separate-stderr "$MESHNET" discover --format csv --all
+    [ "$status" -eq 0 ]
+    [[ "${lines[0]}" == device,port,netdev,address,state,speed,* ]]
+}
+
+@test "every recorded host gives its golden text" {
+    local dir name seen=0
+    for dir in "$FIXTURES"/*/; do
+        name="$(basename "$dir")"
+        [ -e "$dir/netlink.json" ] || continue
+        recorded "$name"
+        [ "$status" -eq 0 ]
+        [ -z "$stderr" ]
+        diff -u "$dir/discover.txt" <(printf '%s\n' "$output")
+        seen=$((seen + 1))
+    done
+    [ "$seen" -ge 4 ]
+}
+
+@test "every recorded host gives valid JSON whose findings the text names" {
+    local dir name id titles
+    for dir in "$FIXTURES"/*/; do
+        name="$(basename "$dir")"
+        [ -e "$dir/netlink.json" ] || continue
+        recorded "$name" --json
+        [ "$status" -eq 0 ]
+        jq -e '.nics | length > 0' <<<"$output"
+        titles="$(jq -r '.findings[] | "\(.severity): \(.nic): \(.title)"' <<<"$output")"
+        [ -z "$titles" ] || while read -r id; do
+            grep -Fxq -- "$id" "$dir/discover.txt"
+        done <<<"$titles"
+        recorded "$name" -v
+        [ "$status" -eq 0 ]
+    done
+}
+
+@test "-v shows the GID tables" {
+    local dir name seen=0
+    for dir in "$FIXTURES"/*/; do
+        name="$(basename "$dir")"
+        [ -d "$dir/sys/class/infiniband" ] || continue
+        recorded "$name" -v
+        [ "$status" -eq 0 ]
+        [[ "$output" == *"RDMA ports"*"link_layer"*INDEX*TYPE*GID* ]]
+        [[ "$output" != *"RoCE v2"* ]] || seen=$((seen + 1))
+    done
+    [ "$seen" -ge 3 ]
+}
+
+@test "-o writes a mesh file once, --force replaces it" {
+    needs_namespaces
+    local file="$BATS_TEST_TMPDIR/a.yaml"
+    new_ns a
+    new_ns b
+    cable a x0 10.9.0.1/30 b y0 10.9.0.2/30
+    discover_in a -o "$file" --node alpha
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"Wrote $file: 1 node, 0 links, single node"* ]]
+    cp "$file" "$file.old"
+    discover_in b -o "$file" --node beta
+    [ "$status" -ne 0 ]
+    [[ "$stderr" == *"$file"* ]]
+    cmp "$file" "$file.old"
+    discover_in b -o "$file" --node beta --force
+    [ "$status" -eq 0 ]
+    grep -q 'name: beta' "$file"
+    ! grep -q 'name: alpha' "$file"
+    run "$MESHNET" discover --check "$file"
+    [ "$status" -eq 0 ]
+}
+
+make_triangle()
+{
+    new_ns a
+    new_ns b
+    new_ns c
+    cable a ab 10.9.0.1/24 b ba 10.9.0.2/24
+    cable b bc 10.9.1.1/30 c cb 10.9.1.2/30
+    cable a ac 10.9.2.0/31 c ca 10.9.2.1/31
+}
+
+@test "--merge into one file makes the triangle" {
+    needs_namespaces
+    local file="$BATS_TEST_TMPDIR/mesh.yaml" n
+    make_triangle
+    for n in a b c; do
+        discover_in $n -o "$file" --merge --node $n
+        [ "$status" -eq 0 ]
+    done
+    [[ "$output" == *"3 nodes, 3 links, full mesh"* ]]
+    [[ "$output" == *NEIGHBOUR*"10.9.2.1/31"*"10.9.1.2/30"* ]]
+    cp "$file" "$file.once"
+    discover_in b -o "$file" --merge --node b
+    cmp "$file" "$file.once"
+
+    MESHNET_CONFIG="$file" MESHNET_NODE=b discover_in b
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"This node is b of $file: 3 nodes, 3 links, full mesh"* ]]
+    run --separate-stderr "$MESHNET" discover --check "$file" --json
+    jq -e '.shape == "full mesh" and (.links | length == 3) and (.nodes | length == 3)
+           and ([.links[].subnet] | sort == ["10.9.0.0/24", "10.9.1.0/30", "10.9.2.0/31"])' \
+        <<<"$output"
+}
+
+@test "--merge FILE… makes the triangle of three files" {
+    needs_namespaces
+    local dir="$BATS_TEST_TMPDIR" n
+    make_triangle
+    for n in a b c; do
+        discover_in $n -o "$dir/$n.yaml" --node $n
+        [ "$status" -eq 0 ]
+    done
+    run --separate-stderr "$MESHNET" discover -o "$dir/mesh.yaml" --merge "$dir"/[abc].yaml
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"Wrote $dir/mesh.yaml: 3 nodes, 3 links, full mesh"* ]]
+    run --separate-stderr "$MESHNET" discover -o "$dir/mesh.yaml" --merge "$dir"/[abc].yaml
+    [ "$status" -ne 0 ]
+    run --separate-stderr "$MESHNET" discover --check "$dir/mesh.yaml"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"full mesh"* ]]
+}
+
+@test "a folder that cannot be written is named and left clean" {
+    run --separate-stderr "$MESHNET" discover -o "$BATS_TEST_TMPDIR/missing/mesh.yaml"
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"$BATS_TEST_TMPDIR/missing"* ]]
+    [ ! -e "$BATS_TEST_TMPDIR/missing" ]
+    run --separate-stderr "$MESHNET" discover -o /proc/mesh.yaml
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"/proc"* ]]
+    # A folder in the file's place: the rename fails late, the temporary file must go.
+    mkdir -p "$BATS_TEST_TMPDIR/w/mesh.yaml"
+    run --separate-stderr "$MESHNET" discover --force -o "$BATS_TEST_TMPDIR/w/mesh.yaml"
+    [ "$status" -eq 1 ]
+    [ "$(ls -A "$BATS_TEST_TMPDIR/w")" = mesh.yaml ]
+}
+
+@test "every bad mesh file gives one message with line and column, exit 2" {
+    local file seen=0
+    for file in "$FIXTURES"/mesh/bad/*; do
+        run --separate-stderr "$MESHNET" discover --check "$file"
+        [ "$status" -eq 2 ] || { echo "$file: exit $status"; false; }
+        [ -z "$output" ] || { echo "$file: output $output"; false; }
+        [ "${#stderr_lines[@]}" -eq 1 ] || { echo "$file: $stderr"; false; }
+        grep -Eq "^meshnet discover: $file:[0-9]+:[0-9]+: " <<<"$stderr" ||
+            { echo "$file: $stderr"; false; }
+        seen=$((seen + 1))
+    done
+    [ "$seen" -ge 40 ]
+}
+
+@test "every good mesh file is shown" {
+    local file seen=0
+    for file in "$FIXTURES"/mesh/good/*; do
+        run --separate-stderr "$MESHNET" discover --check "$file"
+        [ "$status" -eq 0 ] || { echo "$file: $stderr"; false; }
+        [[ "$output" == *Shape* ]]
+        run --separate-stderr "$MESHNET" discover --check "$file" --json
+        jq -e '.shape and (.nodes | length > 0)' <<<"$output"
+        seen=$((seen + 1))
+    done
+    [ "$seen" -ge 1 ]
+}
+
+@test "no colour in a pipe, nor on a terminal with NO_COLOR" {
+    run --separate-stderr "$MESHNET" discover
+    [[ "$output" != *$'\e['* ]]
+    command -v script >/dev/null || skip "script(1) is missing"
+    needs_namespaces
+    new_ns a
+    new_ns b
+    cable a x0 10.9.0.1/30 b y0 10.9.0.2/30
+    run env TERM=xterm ip netns exec "$NS-a" script -qec "$MESHNET discover" /dev/null
+    [[ "$output" == *$'\e['* ]]
+    run env TERM=xterm NO_COLOR=1 ip netns exec "$NS-a" script -qec "$MESHNET discover" /dev/null
+    [[ "$output" != *$'\e['* ]]
+}
+
+@test "a closed or full standard output is an error" {
+    run --separate-stderr bash -c '"$1" discover >&-' _ "$MESHNET"
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"standard output"* ]]
+    run --separate-stderr bash -c '"$1" discover --json >/dev/full' _ "$MESHNET"
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"standard output"* ]]
+}
+
+@test "wrong usage is explained, exit 2" {
+    local args
+    while read -r args; do
+        # shellcheck disable=SC2086
+        run --separate-stderr "$MESHNET" discover $args
+        [ "$status" -eq 2 ] || { echo "$args: exit $status"; false; }
+        [ -z "$output" ]
+        [ -n "$stderr" ]
+    done <<'ARGS'
+stray.yaml
+--merge
+--netlink /dev/null
+--sysfs /sys
+--node a
+--check a.yaml -o b.yaml
+--check a.yaml --merge
+--formt json
+--format xml
+--check /nonexistent/mesh.yaml
+--merge a.yaml -o mesh.yaml
+ARGS
+}
+
+@test "a broken mesh file in force is named" {
+    printf 'version: 1\nnodez: []\n' >"$BATS_TEST_TMPDIR/mesh.yaml"
+    MESHNET_CONFIG="$BATS_TEST_TMPDIR/mesh.yaml" run --separate-stderr "$MESHNET" discover
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"mesh.yaml:2:1: "* ]]
+}
