@@ -1,51 +1,120 @@
 #!/usr/bin/env bats
-# The program around the commands: help, versions, mistakes, output that cannot be written.
+# What every command has in common: help, unknown words, output that cannot be written, and a man
+# page and a test of its own for each row of the command table.
 
 load helper
 
-@test "cli: help lists every command, and every command has help" {
-    run "$MESHNET" --help
+setup()
+{
+    export NO_COLOR=1
+    unset MESHNET_CONFIG MESHNET_NODE MESHNET_TOKEN MESHNET_LOG
+    ROOT=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+    mapfile -t COMMANDS < <("$MESHNET" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p')
+    [ "${#COMMANDS[@]}" -ge 5 ]
+}
+
+meshnet()
+{
+    run --separate-stderr timeout 60 "$MESHNET" "$@"
+    echo "meshnet $*: status $status"
+    echo "$output"
+    echo "$stderr"
+}
+
+@test "cli: help lists the commands and exits 0, however it is asked for" {
+    meshnet --help
     [ "$status" -eq 0 ]
-    commands=$(sed -n 's/^  \([a-z-]*\)  .*/\1/p' <<<"$output")
-    [ "$(wc -w <<<"$commands")" -ge 5 ]
-    for command in $commands; do
-        run "$MESHNET" "$command" --help
-        [ "$status" -eq 0 ]
-        [[ "$output" == *"usage: meshnet $command"* ]]
-        help=$output
-        run "$MESHNET" help "$command"
+    [ -z "$stderr" ]
+    help=$output
+    for word in help -h; do
+        meshnet "$word"
         [ "$status" -eq 0 ]
         [ "$output" = "$help" ]
     done
+    for name in discover serve bench verify-plugin completion; do
+        [[ " ${COMMANDS[*]} " == *" $name "* ]]
+    done
 }
 
-@test "cli: no command is wrong usage" {
-    run --separate-stderr "$MESHNET"
+@test "cli: no arguments is wrong usage, and shows the commands on stderr" {
+    meshnet
     [ "$status" -eq 2 ]
     [ -z "$output" ]
     [[ "$stderr" == *"usage: meshnet COMMAND"* ]]
 }
 
-@test "cli: a misspelt command or option names the near one" {
-    run --separate-stderr "$MESHNET" discovr
-    [ "$status" -eq 2 ]
-    [[ "$stderr" == *"'discovr'"*"'discover'"* ]]
-    run --separate-stderr "$MESHNET" bench --toke-file x
-    [ "$status" -eq 2 ]
-    [[ "$stderr" == *"'--toke-file'"*"--token-file"* ]]
-    run --separate-stderr "$MESHNET" bench --port
-    [ "$status" -eq 2 ]
-    [[ "$stderr" == *"--port needs a value"* ]]
+@test "cli: version is the project's" {
+    want=$(sed -n 's/^project(.*VERSION \([0-9.]*\).*/\1/p' "$ROOT/CMakeLists.txt")
+    [ -n "$want" ]
+    for word in --version -V; do
+        meshnet "$word"
+        [ "$status" -eq 0 ]
+        [ "$output" = "meshnet $want" ]
+    done
 }
 
-@test "cli: the version is one line" {
-    run "$MESHNET" --version
-    [ "$status" -eq 0 ]
-    [[ "$output" =~ ^meshnet\ [0-9.]+$ ]]
+@test "cli: an unknown command exits 2 and names the nearest one" {
+    meshnet discovr
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"unknown command 'discovr'"*"did you mean 'discover'?"* ]]
+    meshnet help benhc
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"unknown command 'benhc'"* ]]
+    meshnet something-else-entirely
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"unknown command"* ]]
+    [[ "$stderr" != *"did you mean"* ]]
 }
 
-@test "cli: output that cannot be written is an error" {
-    run --separate-stderr bash -c '"$0" --help >/dev/full' "$MESHNET"
-    [ "$status" -eq 1 ]
-    [[ "$stderr" == *"writing the output failed"* ]]
+@test "cli: every command shows the same help in every way" {
+    for name in "${COMMANDS[@]}"; do
+        meshnet "$name" --help
+        [ "$status" -eq 0 ]
+        [[ "$output" == "meshnet $name: "*"usage: meshnet $name"* ]]
+        help=$output
+        meshnet help "$name"
+        [ "$status" -eq 0 ]
+        [ "$output" = "$help" ]
+    done
+}
+
+@test "cli: an unknown option exits 2; a misspelt one is told its name" {
+    for name in "${COMMANDS[@]}"; do
+        meshnet "$name" --no-such-option-anywhere
+        [ "$status" -eq 2 ]
+        [ -z "$output" ]
+        [[ "$stderr" == "meshnet $name: unknown option '--no-such-option-anywhere'"* ]]
+    done
+    meshnet bench --pere x
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"unknown option '--pere'"*"did you mean --peer?"* ]]
+    meshnet discover --outptu=x
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"did you mean --output?"* ]]
+}
+
+@test "cli: output that cannot be written exits 1 and says so" {
+    for args in --help --version "completion bash" "bench --help"; do
+        # shellcheck disable=SC2086
+        run bash -c '"$0" "$@" 2>&1 >/dev/full' "$MESHNET" $args
+        echo "$args: $status $output"
+        [ "$status" -eq 1 ]
+        [[ "$output" == *"writing the output failed"* ]]
+    done
+}
+
+@test "cli: every command has a man page with all its options, and a test" {
+    overview=$(sed 's/\\-/-/g' "$ROOT/docs/man/meshnet.1")
+    for name in "${COMMANDS[@]}"; do
+        page=$ROOT/docs/man/meshnet-$name.1
+        echo "$name"
+        [ -e "$page" ]
+        [ -e "$ROOT/tests/$name.bats" ]
+        grep -qF "meshnet-$name (1)" <<<"$overview"
+        text=$(sed 's/\\-/-/g' "$page")
+        while read -r option; do
+            echo "  $option"
+            grep -qE -- "$option([^a-z-]|\$)" <<<"$text"
+        done < <("$MESHNET" "$name" --help | grep -oE '^  (-., |    )--[a-z-]+' | grep -oE -- '--.*')
+    done
 }

@@ -1,22 +1,60 @@
 #!/usr/bin/env bats
-# meshnet completion
+# meshnet completion: the script runs in bash and completes what the tables hold.
 
 load helper
 
-@test "completion: the bash script completes commands and options" {
+setup()
+{
     "$MESHNET" completion bash >"$BATS_TEST_TMPDIR/script"
-    bash -n "$BATS_TEST_TMPDIR/script"
-    source "$BATS_TEST_TMPDIR/script"
-    COMP_WORDS=(meshnet ver) COMP_CWORD=1
-    _meshnet
-    [ "${COMPREPLY[*]}" = verify-plugin ]
-    COMP_WORDS=(meshnet bench --tok) COMP_CWORD=2
-    _meshnet
-    [ "${COMPREPLY[*]}" = --token-file ]
 }
 
-@test "completion: another shell is refused" {
-    run "$MESHNET" completion tcsh
-    [ "$status" -eq 2 ]
-    [[ "$output" == *bash* ]]
+# complete WORD...: the words offered for the last one, a line each.
+complete_words()
+{
+    bash -c '
+        source "$1" || exit 99
+        shift
+        COMP_WORDS=(meshnet "$@")
+        COMP_CWORD=$#
+        _meshnet
+        printf "%s\n" "${COMPREPLY[@]}"
+    ' bash "$BATS_TEST_TMPDIR/script" "$@"
+}
+
+@test "completion: the script is valid bash and registers itself" {
+    bash -n "$BATS_TEST_TMPDIR/script"
+    run bash -c 'source "$1" && complete -p meshnet' bash "$BATS_TEST_TMPDIR/script"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"-F _meshnet meshnet" ]]
+}
+
+@test "completion: commands" {
+    [ "$(complete_words ver)" = verify-plugin ]
+    [ "$(complete_words bench)" = bench ]
+    [ -z "$(complete_words xyz)" ]
+    while read -r name; do
+        complete_words "" | grep -qx -- "$name"
+    done < <("$MESHNET" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p')
+}
+
+@test "completion: every option of every command" {
+    while read -r name; do
+        offered=$(complete_words "$name" --)
+        while read -r option; do
+            echo "$name $option"
+            grep -qx -- "$option" <<<"$offered"
+        done < <("$MESHNET" "$name" --help | grep -oE '^  (-., |    )--[a-z-]+' | grep -oE -- '--.*')
+        grep -qx -- --help <<<"$offered"
+    done < <("$MESHNET" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p')
+    [ "$(complete_words bench --pe)" = --peer ]
+}
+
+@test "completion: another shell, or none, is wrong usage" {
+    for args in "" zsh "bash bash"; do
+        # shellcheck disable=SC2086
+        run --separate-stderr "$MESHNET" completion $args
+        [ "$status" -eq 2 ]
+        [ -z "$output" ]
+        [[ "$stderr" == *"expected the shell's name: bash"* ]]
+    done
 }
