@@ -27,7 +27,8 @@ double mn_stats_percentile(const float *sorted, size_t count, double p)
 {
     if (!count)
         return 0;
-    double rank = ceil(p / 100 * (double)count);
+    /* 99.9 has no exact double: without the slack, 99.9 % of 1000 is 999.0000000000001. */
+    double rank = ceil(p / 100 * (double)count * (1 - 1e-12));
     size_t at = rank < 1 ? 0 : rank > (double)count ? count - 1 : (size_t)rank - 1;
     return (double)sorted[at];
 }
