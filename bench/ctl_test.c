@@ -1,0 +1,117 @@
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "bench/ctl.h"
+
+static const uint8_t right[MN_KEY_SIZE] = {1, 2, 3}, wrong[MN_KEY_SIZE] = {1, 2, 4};
+static int fds[2];
+static struct mn_ctl here, there;
+
+static int setup(void **state)
+{
+    (void)state;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
+        return -1;
+    here = (struct mn_ctl){.fd = fds[0], .peer = "client"};
+    there = (struct mn_ctl){.fd = fds[1], .peer = "server"};
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    close(fds[0]);
+    close(fds[1]);
+    return 0;
+}
+
+/* The client's side; it hangs up afterwards when refused, as bench does. */
+static void *client(void *token)
+{
+    enum mn_err err = mn_ctl_authenticate(&there, 0, token, 5000, NULL);
+    if (err)
+        shutdown(fds[1], SHUT_RDWR);
+    return (void *)(intptr_t)err;
+}
+
+static void authenticate(const uint8_t *token, enum mn_err want_here, enum mn_err want_there)
+{
+    struct mn_diag diag;
+    pthread_t thread;
+    void *result;
+
+    assert_int_equal(pthread_create(&thread, NULL, client, (void *)(uintptr_t)token), 0);
+    enum mn_err err = mn_ctl_authenticate(&here, 1, right, 5000, &diag);
+    if (err)
+        shutdown(fds[0], SHUT_RDWR);
+    pthread_join(thread, &result);
+    assert_int_equal(err, want_here);
+    assert_int_equal((intptr_t)result, want_there);
+}
+
+static void test_right_token(void **state)
+{
+    (void)state;
+    authenticate(right, MN_OK, MN_OK);
+}
+
+static void test_wrong_token(void **state)
+{
+    (void)state;
+    authenticate(wrong, MN_ERR_AUTH, MN_ERR_AUTH);
+}
+
+static void test_garbage(void **state)
+{
+    struct mn_diag diag;
+
+    (void)state;
+    assert_int_equal(write(fds[1], "GET / HTTP/1.1\r\nHost: nobody\r\n", 30), 30);
+    assert_int_equal(mn_ctl_authenticate(&here, 1, right, 5000, &diag), MN_ERR_PROTO);
+}
+
+static void test_frames(void **state)
+{
+    struct mn_diag diag;
+    cJSON *message;
+
+    (void)state;
+    assert_int_equal(write(fds[1], "\xff\xff\xff\x7f", 4), 4);
+    assert_int_equal(mn_ctl_receive(&here, 5000, &message, &diag), MN_ERR_PROTO);
+    assert_int_equal(write(fds[1], "\x03\0\0\0{x}", 7), 7);
+    assert_int_equal(mn_ctl_receive(&here, 5000, &message, &diag), MN_ERR_PROTO);
+    assert_null(message);
+    assert_int_equal(mn_ctl_receive(&here, 1, &message, &diag), MN_ERR_TIMEOUT);
+}
+
+static void test_error_message(void **state)
+{
+    struct mn_diag diag;
+    cJSON *message = cJSON_CreateObject();
+
+    (void)state;
+    cJSON_AddStringToObject(message, "error", "no such device");
+    assert_int_equal(mn_ctl_send(&there, message, &diag), MN_OK);
+    assert_int_equal(mn_ctl_receive(&here, 5000, &message, &diag), MN_ERR_FAILED);
+    assert_non_null(strstr(diag.text, "no such device"));
+    assert_null(message);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_right_token), T(test_wrong_token),   T(test_garbage),
+        T(test_frames),      T(test_error_message),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
