@@ -47,8 +47,8 @@ enum mn_err tcp_fail_errno(struct tcp_comm *comm, const struct tcp_lane *lane, i
     case ENETUNREACH:
     case ENETDOWN:
         return tcp_fail(comm, lane, MN_ERR_LINK_DEAD,
-                        "link is silent: no answer from the peer's host for %u s (%s: %s); check "
-                        "the cable and that the host is up",
+                        "link is silent: no answer from the peer's host within the bound of %u s "
+                        "(%s: %s); check the cable and that the host is up",
                         comm->silence_ms / 1000, doing, strerror(error));
     case ECONNRESET:
     case EPIPE:
