@@ -1,0 +1,170 @@
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "topo/base/alloc.h"
+
+static void test_sizes(void **state)
+{
+    static const struct {
+        const char *text;
+        unsigned long long bytes;
+    } good[] = {{"0", 0},        {"4096", 4096}, {"64K", 65536},     {"64KiB", 65536},
+                {"1M", 1 << 20}, {"1.5k", 1536}, {"2G", 2ull << 30}, {"7B", 7}};
+    static const char *const bad[] = {"", "K", "-1", "1X", "1KK", "1.3", "9e30", "99999999P", " 1"};
+    unsigned long long bytes;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(mn_parse_size(good[i].text, &bytes, NULL), MN_OK);
+        assert_int_equal(bytes, good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct mn_diag diag;
+        assert_int_equal(mn_parse_size(bad[i], &bytes, &diag), MN_ERR_USAGE);
+        assert_non_null(strstr(diag.text, bad[i]));
+    }
+}
+
+static void test_size_text(void **state)
+{
+    char text[32];
+
+    (void)state;
+    assert_string_equal(mn_format_size(0, text, sizeof text), "0");
+    assert_string_equal(mn_format_size(1000, text, sizeof text), "1000");
+    assert_string_equal(mn_format_size(65536, text, sizeof text), "64K");
+    assert_string_equal(mn_format_size(3ull << 20, text, sizeof text), "3M");
+}
+
+static void test_durations(void **state)
+{
+    static const char *const bad[] = {"", "s", "-1s", "1x", "1 s", "9999999h"};
+    unsigned ms;
+
+    (void)state;
+    assert_int_equal(mn_parse_duration("20s", &ms, NULL), MN_OK);
+    assert_int_equal(ms, 20000);
+    assert_int_equal(mn_parse_duration("500ms", &ms, NULL), MN_OK);
+    assert_int_equal(ms, 500);
+    assert_int_equal(mn_parse_duration("1.5", &ms, NULL), MN_OK);
+    assert_int_equal(ms, 1500);
+    assert_int_equal(mn_parse_duration("2m", &ms, NULL), MN_OK);
+    assert_int_equal(ms, 120000);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(mn_parse_duration(bad[i], &ms, NULL), MN_ERR_USAGE);
+}
+
+/* A folder of the test's own; how many files are in it. */
+static char folder[64];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/mn_alloc_testXXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int entries(void)
+{
+    DIR *dir = opendir(folder);
+    int count = 0;
+
+    for (struct dirent *e; (e = readdir(dir));)
+        count += e->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+static int remove_folder(void **state)
+{
+    char path[128];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/file", folder);
+    unlink(path);
+    return rmdir(folder);
+}
+
+static void check_content(const char *path, const char *want)
+{
+    char *text;
+    size_t len;
+
+    assert_int_equal(mn_file_read(path, 1 << 20, &text, &len, NULL), MN_OK);
+    assert_int_equal(len, strlen(want));
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static void test_write(void **state)
+{
+    char path[128], *big = calloc(1, 1 << 20);
+    struct rlimit old, small;
+    struct mn_diag diag;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/file", folder);
+    assert_int_equal(mn_file_write(path, "one", 3, 0, &diag), MN_OK);
+    assert_int_equal(mn_file_write(path, "two", 3, 0, &diag), MN_ERR_EXISTS);
+    check_content(path, "one");
+    assert_int_equal(mn_file_write(path, "three", 5, 1, &diag), MN_OK);
+    check_content(path, "three");
+    /* A full disk: the old bytes stay, and no part of the new ones. */
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old);
+    small = old;
+    small.rlim_cur = 4096;
+    setrlimit(RLIMIT_FSIZE, &small);
+    assert_int_equal(mn_file_write(path, big, 1 << 20, 1, &diag), MN_ERR_SYS);
+    setrlimit(RLIMIT_FSIZE, &old);
+    assert_non_null(strstr(diag.text, path));
+    check_content(path, "three");
+    assert_int_equal(entries(), 1);
+    free(big);
+}
+
+static void test_read_limits(void **state)
+{
+    char path[128], *text;
+    struct mn_diag diag;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/file", folder);
+    assert_int_equal(mn_file_read(path, 100, &text, NULL, &diag), MN_ERR_NOTFOUND);
+    assert_int_equal(mn_file_write(path, "123456", 6, 0, &diag), MN_OK);
+    assert_int_equal(mn_file_read(path, 5, &text, NULL, &diag), MN_ERR_CONFIG);
+}
+
+static void test_strlcpy(void **state)
+{
+    char text[4];
+
+    (void)state;
+    assert_int_equal(mn_strlcpy(text, "abc", sizeof text), 1);
+    assert_int_equal(mn_strlcpy(text, "abcd", sizeof text), 0);
+    assert_string_equal(text, "abc");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_size_text),
+        cmocka_unit_test(test_durations),
+        cmocka_unit_test_setup_teardown(test_write, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_read_limits, make_folder, remove_folder),
+        cmocka_unit_test(test_strlcpy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
