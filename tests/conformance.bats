@@ -55,6 +55,10 @@ expect()
     suite --version 10
 }
 
+@test "conformance: four sockets on a cable" {
+    MESHNET_SOCKETS_PER_LINK=4 suite --version 10
+}
+
 @test "conformance: IPv6" {
     NCCL_SOCKET_FAMILY=AF_INET6 suite
 }
