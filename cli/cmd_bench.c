@@ -189,14 +189,6 @@ static enum mn_err parse_tests(const struct options *o, struct mn_p2p_plan *plan
     return MN_OK;
 }
 
-/* Peer and this host both write to memory that one process on one machine may hold twice. */
-static size_t bounded_memory(unsigned long long wanted)
-{
-    unsigned long long available =
-        (unsigned long long)sysconf(_SC_AVPHYS_PAGES) * (unsigned long long)sysconf(_SC_PAGESIZE);
-    return (size_t)(wanted < available / 4 ? wanted : available / 4);
-}
-
 static enum mn_err get_token(const struct options *o, uint8_t token[MN_KEY_SIZE],
                              struct mn_diag *diag)
 {
@@ -304,7 +296,7 @@ static int run(const void *values, int argc, char **argv)
         .iters = (unsigned long)o->iters,
         .warmup = (unsigned long)o->warmup,
         .timeout_ms = o->timeout_ms,
-        .memory = bounded_memory(o->memory),
+        .memory = (size_t)o->memory,
         .device = (int)o->device,
     };
     struct mn_p2p_report report = {.bandwidth = NULL};

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -177,7 +178,7 @@ static enum mn_err get_token(const struct options *o, uint8_t token[MN_KEY_SIZE]
 
 /* Runs in the client's own process: a plugin that crashes takes only this client along. */
 static int serve_client(const struct options *o, const char *plugin_path, int fd,
-                        const uint8_t token[MN_KEY_SIZE], const char *from)
+                        const uint8_t token[MN_KEY_SIZE], const char *from, pid_t serve_pid)
 {
     struct mn_ctl ctl = {.fd = fd};
     struct mn_plugin *plugin;
@@ -185,6 +186,9 @@ static int serve_client(const struct options *o, const char *plugin_path, int fd
 
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
+    /* However serve ends, its clients' processes end with it. */
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != serve_pid)
+        return CLIENT_FAILED;
     mn_strlcpy(ctl.peer, from, sizeof ctl.peer);
     if (mn_ctl_authenticate(&ctl, 1, token, 5000, &diag)) {
         fprintf(stderr, "meshnet serve: %s\n", diag.text);
@@ -264,11 +268,11 @@ static void take_client(const struct options *o, const char *plugin_path, struct
     }
     snprintf(from, sizeof from, "client %s", mn_addr_format(&addr, text, sizeof text));
     fflush(NULL);
-    pid_t pid = fork();
+    pid_t serve_pid = getpid(), pid = fork();
     if (pid == 0) {
         for (int i = 0; i < n_fds; i++)
             close(fds[i].fd);
-        int code = serve_client(o, plugin_path, fd, token, from);
+        int code = serve_client(o, plugin_path, fd, token, from, serve_pid);
         fflush(NULL);
         _exit(code);
     }
@@ -313,6 +317,11 @@ static int run(const void *values, int argc, char **argv)
     }
     for (int i = 0; i < n_fds; i++)
         close(fds[i].fd);
+    /* --once: clients that came beside the first may finish. */
+    while (!stopped && clients.running > 0) {
+        poll(NULL, 0, 100);
+        reap(o, &clients);
+    }
     return 0;
 }
 

@@ -195,6 +195,43 @@ moved()
     [[ "$stderr" == *"peer 127.0.0.1 port 18515"* ]]
 }
 
+@test "bench: buffers that connections share are no reason for wrong data" {
+    serve a --listen 127.0.0.1
+    export NCCL_SOCKET_IFNAME=lo
+    bench --peer 127.0.0.1 --sizes 4K,1M --connections 4 --memory 1M --iters 8 --tests bandwidth --json
+    [ "$status" -eq 0 ]
+    [ "$(jq .wrong_messages <<<"$output")" -eq 0 ]
+    [ "$(jq .checked_messages <<<"$output")" -eq 256 ]
+}
+
+@test "serve: ended or killed in the middle of a run, it takes its client's process along" {
+    export NCCL_SOCKET_IFNAME=lo
+    for signal in TERM KILL; do
+        serve a --listen 127.0.0.1
+        (
+            for _ in $(seq 100); do
+                client=$(pgrep -P "$(pgrep -P $SERVER)") && break
+                sleep 0.1
+            done
+            sleep 1
+            kill -$signal "$(pgrep -P $SERVER)"
+            for _ in $(seq 100); do
+                kill -0 "$client" || break
+                sleep 0.1
+            done
+            kill -0 "$client" || touch gone.$signal
+        ) 3>&- &
+        waiter=$!
+        bench --peer 127.0.0.1 --sizes 1M --duration 60s --tests bandwidth --direction out
+        [ "$status" -eq 1 ]
+        [[ "$stderr" == *"peer 127.0.0.1 port 18515"* ]]
+        wait $waiter || true
+        [ -e gone.$signal ]
+        wait $SERVER || true
+        SERVER=''
+    done
+}
+
 @test "bench: gates and wrong usage" {
     serve a --listen 127.0.0.1
     export NCCL_SOCKET_IFNAME=lo

@@ -134,12 +134,35 @@ enum mn_err mn_p2p_connect(struct mn_p2p_pump *pump, struct mn_diag *diag)
     return MN_OK;
 }
 
+/* What the kernel can give without swapping; SIZE_MAX when it does not say. */
+static size_t available_memory(void)
+{
+    unsigned long long kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/meminfo", "re");
+
+    while (file && !kib && fgets(line, sizeof line, file))
+        (void)sscanf(line, "MemAvailable: %llu kB", &kib);
+    if (file)
+        fclose(file);
+    return kib && kib < SIZE_MAX / 1024 ? (size_t)kib * 1024 : SIZE_MAX;
+}
+
 enum mn_err mn_p2p_buffers(struct mn_p2p_pump *pump, size_t largest, size_t memory,
                            struct mn_diag *diag)
 {
     size_t slots = (size_t)pump->outstanding * (size_t)pump->connections;
     size_t one = (largest + PAGE - 1) / PAGE * PAGE + PAGE;
+    /* Half of what is free: the other end may be a process of this host. */
+    size_t most = available_memory() / 2;
 
+    if (2 * one > most)
+        return mn_fail(diag, MN_ERR_FAILED,
+                       "messages of %zu bytes need buffers of %zu bytes, this host can spare %zu; "
+                       "leave out the largest of --sizes",
+                       largest, 2 * one, most);
+    if (memory > most)
+        memory = most;
     if (slots * one > memory / 2)
         slots = memory / 2 / one ? memory / 2 / one : 1;
     pump->area_size = slots * one;
@@ -290,14 +313,23 @@ static enum mn_err turn(struct mn_p2p_pump *pump, struct flow *f, size_t size, u
     return MN_OK;
 }
 
-/* When the buffers do not hold all outstanding messages apart, slots are shared: harmless for
- * speed, not for a check, which then keeps one message under way. */
-static int window_for(const struct mn_p2p_pump *pump, size_t size, int check)
+/* When the buffers do not hold all outstanding messages apart, slots are shared, between
+ * connections too: harmless for speed, not for a check, which then keeps one message under way each
+ * direction. */
+static int slots_shared(const struct mn_p2p_pump *pump, size_t size)
 {
     size_t one = (size + PAGE - 1) / PAGE * PAGE + (size ? 0 : PAGE);
-    size_t need = (size_t)pump->connections * (size_t)pump->outstanding;
 
-    return check && pump->area_size / one < need ? 1 : pump->outstanding;
+    return pump->area_size / one < (size_t)pump->connections * (size_t)pump->outstanding;
+}
+
+/* Whether a flow before this one still uses the same area. */
+static int must_wait(const struct flow *flows, int i, uint64_t count)
+{
+    for (int j = 0; j < i; j++)
+        if (flows[j].receiving == flows[i].receiving && flows[j].done < count)
+            return 1;
+    return 0;
 }
 
 enum mn_err mn_p2p_transfer(struct mn_p2p_pump *pump, size_t size, uint64_t count, int ways,
@@ -305,7 +337,8 @@ enum mn_err mn_p2p_transfer(struct mn_p2p_pump *pump, size_t size, uint64_t coun
 {
     struct watch w = {.pump = pump, .what = "moving messages"};
     struct flow *flows = mn_zalloc(2 * (size_t)pump->connections * sizeof *flows);
-    int n = 0, window = window_for(pump, size, check);
+    int n = 0, alone = check && slots_shared(pump, size);
+    int window = alone ? 1 : pump->outstanding;
     enum mn_err err = MN_OK;
 
     for (int c = 0; c < pump->connections; c++)
@@ -317,7 +350,7 @@ enum mn_err mn_p2p_transfer(struct mn_p2p_pump *pump, size_t size, uint64_t coun
     for (int left = n; left && !err;) {
         int moved = 0;
         for (int i = 0; i < n && !err; i++) {
-            if (flows[i].done == count)
+            if (flows[i].done == count || (alone && must_wait(flows, i, count)))
                 continue;
             err = turn(pump, &flows[i], size, count, window, check, seen, &moved, diag);
             left -= flows[i].done == count;
@@ -372,21 +405,36 @@ static enum mn_err start_send(struct mn_p2p_pump *pump, size_t size, void **requ
     return err;
 }
 
+static enum mn_err start_receive(struct mn_p2p_pump *pump, size_t size, void **request,
+                                 struct watch *w, struct mn_diag *diag)
+{
+    void *data = pump->area[1];
+    enum mn_err err = MN_OK;
+    int tag = 0;
+
+    *request = NULL;
+    for (w->idle = 0; !err && !*request;) {
+        int result = mn_plugin_irecv(pump->plugin, pump->recvs[0], 1, &data, &size, &tag,
+                                     &pump->mhs[1][0], request);
+        if (result)
+            return failed(pump, "irecv", result, diag);
+        if (!*request)
+            err = idle(w, diag);
+    }
+    return err;
+}
+
 enum mn_err mn_p2p_pingpong(struct mn_p2p_pump *pump, size_t size, uint64_t count, int first,
                             float *rtts, struct mn_diag *diag)
 {
     struct watch w = {.pump = pump, .what = "playing ping-pong"};
-    void *sending = NULL, *receiving, *data = pump->area[1];
+    void *sending = NULL, *receiving;
     enum mn_err err = MN_OK;
 
     for (uint64_t i = 0; i < count && !err; i++) {
-        int tag = 0;
         double start = rtts ? mn_p2p_now() : 0;
-        int result = mn_plugin_irecv(pump->plugin, pump->recvs[0], 1, &data, &size, &tag,
-                                     &pump->mhs[1][0], &receiving);
-        if (result || !receiving)
-            return failed(pump, "irecv", result, diag);
-        if (first)
+        err = start_receive(pump, size, &receiving, &w, diag);
+        if (!err && first)
             err = start_send(pump, size, &sending, &w, diag);
         if (!err)
             err = finish(pump, receiving, &w, diag);
