@@ -28,6 +28,19 @@ static const struct {
     {"ibv_query_device", "IBVERBS_1.1", offsetof(struct mn_ibv, query_device), 0},
     {"ibv_query_port", "IBVERBS_1.1", offsetof(struct mn_ibv, query_port_compat), 0},
     {"_ibv_query_gid_table", "IBVERBS_1.11", offsetof(struct mn_ibv, query_gid_table), 1},
+    {"ibv_alloc_pd", "IBVERBS_1.1", offsetof(struct mn_ibv, alloc_pd), 0},
+    {"ibv_dealloc_pd", "IBVERBS_1.1", offsetof(struct mn_ibv, dealloc_pd), 0},
+    {"ibv_reg_mr", "IBVERBS_1.1", offsetof(struct mn_ibv, reg_mr), 0},
+    {"ibv_reg_mr_iova2", "IBVERBS_1.8", offsetof(struct mn_ibv, reg_mr_iova2), 1},
+    {"ibv_reg_dmabuf_mr", "IBVERBS_1.12", offsetof(struct mn_ibv, reg_dmabuf_mr), 1},
+    {"ibv_dereg_mr", "IBVERBS_1.1", offsetof(struct mn_ibv, dereg_mr), 0},
+    {"ibv_create_cq", "IBVERBS_1.1", offsetof(struct mn_ibv, create_cq), 0},
+    {"ibv_destroy_cq", "IBVERBS_1.1", offsetof(struct mn_ibv, destroy_cq), 0},
+    {"ibv_create_qp", "IBVERBS_1.1", offsetof(struct mn_ibv, create_qp), 0},
+    {"ibv_modify_qp", "IBVERBS_1.1", offsetof(struct mn_ibv, modify_qp), 0},
+    {"ibv_destroy_qp", "IBVERBS_1.1", offsetof(struct mn_ibv, destroy_qp), 0},
+    {"ibv_get_async_event", "IBVERBS_1.1", offsetof(struct mn_ibv, get_async_event), 0},
+    {"ibv_ack_async_event", "IBVERBS_1.1", offsetof(struct mn_ibv, ack_async_event), 0},
 };
 
 static struct mn_ibv table;
@@ -38,6 +51,22 @@ static ssize_t no_gid_table(struct ibv_context *context, struct ibv_gid_entry *e
 {
     (void)context, (void)entries, (void)max, (void)flags, (void)entry_size;
     return -EOPNOTSUPP;
+}
+
+static struct ibv_mr *no_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
+                               unsigned int access)
+{
+    (void)pd, (void)addr, (void)length, (void)iova, (void)access;
+    errno = EOPNOTSUPP;
+    return NULL;
+}
+
+static struct ibv_mr *no_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+                                int fd, int access)
+{
+    (void)pd, (void)offset, (void)length, (void)iova, (void)fd, (void)access;
+    errno = EOPNOTSUPP;
+    return NULL;
 }
 
 /* The library has no call for its version; its file is named libibverbs.so.1.<abi>.<release>. */
@@ -61,6 +90,8 @@ static void load(void)
         return;
     }
     table.query_gid_table = no_gid_table;
+    table.reg_mr_iova2 = no_iova2;
+    table.reg_dmabuf_mr = no_dmabuf;
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *symbol = dlvsym(lib, symbols[i].name, symbols[i].version);
         if (symbol) {
