@@ -139,7 +139,29 @@ static void select_by_environment(struct selection *sel, const struct mn_host *h
             pick(sel, &host->nics[i], NULL, "no other NIC is up; peers on this host only");
 }
 
-static void add_locals(struct mn_device *dev, const struct selection *sel, const struct choice *c)
+static void name_rdma(struct mn_local *local, const struct choice *c, const struct mn_host *host)
+{
+    const struct mn_mesh_nic *file = c->file;
+
+    local->rdma_port = 1;
+    local->gid_index = -1;
+    if (c->nic->rdma >= 0) {
+        mn_strlcpy(local->rdma_device, host->rdma[c->nic->rdma].device, sizeof local->rdma_device);
+        local->rdma_port = host->rdma[c->nic->rdma].port;
+    }
+    if (!file)
+        return;
+    if (file->device[0]) {
+        mn_strlcpy(local->rdma_device, file->device, sizeof local->rdma_device);
+        local->rdma_port = file->port;
+    }
+    if (file->gid_index >= 0 &&
+        (!file->gid_addr.family || mn_addr_equal(&file->gid_addr, &local->addr)))
+        local->gid_index = file->gid_index;
+}
+
+static void add_locals(struct mn_device *dev, const struct selection *sel, const struct choice *c,
+                       const struct mn_host *host)
 {
     int nic_number = dev->n_locals ? dev->locals[dev->n_locals - 1].nic + 1 : 0;
     size_t count = c->file && c->file->n_addrs ? c->file->n_addrs : c->nic->n_addrs;
@@ -163,12 +185,14 @@ static void add_locals(struct mn_device *dev, const struct selection *sel, const
         local->speed_mbps =
             c->file && c->file->speed_mbps ? c->file->speed_mbps : c->nic->speed_mbps;
         mn_strlcpy(local->netdev, c->nic->netdev, sizeof local->netdev);
+        name_rdma(local, c, host);
         if (local->speed_mbps > dev->speed_mbps)
             dev->speed_mbps = local->speed_mbps;
     }
 }
 
-static void form_devices(struct mn_config *config, const struct selection *sel)
+static void form_devices(struct mn_config *config, const struct selection *sel,
+                         const struct mn_host *host)
 {
     int per_link = config->settings.device_mode == MN_DEVICE_PER_LINK;
 
@@ -186,7 +210,7 @@ static void form_devices(struct mn_config *config, const struct selection *sel)
         if (strcmp(dev->pci_path, c->nic->pci.path) && strcmp(c->nic->pci.path, "") &&
             dev->n_locals && c->nic->speed_mbps > dev->speed_mbps)
             mn_strlcpy(dev->pci_path, c->nic->pci.path, sizeof dev->pci_path);
-        add_locals(dev, sel, c);
+        add_locals(dev, sel, c, host);
         if (per_link && !dev->n_locals) {
             MN_WARN("%s: no usable address, no device", c->nic->netdev);
             config->n_devices--;
@@ -250,7 +274,7 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
     if (getenv("NCCL_IB_GID_INDEX"))
         MN_INFO("NCCL_IB_GID_INDEX=%s noted: TCP uses addresses, not GIDs",
                 getenv("NCCL_IB_GID_INDEX"));
-    form_devices(config, &sel);
+    form_devices(config, &sel, host);
     if (!config->n_devices)
         MN_WARN("no NIC with a usable address: offering no device (see meshnet discover)");
     return MN_OK;

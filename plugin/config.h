@@ -14,8 +14,14 @@ struct mn_local {
     struct mn_addr addr;
     char netdev[IF_NAMESIZE];
     uint32_t ifindex;
-    uint8_t nic; /* number of the NIC inside its device */
+    uint8_t nic;   /* number of the NIC inside its device */
+    uint8_t group; /* NICs of one group share a port's capacity; 0 = alone */
     long speed_mbps;
+    /* What the host and the mesh file say of its RDMA port; the GID is looked up when connecting.
+     */
+    char rdma_device[64]; /* "" = not known */
+    int rdma_port;
+    int gid_index; /* -1 = any */
 };
 
 struct mn_device {
