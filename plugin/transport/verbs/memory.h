@@ -19,7 +19,8 @@ struct verbs_memory {
     uint64_t offset; /* in the DMA-BUF, of base */
     /* private to memory.c */
     int references;
-    int busy; /* devices being registered with the lock released */
+    int busy; /* devices are being registered with the lock released */
+    struct verbs_device *devices;
     struct verbs_memory *next;
 };
 

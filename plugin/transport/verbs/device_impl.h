@@ -1,0 +1,75 @@
+/* What the files of the devices share, and what their tests call with tables of their own. */
+#ifndef MN_VERBS_DEVICE_IMPL_H
+#define MN_VERBS_DEVICE_IMPL_H
+
+#include "plugin/transport/verbs/device.h"
+#include "plugin/transport/verbs/memory.h"
+
+/* Opens what the library lists and RC queue pairs can use; returns the count, at most max. */
+int verbs_devices_open(const struct mn_ibv *ibv, struct verbs_device *devices, int max);
+/* Starts the thread that reads the events of these devices, for the life of the process. */
+void verbs_events_start(struct verbs_device *devices, int n);
+
+/* --- ports and GIDs as they are now ------------------------------------------------------------
+ */
+
+struct verbs_port {
+    struct verbs_device *device;
+    uint8_t number;
+    struct ibv_port_attr attr;
+};
+
+struct verbs_gid {
+    const struct verbs_port *port;
+    uint16_t index;
+    enum mn_gid_type type;
+    uint32_t ifindex; /* 0 = not known */
+    union ibv_gid gid;
+};
+
+struct verbs_map {
+    struct verbs_port *ports;
+    size_t n_ports;
+    struct verbs_gid *gids;
+    size_t n_gids;
+};
+
+/* src: where GIDs are read that the library cannot tell (one older than 1.11); NULL = this host.
+ * Free with verbs_map_free, also after an error. */
+enum mn_err verbs_map_read(struct verbs_device *devices, int n, const struct mn_host_source *src,
+                           struct verbs_map *map, struct mn_diag *diag);
+void verbs_map_free(struct verbs_map *map);
+
+struct verbs_choice {
+    const struct verbs_gid *gid;    /* NULL = none */
+    const struct verbs_port *owner; /* of the NIC, though it may have no GID; NULL = none */
+    int drifted;                    /* gid_index no longer names the address … */
+    const struct verbs_gid *pinned; /* … but this; NULL = nothing */
+    int moved;                      /* not the port the local names */
+};
+
+void verbs_choose(const struct verbs_map *map, const struct mn_local *local,
+                  struct verbs_choice *choice);
+/* verbs_place_find() on a map. */
+enum mn_err verbs_place_on(const struct verbs_map *map, const struct mn_local *local,
+                           struct verbs_place *place, struct mn_diag *diag);
+/* verbs_gid_table() on a map: of the ports that have a GID on ifindex (0: of all), or of one. */
+char *verbs_map_table(const struct verbs_map *map, const struct verbs_port *port, uint32_t ifindex,
+                      char *buf, size_t size);
+
+/* --- memory ------------------------------------------------------------------------------------
+ */
+
+struct verbs_range {
+    void *data;
+    size_t size;
+    int type, fd;
+    uint64_t offset;
+};
+
+/* verbs_memory_get() with the devices that the bits stand for. */
+enum mn_err verbs_memory_get_on(struct verbs_device *devices, uint32_t bits,
+                                const struct verbs_range *range, int relaxed,
+                                struct verbs_memory **memory, struct mn_diag *diag);
+
+#endif

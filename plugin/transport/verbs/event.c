@@ -1,0 +1,249 @@
+/* Asynchronous events of the devices, handed to the watches they concern. */
+#include "plugin/transport/verbs/device_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/conn.h"
+#include "topo/base/log.h"
+
+/* Guards the list and what the thread does with its members, so that a removed watch is never
+ * written. Not held while an event is acknowledged or logged: destroying a queue pair waits for the
+ * acknowledgement of its events. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct verbs_watch *watches;
+
+static void set_down(struct verbs_watch *watch)
+{
+    unsigned now = (unsigned)mn_now_ms();
+    if (atomic_load_explicit(&watch->port_down, memory_order_relaxed) == 0)
+        atomic_store_explicit(&watch->port_down, now ? now : 1, memory_order_relaxed);
+}
+
+void verbs_watch_add(struct verbs_watch *watch)
+{
+    struct verbs_device *device = watch->device;
+    struct ibv_port_attr attr;
+    atomic_store_explicit(&watch->port_down, 0, memory_order_relaxed);
+    atomic_store_explicit(&watch->fatal, 0, memory_order_relaxed);
+    pthread_mutex_lock(&lock);
+    /* Asked under the lock: whatever changes afterwards has its event handled afterwards. */
+    if (mn_ibv_query_port(device->ibv, device->context, watch->port, &attr) == 0 &&
+        attr.state != IBV_PORT_ACTIVE)
+        set_down(watch);
+    watch->next = watches;
+    watches = watch;
+    pthread_mutex_unlock(&lock);
+}
+
+void verbs_watch_remove(struct verbs_watch *watch)
+{
+    pthread_mutex_lock(&lock);
+    struct verbs_watch **at = &watches;
+    while (*at && *at != watch)
+        at = &(*at)->next;
+    if (*at)
+        *at = watch->next;
+    pthread_mutex_unlock(&lock);
+}
+
+enum scope { QP, CQ, PORT, DEVICE };
+
+static const struct event {
+    enum ibv_event_type type;
+    enum scope scope;
+    int fatal, down, up; /* what it does to the watches; none: it is only told */
+    const char *text;
+} events[] = {
+    {IBV_EVENT_CQ_ERR, CQ, 1, 0, 0, "completion queue error"},
+    {IBV_EVENT_QP_FATAL, QP, 1, 0, 0, "fatal queue pair error"},
+    {IBV_EVENT_QP_REQ_ERR, QP, 1, 0, 0, "queue pair: invalid request"},
+    {IBV_EVENT_QP_ACCESS_ERR, QP, 1, 0, 0, "queue pair: access violation"},
+    {IBV_EVENT_DEVICE_FATAL, DEVICE, 1, 0, 0, "the device failed"},
+    {IBV_EVENT_PORT_ACTIVE, PORT, 0, 0, 1, "port is ACTIVE again"},
+    {IBV_EVENT_PORT_ERR, PORT, 0, 1, 0, "port is DOWN"},
+    {IBV_EVENT_LID_CHANGE, PORT, 0, 0, 0, "LID changed"},
+    {IBV_EVENT_PKEY_CHANGE, PORT, 0, 0, 0, "partition keys changed"},
+    {IBV_EVENT_SM_CHANGE, PORT, 0, 0, 0, "subnet manager changed"},
+    {IBV_EVENT_CLIENT_REREGISTER, PORT, 0, 0, 0, "subnet manager asks for registration anew"},
+    {IBV_EVENT_GID_CHANGE, PORT, 0, 0, 0, "GID table changed"},
+};
+
+static const struct event *find_event(enum ibv_event_type type)
+{
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++)
+        if (events[i].type == type)
+            return &events[i];
+    return NULL;
+}
+
+static int concerns(const struct verbs_watch *watch, const struct verbs_device *device,
+                    const struct event *event, const struct ibv_async_event *got)
+{
+    switch (event->scope) {
+    case QP:
+        return got->element.qp->qp_context == watch;
+    case CQ:
+        return got->element.cq->cq_context == watch;
+    case PORT:
+        return watch->device == device && watch->port == got->element.port_num;
+    case DEVICE:
+        break;
+    }
+    return watch->device == device;
+}
+
+static void apply(const struct verbs_device *device, const struct event *event,
+                  const struct ibv_async_event *got)
+{
+    pthread_mutex_lock(&lock);
+    for (struct verbs_watch *watch = watches; watch; watch = watch->next) {
+        if (!concerns(watch, device, event, got))
+            continue;
+        if (event->fatal)
+            atomic_store_explicit(&watch->fatal, (int)event->type + 1, memory_order_relaxed);
+        if (event->down)
+            set_down(watch);
+        if (event->up)
+            atomic_store_explicit(&watch->port_down, 0, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* Queue pairs and completion queues are their connection's to explain. */
+static void tell(const struct verbs_device *device, const struct event *event, int port)
+{
+    enum mn_log_level level = event->fatal || event->down ? MN_LOG_WARN : MN_LOG_INFO;
+    if (event->scope == PORT)
+        mn_log(level, __FILE__, __LINE__, "%s port %d: %s", device->name, port, event->text);
+    else if (event->scope == DEVICE)
+        mn_log(level, __FILE__, __LINE__, "%s: %s", device->name, event->text);
+    else
+        MN_INFO("%s: %s", device->name, event->text);
+}
+
+static void handle(struct verbs_device *device, struct ibv_async_event *got)
+{
+    const struct event *event = find_event(got->event_type);
+    int port = 0;
+    if (event) {
+        if (event->scope == PORT)
+            port = got->element.port_num;
+        apply(device, event, got);
+    }
+    device->ibv->ack_async_event(got);
+    if (event)
+        tell(device, event, port);
+}
+
+/* Takes what is there. 0: nothing will ever come again; as when the device is unplugged, which
+ * leaves its descriptor readable for ever. */
+static int drain(struct verbs_device *device)
+{
+    for (;;) {
+        struct ibv_async_event got;
+        if (device->ibv->get_async_event(device->context, &got) == 0)
+            handle(device, &got);
+        else if (errno == EAGAIN)
+            return 1;
+        else if (errno != EINTR)
+            return 0;
+    }
+}
+
+static void lose(struct verbs_device *device)
+{
+    static const struct event gone = {IBV_EVENT_DEVICE_FATAL,
+                                      DEVICE,
+                                      1,
+                                      0,
+                                      0,
+                                      "the device is gone, it tells no events any more"};
+    apply(device, &gone, NULL);
+    tell(device, &gone, 0);
+}
+
+struct listening {
+    struct verbs_device *devices;
+    int n;
+    struct pollfd fds[VERBS_MAX_DEVICES];
+};
+
+static void *listen_for_events(void *arg)
+{
+    struct listening *all = arg;
+    /* NCCL pins the thread that made this one. */
+    pthread_setname_np(pthread_self(), "mn-verbs-event");
+    cpu_set_t cpus;
+    memset(&cpus, 0xff, sizeof cpus);
+    pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus);
+    for (;;) {
+        if (poll(all->fds, (nfds_t)all->n, -1) < 0) {
+            if (errno == EINTR)
+                continue;
+            MN_WARN("events of RDMA devices are not read any more: poll: %s", strerror(errno));
+            free(all);
+            return NULL;
+        }
+        for (int i = 0; i < all->n; i++) {
+            short revents = all->fds[i].revents;
+            /* After the last event of a device that hangs up, drain() says EAGAIN. */
+            if (revents && (!drain(&all->devices[i]) || revents & (POLLHUP | POLLERR | POLLNVAL))) {
+                all->fds[i].fd = -1;
+                lose(&all->devices[i]);
+            }
+        }
+    }
+}
+
+static int set_nonblocking(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+static int start_thread(struct listening *all)
+{
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    sigset_t everything, before;
+    sigfillset(&everything);
+    pthread_sigmask(SIG_SETMASK, &everything, &before);
+    pthread_t thread;
+    int err = pthread_create(&thread, &attr, listen_for_events, all);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return err;
+}
+
+void verbs_events_start(struct verbs_device *devices, int n)
+{
+    struct listening *all = calloc(1, sizeof *all);
+    int err = all ? 0 : ENOMEM;
+    if (all) {
+        all->devices = devices;
+        all->n = n;
+        for (int i = 0; i < n; i++) {
+            int fd = devices[i].context->async_fd;
+            if (!set_nonblocking(fd)) {
+                MN_WARN("events of %s cannot be read (%s)", devices[i].name, strerror(errno));
+                fd = -1;
+            }
+            all->fds[i] = (struct pollfd){.fd = fd, .events = POLLIN};
+        }
+        err = start_thread(all);
+    }
+    if (err != 0) {
+        MN_WARN("no thread for the events of RDMA devices (%s): a lost port is only noticed by "
+                "its silence",
+                strerror(err));
+        free(all);
+    }
+}

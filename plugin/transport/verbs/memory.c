@@ -1,0 +1,282 @@
+#include "plugin/transport/verbs/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "plugin/abi/nccl_abi.h"
+#include "plugin/transport/verbs/device_impl.h"
+#include "topo/base/alloc.h"
+
+#define BUCKETS 1024
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t not_busy = PTHREAD_COND_INITIALIZER;
+static struct verbs_memory *buckets[BUCKETS];
+static int alive;
+
+static struct verbs_memory **bucket_of(uint64_t base)
+{
+    return &buckets[(base >> 12) * UINT64_C(0x9e3779b97f4a7c15) >> 54];
+}
+
+/* The kernel registers whole pages anyway, and neighbours in one page then share an entry. A
+ * DMA-BUF is taken as it is given: its offset and its address move together. */
+static enum mn_err set_range(const struct verbs_range *range, struct verbs_memory *key,
+                             struct mn_diag *diag)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t base = (uint64_t)(uintptr_t)range->data, size = range->size ? range->size : page;
+    if (base + size < base || base + size > UINT64_MAX - page)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "memory at %p of %zu bytes cannot be registered: it ends beyond the address "
+                       "space",
+                       range->data, range->size);
+    uint64_t end = base + size;
+    if (range->fd < 0) {
+        base &= ~(page - 1);
+        end = (end + page - 1) & ~(page - 1);
+    }
+    key->base = base;
+    key->length = end - base;
+    key->type = range->type;
+    key->fd = range->fd;
+    key->offset = range->fd < 0 ? 0 : range->offset;
+    return MN_OK;
+}
+
+/* Descriptors differ from call to call; the file behind tells DMA-BUFs apart. */
+static int same_file(int a, int b)
+{
+    struct stat x, y;
+    if (a < 0 || b < 0)
+        return a < 0 && b < 0;
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static struct verbs_memory *find(const struct verbs_memory *key)
+{
+    struct verbs_memory *memory = *bucket_of(key->base);
+    while (memory && !(memory->base == key->base && memory->length == key->length &&
+                       memory->type == key->type && memory->offset == key->offset &&
+                       same_file(memory->fd, key->fd)))
+        memory = memory->next;
+    return memory;
+}
+
+static struct verbs_memory *insert(const struct verbs_memory *key, struct mn_diag *diag)
+{
+    struct verbs_memory *memory = malloc(sizeof *memory);
+    if (!memory) {
+        mn_fail(diag, MN_ERR_NOMEM, "no memory to remember a registration");
+        return NULL;
+    }
+    *memory = *key;
+    if (key->fd >= 0) {
+        memory->fd = fcntl(key->fd, F_DUPFD_CLOEXEC, 0);
+        if (memory->fd < 0) {
+            mn_fail_errno(diag, "the DMA-BUF of %p (descriptor %d) cannot be kept open",
+                          (void *)(uintptr_t)key->base, key->fd);
+            free(memory);
+            return NULL;
+        }
+    }
+    struct verbs_memory **bucket = bucket_of(key->base);
+    memory->next = *bucket;
+    *bucket = memory;
+    alive++;
+    return memory;
+}
+
+static void unlink_locked(struct verbs_memory *memory)
+{
+    struct verbs_memory **at = bucket_of(memory->base);
+    while (*at != memory)
+        at = &(*at)->next;
+    *at = memory->next;
+    alive--;
+}
+
+static enum mn_err explain(const struct verbs_device *device, const struct verbs_memory *memory,
+                           int error, struct mn_diag *diag)
+{
+    char what[160], limit_text[32] = "unlimited";
+    struct rlimit limit;
+    snprintf(what, sizeof what, "%s cannot register %zu bytes at 0x%llx%s", device->name,
+             memory->length, (unsigned long long)memory->base,
+             memory->fd >= 0 ? " of a DMA-BUF" : "");
+    switch (error) {
+    case ENOMEM:
+        if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+            mn_format_size(limit.rlim_cur, limit_text, sizeof limit_text);
+        return mn_fail(diag, MN_ERR_NOMEM,
+                       "%s: %s; locked memory (RLIMIT_MEMLOCK) is limited to %s: raise it with "
+                       "\"ulimit -l unlimited\", memlock in /etc/security/limits.conf or "
+                       "LimitMEMLOCK=infinity of the service",
+                       what, strerror(error), limit_text);
+    case EFAULT:
+        return mn_fail(diag, MN_ERR_USAGE, "%s: %s; %s", what, strerror(error),
+                       memory->type == NCCL_PTR_CUDA
+                           ? "it is GPU memory, which needs DMA-BUF or the driver's peer memory "
+                             "module (nvidia-peermem, amdgpu)"
+                           : "it is not mapped, or mapped read-only");
+    case EOPNOTSUPP:
+    case EPROTONOSUPPORT:
+        return mn_fail(diag, MN_ERR_UNSUPPORTED, "%s: %s", what, strerror(error));
+    default:
+        return mn_fail(diag, MN_ERR_SYS, "%s: %s", what, strerror(error));
+    }
+}
+
+static struct ibv_mr *register_as(const struct verbs_device *device,
+                                  const struct verbs_memory *memory, int relaxed)
+{
+    const struct mn_ibv *ibv = device->ibv;
+    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    void *base = (void *)(uintptr_t)memory->base;
+    if (relaxed)
+        access |= IBV_ACCESS_RELAXED_ORDERING;
+    if (memory->fd >= 0)
+        return ibv->reg_dmabuf_mr(device->pd, memory->offset, memory->length, memory->base,
+                                  memory->fd, access);
+    if (relaxed)
+        return ibv->reg_mr_iova2(device->pd, base, memory->length, memory->base, (unsigned)access);
+    return ibv->reg_mr(device->pd, base, memory->length, access);
+}
+
+static enum mn_err register_one(const struct verbs_device *device,
+                                const struct verbs_memory *memory, int relaxed, struct ibv_mr **mr,
+                                struct mn_diag *diag)
+{
+    errno = 0;
+    *mr = register_as(device, memory, relaxed);
+    /* Relaxed ordering is a wish: old libraries, kernels and devices refuse it. */
+    if (!*mr && relaxed && (errno == EOPNOTSUPP || errno == EINVAL))
+        *mr = register_as(device, memory, 0);
+    return *mr ? MN_OK : explain(device, memory, errno, diag);
+}
+
+static enum mn_err end_regions(const struct verbs_memory *memory,
+                               struct ibv_mr *const mrs[VERBS_MAX_DEVICES], struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
+    for (int i = 0; i < VERBS_MAX_DEVICES; i++) {
+        if (!mrs[i])
+            continue;
+        int result = memory->devices[i].ibv->dereg_mr(mrs[i]);
+        if (result != 0)
+            err = mn_fail(diag, MN_ERR_SYS,
+                          "%s cannot end the registration of %zu bytes at 0x%llx: %s",
+                          memory->devices[i].name, memory->length, (unsigned long long)memory->base,
+                          strerror(result > 0 ? result : errno));
+    }
+    return err;
+}
+
+static uint32_t missing(const struct verbs_memory *memory, uint32_t bits)
+{
+    for (int i = 0; i < VERBS_MAX_DEVICES; i++)
+        if (memory->mrs[i])
+            bits &= ~(UINT32_C(1) << i);
+    return bits;
+}
+
+/* Called and left with the lock held, and without it while the kernel works. All or nothing. */
+static enum mn_err add_regions(struct verbs_memory *memory, uint32_t bits, int relaxed,
+                               struct mn_diag *diag)
+{
+    struct ibv_mr *mrs[VERBS_MAX_DEVICES] = {0};
+    enum mn_err err = MN_OK;
+    memory->busy = 1;
+    pthread_mutex_unlock(&lock);
+    for (int i = 0; i < VERBS_MAX_DEVICES && err == MN_OK; i++)
+        if (bits >> i & 1)
+            err = register_one(&memory->devices[i], memory, relaxed, &mrs[i], diag);
+    if (err != MN_OK)
+        end_regions(memory, mrs, NULL);
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < VERBS_MAX_DEVICES && err == MN_OK; i++)
+        if (mrs[i])
+            memory->mrs[i] = mrs[i];
+    memory->busy = 0;
+    pthread_cond_broadcast(&not_busy);
+    return err;
+}
+
+static enum mn_err destroy(struct verbs_memory *memory, struct mn_diag *diag)
+{
+    enum mn_err err = end_regions(memory, memory->mrs, diag);
+    if (memory->fd >= 0)
+        close(memory->fd);
+    free(memory);
+    return err;
+}
+
+enum mn_err verbs_memory_get_on(struct verbs_device *devices, uint32_t bits,
+                                const struct verbs_range *range, int relaxed,
+                                struct verbs_memory **result, struct mn_diag *diag)
+{
+    struct verbs_memory key = {.devices = devices};
+    enum mn_err err = set_range(range, &key, diag);
+    if (err != MN_OK)
+        return err;
+    pthread_mutex_lock(&lock);
+    struct verbs_memory *memory = find(&key);
+    if (!memory)
+        memory = insert(&key, diag);
+    if (!memory) {
+        pthread_mutex_unlock(&lock);
+        return diag ? diag->code : MN_ERR_NOMEM;
+    }
+    memory->references++;
+    while (memory->busy)
+        pthread_cond_wait(&not_busy, &lock);
+    uint32_t wanted = missing(memory, bits);
+    if (wanted)
+        err = add_regions(memory, wanted, relaxed, diag);
+    int last = err != MN_OK && --memory->references == 0;
+    if (last)
+        unlink_locked(memory);
+    pthread_mutex_unlock(&lock);
+    if (err == MN_OK)
+        *result = memory;
+    else if (last)
+        destroy(memory, NULL);
+    return err;
+}
+
+enum mn_err verbs_memory_get(uint32_t bits, void *data, size_t size, int type, int fd,
+                             uint64_t offset, int relaxed, struct verbs_memory **memory,
+                             struct mn_diag *diag)
+{
+    struct verbs_device *devices;
+    int n = verbs_devices(&devices);
+    if (n < VERBS_MAX_DEVICES && bits >> n != 0)
+        return mn_fail(diag, MN_ERR_INTERNAL, "devices 0x%x asked for, there are %d", bits, n);
+    const struct verbs_range range = {data, size, type, fd, offset};
+    return verbs_memory_get_on(devices, bits, &range, relaxed, memory, diag);
+}
+
+enum mn_err verbs_memory_put(struct verbs_memory *memory, struct mn_diag *diag)
+{
+    pthread_mutex_lock(&lock);
+    int last = --memory->references == 0;
+    if (last)
+        unlink_locked(memory);
+    pthread_mutex_unlock(&lock);
+    return last ? destroy(memory, diag) : MN_OK;
+}
+
+int verbs_memory_count(void)
+{
+    pthread_mutex_lock(&lock);
+    int count = alive;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
