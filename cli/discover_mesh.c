@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "topo/base/alloc.h"
+#include "topo/mesh_check.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -46,6 +47,14 @@ static long link_speed(const struct mn_mesh *mesh, const struct mn_mesh_link *li
 static void cell_optional(struct mn_out *out, const char *text)
 {
     mn_out_cell(out, text[0] ? text : NULL);
+}
+
+static void cell_known(struct mn_out *out, long value)
+{
+    if (value > 0)
+        mn_out_cell_int(out, value);
+    else
+        mn_out_cell(out, NULL);
 }
 
 static void put_link_tail(struct mn_out *out, const struct mn_mesh *mesh,
@@ -110,6 +119,48 @@ static void put_nodes(struct mn_out *out, const struct mn_mesh *mesh, int self)
         mn_out_cell_int(out, (int64_t)node->n_nics);
         mn_out_cell_int(out, links);
         mn_out_cell(out, self == (int)i ? "this host" : "");
+    }
+    mn_out_table_end(out);
+}
+
+static void put_nic(struct mn_out *out, const struct mn_mesh_nic *nic)
+{
+    char text[MN_MESH_ADDRS_MAX * (MN_ADDR_TEXT + 1)] = "", addr[MN_ADDR_TEXT];
+    const uint8_t *m = nic->mac;
+    size_t len = 0;
+    for (size_t i = 0; i < nic->n_addrs && len < sizeof text; i++)
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s%s", len ? " " : "",
+                                mn_addr_format(&nic->addrs[i], addr, sizeof addr));
+    mn_out_cell(out, nic->name);
+    mn_out_cell(out, nic->netdev);
+    cell_optional(out, nic->device);
+    cell_known(out, nic->device[0] ? nic->port : 0);
+    cell_optional(out, text);
+    if (nic->has_mac)
+        mn_out_cellf(out, "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]);
+    else
+        mn_out_cell(out, NULL);
+    cell_known(out, nic->speed_mbps);
+    cell_known(out, nic->mtu);
+    cell_optional(out, nic->group);
+}
+
+/* Every NIC as the file has it: with the links, enough to wire the mesh from. */
+static void put_nics(struct mn_out *out, const struct mn_mesh *mesh)
+{
+    static const struct mn_col cols[] = {
+        {"node", "NODE", 0},   {"nic", "NIC", 0},     {"netdev", "NETDEV", 0},
+        {"device", "RDMA", 0}, {"port", "PORT", 1},   {"addresses", "ADDRESSES", 0},
+        {"mac", "MAC", 0},     {"mbps", "MBIT/S", 1}, {"mtu", "MTU", 1},
+        {"group", "GROUP", 0},
+    };
+    mn_out_table(out, "nics", NULL, cols, COUNT(cols));
+    for (size_t i = 0; i < mesh->n_nodes; i++) {
+        for (size_t k = 0; k < mesh->nodes[i].n_nics; k++) {
+            mn_out_row(out);
+            mn_out_cell(out, mesh->nodes[i].name);
+            put_nic(out, &mesh->nodes[i].nics[k]);
+        }
     }
     mn_out_table_end(out);
 }
@@ -215,6 +266,8 @@ void mn_discover_mesh(struct mn_out *out, const struct mn_mesh *mesh, const char
     mn_out_int(out, "n_links", "Links", (int64_t)mesh->n_links);
     mn_out_note(out, MN_PLAIN, "%s", "");
     put_nodes(out, mesh, self);
+    mn_out_note(out, MN_PLAIN, "%s", "");
+    put_nics(out, mesh);
     mn_out_note(out, MN_PLAIN, "%s", "");
     put_links(out, mesh);
     mn_out_note(out, MN_PLAIN, "%s", "");

@@ -1,0 +1,225 @@
+# One node of a lab: its QEMU, its wiring, its jobs. Sourced by ci/lab.
+#
+# $LAB holds, tab between the fields and "-" for none:
+#   nodes   NODE NAME HOSTNAME                                         NODE = 1 … 8
+#   nics    NODE NIC NETDEV DEVICE MAC MTU MBPS LINK SIDE ADDRESSES    NIC = 1 …, LINK 0 = no cable
+#   links   LINK NAME                                                  LINK = 1 …
+#   link.LINK   the faults in force: "cable down", "loss 1%", …
+#   n<NODE>/, hub/   what belongs to one QEMU; s/ its sockets
+
+# qemu_pid FOLDER: the process, if it lives and is the one that was started here.
+qemu_pid()
+{
+    local pid words
+    [ -e "$LAB/$1/pid" ] && read -r pid 2>/dev/null <"$LAB/$1/pid" || return
+    mapfile -d '' -t words 2>/dev/null <"/proc/$pid/cmdline" || return
+    [[ " ${words[*]} " == *" $LAB/$1/pid "* ]] && echo "$pid"
+}
+
+# A process that outlives this script must not hold its pipes open: bats, for one, waits for them.
+spawn_qemu()
+{
+    local folder=$LAB/$1 fd
+    shift
+    (
+        for fd in /proc/"$BASHPID"/fd/*; do
+            fd=${fd##*/}
+            [ "$fd" -le 2 ] || eval "exec $fd>&-" 2>/dev/null
+        done
+        exec timeout -k 5 "$TTL" qemu-system-x86_64 -nodefaults -no-user-config -display none \
+            -pidfile "$folder/pid" "$@"
+    ) >"$folder/qemu.log" 2>&1 </dev/null &
+}
+
+# datagrams ID HERE THERE: an Ethernet cable, or this end of one. Either end may come first, go, and
+# come again.
+datagrams()
+{
+    echo "dgram,id=$1,local.type=unix,local.path=$LAB/s/$2,remote.type=unix,remote.path=$LAB/s/$3"
+}
+
+management_mac()
+{
+    printf '52:54:00:4d:4e:%02x' "$1"
+}
+
+# wiring NODE: the script that a node runs before it is ready. The NICs are renamed in two steps, as
+# the mesh file may use the names that the kernel gave to others. The management address is a /32
+# with a route beside it: two nodes in one subnet there would look like one more cable.
+wiring()
+{
+    local node=$1 of nic netdev device mac mtu mbps link side addresses hostname address
+    hostname=$(awk -F '\t' -v node="$node" '$1 == node { print $3 }' "$LAB/nodes")
+    cat <<END
+set -e
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+hostname $hostname
+cp /run/lab/hosts /etc/hosts
+ip link set lo up
+take()
+{
+    for netdev in /sys/class/net/*; do
+        [ "\$(<\$netdev/address)" != \$1 ] || ip link set \${netdev##*/} name \$2
+    done
+}
+nic()
+{
+    ip link set \$1 name \$2
+    ip link set \$2 mtu \$3 up
+}
+take $(management_mac "$node") mgmt
+nic mgmt mgmt 1500
+ip address add $MANAGEMENT.$node/32 dev mgmt
+ip route add $MANAGEMENT.0/24 dev mgmt src $MANAGEMENT.$node
+END
+    while read -r of nic netdev device mac mtu mbps link side addresses; do
+        [ "$of" = "$node" ] || continue
+        echo "take $mac lab$nic"
+    done <"$LAB/nics"
+    while read -r of nic netdev device mac mtu mbps link side addresses; do
+        [ "$of" = "$node" ] || continue
+        printf 'nic lab%s %q %s\n' "$nic" "$netdev" "$mtu"
+        for address in $addresses; do
+            [ "$address" = - ] || printf 'ip address add %s dev %q%s\n' "$address" "$netdev" \
+                "$([[ $address != *:* ]] || echo ' nodad')"
+        done
+        printf 'rdma link add %q type rxe netdev %q\n' "$device" "$netdev"
+    done <"$LAB/nics"
+}
+
+# start_node NODE: power on; see wait_node.
+start_node()
+{
+    local node=$1 folder=n$1 args=() of nic netdev device mac mtu mbps link side addresses other card
+    rm -rf "${LAB:?}/$folder"
+    mkdir "$LAB/$folder" && mkfifo "$LAB/$folder"/{bell,qmp}.{in,out} ||
+        fail "cannot make $LAB/$folder"
+    wiring "$node" >"$LAB/$folder/wire.sh"
+    cp "$LAB/hosts" "$LAB/mesh.yaml" "$LAB/$folder"
+    args+=(-netdev "$(datagrams mgmt "m$node" "h$node")" -device
+        "virtio-net-pci,romfile=,netdev=mgmt,mac=$(management_mac "$node")")
+    while read -r of nic netdev device mac mtu mbps link side addresses; do
+        [ "$of" = "$node" ] || continue
+        other=a
+        [ "$side" = b ] || other=b
+        card=virtio-net-pci,romfile=,netdev=nic$nic,mac=$mac
+        [ "$mbps" = - ] || card+=,speed=$mbps,duplex=full
+        if [ "$link" = 0 ]; then
+            args+=(-netdev "$(datagrams "nic$nic" "u$node.$nic" "u$node.$nic.none")")
+        else
+            args+=(-netdev "$(datagrams "nic$nic" "$link$side" "$link$other")")
+        fi
+        args+=(-device "$card")
+    done <"$LAB/nics"
+    folder=$LAB/$folder
+    # With erms, emulation copies memory byte by byte: half the speed.
+    spawn_qemu "n$node" -name "lab-$node" -M q35 -accel tcg,thread=multi -cpu max,-erms,-fsrm \
+        -m "$MEMORY" -smp 1 -no-reboot -kernel "$CACHE/kernel" -initrd "$CACHE/initrd" \
+        -append 'console=ttyS0 quiet panic=-1 nokaslr mitigations=off' \
+        -serial "file:$folder/console" \
+        -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
+        -device virtio-9p-pci,fsdev=root,mount_tag=hostroot \
+        -fsdev "local,id=job,path=$folder,security_model=none" \
+        -device virtio-9p-pci,fsdev=job,mount_tag=job \
+        -device virtio-serial-pci -chardev "pipe,id=bell,path=$folder/bell" \
+        -device virtserialport,chardev=bell \
+        -chardev "pipe,id=qmp,path=$folder/qmp" -mon chardev=qmp,mode=control "${args[@]}"
+}
+
+# wait_node NODE: until it has booted and its faults are in force.
+wait_node()
+{
+    local node=$1 folder=$LAB/n$1 limit=$((SECONDS + BOOT_LIMIT)) name alive=''
+    name=$(node_name "$node")
+    until [ -e "$folder/ready" ]; do
+        if [ -n "$(qemu_pid "n$node")" ]; then
+            alive=yes
+        elif [ -n "$alive" ] || [ -s "$folder/qemu.log" ]; then
+            fail "$name: its virtual machine ended:" "$(tail -n 5 "$folder/qemu.log")" \
+                "$(tail -n 5 "$folder/console" 2>/dev/null)"
+        fi
+        [ $SECONDS -lt $limit ] || {
+            tail -n 20 "$folder/console" >&2
+            fail "$name: not booted within $BOOT_LIMIT s"
+        }
+        nap 0.1
+    done
+    apply_faults "$node"
+}
+
+# nap SECONDS: without a process; many wait at once on few cores.
+nap()
+{
+    [ -n "${NAP-}" ] || exec {NAP}<> <(:)
+    read -rt "$1" -u "$NAP"
+}
+
+# qmp NODE COMMAND ARGUMENTS: to its QEMU, and waits for the answer.
+qmp()
+{
+    local folder=$LAB/n$1 id=$$.$RANDOM line in
+    exec {LOCK}>"$folder/qmp.lock"
+    flock -w 30 "$LOCK" || fail "$folder/qmp.lock is held by another; waited 30 s"
+    # Opened both ways: opening a pipe for one way waits for ever when QEMU is dead.
+    exec {in}<>"$folder/qmp.out"
+    printf '%s\n' '{"execute": "qmp_capabilities"}' \
+        "{\"execute\": \"$2\", \"id\": \"$id\", \"arguments\": $3}" 1<>"$folder/qmp.in"
+    while read -r -t 10 -u "$in" line; do
+        [[ $line == *"\"$id\""* ]] && break
+    done
+    exec {in}>&- {LOCK}>&-
+    [[ $line == *"\"$id\""* && $line != *'"error"'* ]] ||
+        fail "$(node_name "$1"): QEMU answers ${line:-nothing} to $2 $3"
+}
+
+# run_job NODE COMMAND…: as a shell line in that node; its output, its exit code. The output comes
+# at least every second.
+run_job()
+{
+    local node=$1 folder=$LAB/n$1 begin=$SECONDS job code='' out err tick
+    shift
+    [ -e "$folder/ready" ] && [ -n "$(qemu_pid "n$node")" ] || {
+        echo "lab: $(node_name "$node") is dead" >&2
+        return 254
+    }
+    job=$(mktemp "$folder/jXXXXXX.sh") || fail "cannot write in $folder"
+    job=${job%.sh}
+    : >"$job.out" >"$job.err"
+    exec {out}<"$job.out" {err}<"$job.err"
+    {
+        echo 'export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root'
+        echo 'export LC_ALL=C.UTF-8'
+        printf 'cd %q 2>/dev/null || cd /\n' "$CALLER"
+        printf 'echo $$ >/run/lab/%s.pid\n' "${job##*/}"
+        printf 'exec timeout -k 5 %q bash -c %q\n' "$TIMEOUT" "$*"
+    } >"$job.sh"
+    JOB=$job
+    echo "${job##*/}" 1<>"$folder/bell.in"
+    for ((tick = 0; ; tick++)); do
+        [ ! -e "$job.rc" ] || { code=$(<"$job.rc") && break; }
+        if ((tick % 20 == 19)); then
+            cat <&"$out"
+            cat <&"$err" >&2
+            [ -n "$(qemu_pid "n$node")" ] || { code=254 && break; }
+        fi
+        ((SECONDS - begin < TIMEOUT + 30)) || { code=253 && break; }
+        nap 0.05
+    done
+    cat <&"$out"
+    cat <&"$err" >&2
+    exec {out}<&- {err}<&-
+    JOB=''
+    rm -f "$job".*
+    case $code in
+    124 | 137) ((SECONDS - begin < TIMEOUT)) || code=253 ;;
+    esac
+    [ "$code" != 253 ] || echo "lab: $(node_name "$node"): not done within $TIMEOUT s" >&2
+    [ "$code" != 254 ] || echo "lab: $(node_name "$node") died" >&2
+    return "$code"
+}
+
+# stop_job: ends what run_job is waiting for, in the node too.
+stop_job()
+{
+    [ -z "${JOB-}" ] || echo "${JOB##*/} stop" 1<>"${JOB%/*}/bell.in"
+}
