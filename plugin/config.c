@@ -160,6 +160,23 @@ static void name_rdma(struct mn_local *local, const struct choice *c, const stru
         local->gid_index = file->gid_index;
 }
 
+static int has_addr(const struct mn_nic *nic, const struct mn_addr *addr)
+{
+    for (size_t i = 0; i < nic->n_addrs; i++)
+        if (mn_addr_equal(&nic->addrs[i], addr))
+            return 1;
+    return 0;
+}
+
+/* NICs of one group have the number of its first one, plus one. */
+static uint8_t group_number(const struct selection *sel, const struct choice *c)
+{
+    for (int i = 0; c->file && c->file->group[0] && i < sel->n; i++)
+        if (sel->picks[i].file && !strcmp(sel->picks[i].file->group, c->file->group))
+            return (uint8_t)(i + 1);
+    return 0;
+}
+
 static void add_locals(struct mn_device *dev, const struct selection *sel, const struct choice *c,
                        const struct mn_host *host)
 {
@@ -173,6 +190,12 @@ static void add_locals(struct mn_device *dev, const struct selection *sel, const
         /* Every fe80::/10 address is in everybody's subnet: it names no cable. */
         if ((sel->family && addr->family != sel->family) || mn_addr_is_link_local(addr))
             continue;
+        if (c->file && !has_addr(c->nic, addr)) {
+            MN_WARN("%s: address %s of the mesh file is not there (removed, or not configured "
+                    "yet?); left out",
+                    c->nic->netdev, mn_addr_format(addr, text, sizeof text));
+            continue;
+        }
         if (dev->n_locals == MN_MAX_LOCALS) {
             MN_WARN("%s: address %s left out, a device offers %d addresses", c->nic->netdev,
                     mn_addr_format(addr, text, sizeof text), MN_MAX_LOCALS);
@@ -186,6 +209,7 @@ static void add_locals(struct mn_device *dev, const struct selection *sel, const
             c->file && c->file->speed_mbps ? c->file->speed_mbps : c->nic->speed_mbps;
         mn_strlcpy(local->netdev, c->nic->netdev, sizeof local->netdev);
         name_rdma(local, c, host);
+        local->group = group_number(sel, c);
         if (local->speed_mbps > dev->speed_mbps)
             dev->speed_mbps = local->speed_mbps;
     }
@@ -267,14 +291,11 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
         err = mn_key_read(config->settings.key_file, config->cluster_key, diag);
     if (err)
         return err;
-    if (config->settings.transport == MN_TRANSPORT_VERBS)
-        return mn_fail(diag, MN_ERR_UNSUPPORTED,
-                       "transport.kind verbs: this build moves bytes over TCP only; set kind: auto "
-                       "or tcp");
-    if (getenv("NCCL_IB_GID_INDEX"))
-        MN_INFO("NCCL_IB_GID_INDEX=%s noted: TCP uses addresses, not GIDs",
-                getenv("NCCL_IB_GID_INDEX"));
     form_devices(config, &sel, host);
+    if (!config->n_devices && mesh->n_nodes)
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "none of the addresses that the mesh file gives node %s is on this host",
+                       config->node);
     if (!config->n_devices)
         MN_WARN("no NIC with a usable address: offering no device (see meshnet discover)");
     return MN_OK;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "plugin/conn_impl.h"
+#include "plugin/transport.h"
 
 #define PROTOCOL_VERSION 1
 
@@ -17,7 +18,7 @@ uint64_t mn_now_ms(void)
 const char *mn_conn_state_name(enum mn_conn_state state)
 {
     static const char *const names[] = {"connect", "hello", "proof", "links",
-                                        "plan",    "lanes", "ready"};
+                                        "plan",    "setup", "lanes", "ready"};
     return state <= MN_CONN_READY ? names[state] : "?";
 }
 
@@ -50,19 +51,45 @@ static void session_key(struct mn_conn *conn)
     mn_mac128(conn->key, text, sizeof text, conn->session);
 }
 
+/* The peer's reason, as text to be shown. */
+static enum mn_err refused(const struct mn_conn *conn, const uint8_t *payload, size_t len,
+                           struct mn_diag *diag)
+{
+    char text[768];
+    size_t n = len < sizeof text ? len : sizeof text - 1;
+
+    for (size_t i = 0; i < n; i++)
+        text[i] =
+            (char)((payload[i] < 0x20 && payload[i] != '\n') || payload[i] == 0x7f ? '?'
+                                                                                   : payload[i]);
+    text[n] = 0;
+    return mn_fail(diag, MN_ERR_PROTO, "%s refused: %s", conn->peer_text, text);
+}
+
+/* Tells a peer that has proved itself why this end gives up; best effort. */
+static void refuse(struct mn_conn *conn, const struct mn_diag *diag)
+{
+    if (conn->state <= MN_CONN_PROOF)
+        return;
+    if (!mn_chan_put(&conn->chan, MN_FRAME_ERROR, diag->text, strlen(diag->text)))
+        (void)mn_chan_flush(&conn->chan, NULL);
+}
+
 static enum mn_err on_frame(struct mn_conn *conn, enum mn_frame type, uint8_t *payload, size_t len,
                             struct mn_diag *diag)
 {
     static const enum mn_frame expected[] = {
         [MN_CONN_HELLO] = MN_FRAME_HELLO, [MN_CONN_PROOF] = MN_FRAME_PROOF,
         [MN_CONN_LINKS] = MN_FRAME_LINKS, [MN_CONN_PLAN] = MN_FRAME_PLAN,
-        [MN_CONN_LANES] = MN_FRAME_LANES,
+        [MN_CONN_SETUP] = MN_FRAME_SETUP, [MN_CONN_LANES] = MN_FRAME_LANES,
     };
     enum mn_frame want =
         conn->connector && conn->state == MN_CONN_LANES ? MN_FRAME_READY : expected[conn->state];
     uint8_t mac[MN_MAC_SIZE];
     enum mn_err err = MN_OK;
 
+    if (type == MN_FRAME_ERROR && conn->state > MN_CONN_PROOF)
+        return refused(conn, payload, len, diag);
     if (type != want)
         return mn_fail(diag, MN_ERR_PROTO, "handshake frame %d in state %s", (int)type,
                        mn_conn_state_name(conn->state));
@@ -102,23 +129,23 @@ static enum mn_err on_frame(struct mn_conn *conn, enum mn_frame type, uint8_t *p
             return err;
         mn_conn_mix_links(conn, payload, len, !conn->connector);
         conn->state = MN_CONN_PLAN;
-        if (conn->connector) {
-            mn_conn_make_plan(conn);
-            return MN_OK;
-        }
+        if (conn->connector)
+            return mn_conn_make_plan(conn, diag);
         err = mn_conn_send_links(conn);
-        mn_conn_make_plan(conn);
+        if (!err)
+            err = mn_conn_make_plan(conn, diag);
         return err ? err : mn_conn_send_plan(conn);
     case MN_CONN_PLAN:
         err = mn_conn_check_plan(conn, payload, len, diag);
         if (err)
             return err;
-        conn->state = MN_CONN_LANES;
-        if (!conn->connector)
-            return MN_OK;
-        for (int i = 1; i < conn->n_lanes; i++)
-            mn_conn_start_lane(conn, i);
-        return mn_conn_send_plan(conn);
+        conn->state = MN_CONN_SETUP;
+        if (conn->connector)
+            err = mn_conn_send_plan(conn);
+        return err ? err : mn_conn_begin_setup(conn, diag);
+    case MN_CONN_SETUP:
+        conn->setup_got = 1;
+        return conn->transport->peer(conn, &(struct mn_bytes){payload, payload + len, 0}, diag);
     case MN_CONN_LANES:
         if (conn->connector) {
             mn_conn_pack_lanes(conn);
@@ -147,7 +174,19 @@ static enum mn_err begin(struct mn_conn *conn, struct mn_diag *diag)
     return mn_chan_put(&conn->chan, MN_FRAME_HELLO, hello, sizeof hello);
 }
 
-enum mn_err mn_conn_step(struct mn_conn *conn, struct mn_diag *diag)
+static enum mn_err step_setup(struct mn_conn *conn, struct mn_diag *diag)
+{
+    enum mn_err err = conn->setup_done ? MN_OK : conn->transport->step(conn, diag);
+
+    if (err)
+        return err;
+    conn->state = MN_CONN_LANES;
+    for (int i = 1; conn->connector && i < conn->n_lanes; i++)
+        mn_conn_start_lane(conn, i);
+    return MN_OK;
+}
+
+static enum mn_err advance(struct mn_conn *conn, struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
 
@@ -161,6 +200,8 @@ enum mn_err mn_conn_step(struct mn_conn *conn, struct mn_diag *diag)
         enum mn_frame type;
         uint8_t *payload;
         size_t len;
+        if (conn->state == MN_CONN_SETUP && (conn->setup_got || conn->setup_done))
+            err = step_setup(conn, diag);
         if (conn->state == MN_CONN_LANES && conn->connector && !conn->lanes_agreed)
             err = mn_conn_step_lanes(conn);
         if (!err || err == MN_ERR_AGAIN) {
@@ -183,12 +224,30 @@ enum mn_err mn_conn_step(struct mn_conn *conn, struct mn_diag *diag)
         err = mn_chan_get(&conn->chan, &type, &payload, &len, diag);
         if (!err)
             err = on_frame(conn, type, payload, len, diag);
+        else if (err == MN_ERR_PEER_DEAD && conn->state > MN_CONN_PROOF)
+            err = mn_fail(diag, err, "%s closed the connection in state %s; its log says why",
+                          conn->peer_text, mn_conn_state_name(conn->state));
+    }
+    return err;
+}
+
+enum mn_err mn_conn_step(struct mn_conn *conn, struct mn_diag *diag)
+{
+    struct mn_diag why = {.text = ""};
+    enum mn_err err = advance(conn, &why);
+
+    if (err && err != MN_ERR_AGAIN) {
+        refuse(conn, &why);
+        if (diag)
+            *diag = why;
     }
     return err;
 }
 
 void mn_conn_close(struct mn_conn *conn)
 {
+    if (conn->setup)
+        conn->transport->cancel(conn);
     for (int i = 0; i < conn->n_lanes; i++) {
         if (conn->lane_chans[i]) {
             mn_chan_close(conn->lane_chans[i]);

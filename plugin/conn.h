@@ -9,9 +9,12 @@
  *   LINKS  name, addresses         ->
  *                                  <-  LINKS  and the id lanes name; PLAN hash
  *   PLAN   hash                    ->
+ *   SETUP  <- both, where the transport has one: queue pairs ->
  *   LANE   (first frame of each further socket)
  *   LANES  which of them came up   ->
- *                                  <-  READY  once those have arrived
+ *                                  <-  READY  once those have arrived and its own SETUP is done
+ *
+ * Either may end it by ERROR and a reason once the peer has proved itself.
  *
  * A frame is {magic 4, type 1, zero 1, payload length 2} and at most MN_FRAME_MAX bytes, lengths
  * exact. The key of all MACs is the listener's nonce, which only the handle carries, mixed with the
@@ -30,10 +33,14 @@ enum mn_frame {
     MN_FRAME_PROOF,
     MN_FRAME_LINKS,
     MN_FRAME_PLAN,
+    MN_FRAME_SETUP,
     MN_FRAME_LANE,
     MN_FRAME_LANES,
     MN_FRAME_READY,
-    MN_FRAME_ERROR
+    MN_FRAME_ERROR,
+    /* after READY, on a control connection that stays */
+    MN_FRAME_BYE,
+    MN_FRAME_FAILED
 };
 
 /* One socket with the frame being read from and written to it. */
@@ -62,6 +69,7 @@ enum mn_conn_state {
     MN_CONN_PROOF,
     MN_CONN_LINKS,
     MN_CONN_PLAN,
+    MN_CONN_SETUP,
     MN_CONN_LANES,
     MN_CONN_READY
 };
@@ -71,6 +79,8 @@ struct mn_lane {
     int fd;
     int pair; /* index into the plan's pairs */
 };
+
+struct mn_transport;
 
 struct mn_conn {
     int connector; /* 1 on the side that called connect */
@@ -84,6 +94,9 @@ struct mn_conn {
     uint8_t links_mac[MN_MAC_SIZE]; /* over both LINKS payloads */
     struct mn_pair control;
     struct mn_plan plan;
+    const struct mn_transport *transport; /* from the plan on */
+    void *setup;                          /* the transport's, until the connection is READY */
+    int setup_got, setup_done;            /* the peer's SETUP was read; ours is done */
     struct mn_lane lanes[MN_MAX_LANES];
     int n_lanes;
     uint64_t lanes_up, lanes_agreed;          /* bit per lane */

@@ -12,10 +12,13 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
 void mn_conn_mix_links(struct mn_conn *conn, const uint8_t *payload, size_t len,
                        int from_connector);
 /* PLAN */
-void mn_conn_make_plan(struct mn_conn *conn);
+enum mn_err mn_conn_make_plan(struct mn_conn *conn, struct mn_diag *diag);
 enum mn_err mn_conn_send_plan(struct mn_conn *conn);
 enum mn_err mn_conn_check_plan(struct mn_conn *conn, const uint8_t *payload, size_t len,
                                struct mn_diag *diag);
+
+/* SETUP: the transport's own part, which it may not have: then setup_done is set at once. */
+enum mn_err mn_conn_begin_setup(struct mn_conn *conn, struct mn_diag *diag);
 
 /* Connector: begins a lane; one that cannot be begun is left out, with a warning. */
 void mn_conn_start_lane(struct mn_conn *conn, int lane);

@@ -1,38 +1,100 @@
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "plugin/bytes.h"
 #include "plugin/conn_impl.h"
+#include "plugin/transport.h"
+#include "topo/base/log.h"
 
 static void plan_mac(const struct mn_conn *conn, int connector, uint8_t mac[MN_MAC_SIZE])
 {
-    uint8_t text[64] = {0};
+    uint8_t text[128] = {0};
     struct mn_bytes b = {text, text + sizeof text, 0};
 
     mn_put(&b, connector ? 'c' : 'a', 1);
     mn_put_raw(&b, conn->links_mac, MN_MAC_SIZE);
+    mn_put(&b, conn->plan.kind, 1);
     mn_put(&b, (uint64_t)conn->plan.n_pairs, 1);
     mn_put(&b, (uint64_t)conn->plan.lanes_per_pair, 1);
     for (int i = 0; i < conn->plan.n_pairs; i++) {
         mn_put(&b, conn->plan.pairs[i].connector, 1);
         mn_put(&b, conn->plan.pairs[i].acceptor, 1);
+        mn_put(&b, conn->plan.weights[i], 4);
     }
     mn_mac128(conn->session, text, sizeof text, mac);
+}
+
+static void put_text(struct mn_bytes *b, const char *text)
+{
+    size_t len = strlen(text);
+
+    mn_put(b, len, 2);
+    mn_put_raw(b, text, len);
+}
+
+/* Cut to the field, without control characters (newlines of a table apart): it will be printed. */
+static void get_text(struct mn_bytes *b, char *text, size_t size)
+{
+    uint64_t len = mn_get(b, 2);
+
+    if (len >= size)
+        b->bad = 1;
+    memset(text, 0, size);
+    if (b->bad)
+        return;
+    mn_get_raw(b, text, len);
+    for (; *text; text++)
+        if (((unsigned char)*text < 0x20 && *text != '\n') || *text == 0x7f)
+            *text = '?';
+}
+
+static void put_end(struct mn_bytes *b, const struct mn_rdma_end *end)
+{
+    mn_put(b, end->state, 1);
+    mn_put(b, end->infiniband, 1);
+    mn_put(b, end->port, 1);
+    mn_put(b, end->mtu, 1);
+    mn_put(b, end->gid_type, 1);
+    mn_put(b, end->gid_index, 2);
+    mn_put(b, end->lid, 2);
+    mn_put(b, end->max_message, 4);
+    mn_put_raw(b, end->gid, sizeof end->gid);
+    put_text(b, end->device);
+}
+
+static int get_end(struct mn_bytes *b, struct mn_rdma_end *end)
+{
+    end->state = (uint8_t)mn_get(b, 1);
+    end->infiniband = (uint8_t)mn_get(b, 1);
+    end->port = (uint8_t)mn_get(b, 1);
+    end->mtu = (uint8_t)mn_get(b, 1);
+    end->gid_type = (uint8_t)mn_get(b, 1);
+    end->gid_index = (uint16_t)mn_get(b, 2);
+    end->lid = (uint16_t)mn_get(b, 2);
+    end->max_message = (uint32_t)mn_get(b, 4);
+    mn_get_raw(b, end->gid, sizeof end->gid);
+    get_text(b, end->device, sizeof end->device);
+    return !b->bad && end->state <= MN_RDMA_BROKEN && end->infiniband <= 1 && end->mtu <= 5 &&
+           end->gid_type <= MN_GID_ROCE_V2;
 }
 
 static void put_side(const struct mn_conn *conn, struct mn_bytes *b)
 {
     const struct mn_side *side = &conn->side[conn->connector];
-    size_t name = strlen(side->node);
 
     mn_put(b, side->node_id, 8);
     mn_put(b, conn->id, 8);
     mn_put(b, conn->control.connector, 1);
     mn_put(b, conn->control.acceptor, 1);
+    mn_put(b, side->kind, 1);
+    mn_put(b, side->allow_tcp, 1);
     mn_put(b, (uint64_t)side->sockets_per_link, 1);
-    mn_put(b, name, 1);
-    mn_put_raw(b, side->node, name);
+    mn_put(b, (uint64_t)side->qps_per_link, 1);
+    put_text(b, side->node);
+    put_text(b, side->rdma_text);
+    put_text(b, side->rdma_table);
     mn_put(b, (uint64_t)side->n_locals, 1);
     for (int i = 0; i < side->n_locals; i++) {
         const struct mn_local *l = &side->locals[i];
@@ -40,8 +102,10 @@ static void put_side(const struct mn_conn *conn, struct mn_bytes *b)
         mn_put_raw(b, l->addr.bytes, 16);
         mn_put(b, (uint64_t)l->addr.prefix, 1);
         mn_put(b, l->nic, 1);
+        mn_put(b, l->group, 1);
         mn_put(b, (uint64_t)l->speed_mbps, 4);
-        mn_put_raw(b, l->netdev, IF_NAMESIZE);
+        put_text(b, l->netdev);
+        put_end(b, &side->rdma[i]);
     }
 }
 
@@ -54,17 +118,10 @@ static int get_local(struct mn_bytes *b, struct mn_local *l)
     mn_get_raw(b, l->addr.bytes, 16);
     l->addr.prefix = (int)mn_get(b, 1);
     l->nic = (uint8_t)mn_get(b, 1);
+    l->group = (uint8_t)mn_get(b, 1);
     l->speed_mbps = (long)mn_get(b, 4);
-    mn_get_raw(b, l->netdev, IF_NAMESIZE);
-    l->netdev[IF_NAMESIZE - 1] = 0;
+    get_text(b, l->netdev, sizeof l->netdev);
     return !b->bad && (family == 4 || family == 6) && l->addr.prefix <= (family == 6 ? 128 : 32);
-}
-
-static void clean_name(char *name)
-{
-    for (; *name; name++)
-        if ((unsigned char)*name < 0x20 || *name == 0x7f)
-            *name = '?';
 }
 
 enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
@@ -79,17 +136,19 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     struct mn_pair control;
     control.connector = (uint8_t)mn_get(&b, 1);
     control.acceptor = (uint8_t)mn_get(&b, 1);
+    side->kind = (enum mn_transport_kind)mn_get(&b, 1);
+    side->allow_tcp = (enum mn_allow_tcp)mn_get(&b, 1);
     side->sockets_per_link = (int)mn_get(&b, 1);
-    uint64_t name = mn_get(&b, 1);
-    if (name >= sizeof side->node)
-        return mn_fail(diag, MN_ERR_PROTO, "LINKS frame with a name of %u bytes", (unsigned)name);
-    mn_get_raw(&b, side->node, name);
-    clean_name(side->node);
+    side->qps_per_link = (int)mn_get(&b, 1);
+    get_text(&b, side->node, sizeof side->node);
+    get_text(&b, side->rdma_text, sizeof side->rdma_text);
+    get_text(&b, side->rdma_table, sizeof side->rdma_table);
     uint64_t count = mn_get(&b, 1);
-    if (b.bad || count > MN_MAX_LOCALS || side->sockets_per_link > 8)
+    if (b.bad || count > MN_MAX_LOCALS || side->sockets_per_link > 8 || side->qps_per_link > 4 ||
+        side->kind > MN_TRANSPORT_TCP || side->allow_tcp > MN_TCP_AUTO)
         return mn_fail(diag, MN_ERR_PROTO, "LINKS frame out of bounds");
-    for (uint64_t i = 0; i < count; i++)
-        if (!get_local(&b, &side->locals[side->n_locals++]))
+    for (uint64_t i = 0; i < count; i++, side->n_locals++)
+        if (!get_local(&b, &side->locals[i]) || !get_end(&b, &side->rdma[i]))
             return mn_fail(diag, MN_ERR_PROTO, "LINKS frame with a bad address");
     if (b.bad || b.at != b.end)
         return mn_fail(diag, MN_ERR_PROTO, "LINKS frame of a wrong length");
@@ -119,9 +178,11 @@ void mn_conn_mix_links(struct mn_conn *conn, const uint8_t *payload, size_t len,
 
 enum mn_err mn_conn_send_links(struct mn_conn *conn)
 {
-    uint8_t text[1024];
+    uint8_t text[MN_FRAME_MAX - 256]; /* a PLAN frame may follow in the same buffer */
     struct mn_bytes b = {text, text + sizeof text, 0};
 
+    for (int i = 0; mn_transports[i]; i++)
+        mn_transports[i]->offer(&conn->side[conn->connector]);
     put_side(conn, &b);
     if (b.bad)
         return MN_ERR_INTERNAL;
@@ -129,16 +190,51 @@ enum mn_err mn_conn_send_links(struct mn_conn *conn)
     return mn_chan_put(&conn->chan, MN_FRAME_LINKS, text, (size_t)(b.at - text));
 }
 
-void mn_conn_make_plan(struct mn_conn *conn)
+/* Says once a process and reason that TCP carries the data though nobody asked for it. */
+static void warn_tcp(const struct mn_conn *conn)
 {
-    mn_plan_make(&conn->side[1], &conn->side[0], conn->control, &conn->plan);
+    static const uint8_t key[MN_KEY_SIZE] = "why tcp";
+    static _Atomic uint64_t said[16];
+    uint64_t hash = mn_mac64(key, conn->plan.why_tcp, strlen(conn->plan.why_tcp));
+
+    if (!conn->plan.why_tcp[0] || atomic_exchange(&said[hash % 16], hash) == hash)
+        return;
+    MN_WARN("peer %s: TCP carries the data, not RDMA: %s", conn->peer_text, conn->plan.why_tcp);
+}
+
+enum mn_err mn_conn_make_plan(struct mn_conn *conn, struct mn_diag *diag)
+{
+    enum mn_err err =
+        mn_plan_make(&conn->side[1], &conn->side[0], conn->control, &conn->plan, diag);
+    if (err)
+        return err;
+    warn_tcp(conn);
+    conn->transport = mn_transport_of(conn->plan.kind);
     int pairs = conn->plan.n_pairs ? conn->plan.n_pairs : 1;
-    conn->n_lanes = pairs * conn->plan.lanes_per_pair;
+    conn->n_lanes = conn->plan.kind == MN_TRANSPORT_TCP ? pairs * conn->plan.lanes_per_pair : 1;
     for (int i = 0; i < conn->n_lanes; i++) {
         conn->lanes[i].fd = -1;
         conn->lanes[i].pair = i % pairs; /* neighbours in the list use different cables */
     }
     conn->lanes_up = 1;
+    return MN_OK;
+}
+
+enum mn_err mn_conn_begin_setup(struct mn_conn *conn, struct mn_diag *diag)
+{
+    uint8_t text[MN_FRAME_MAX / 2];
+    struct mn_bytes b = {text, text + sizeof text, 0};
+    enum mn_err err = conn->transport->begin(conn, &b, diag);
+
+    if (err)
+        return err;
+    if (b.bad)
+        return mn_fail(diag, MN_ERR_INTERNAL, "SETUP frame does not fit");
+    if (b.at == text) {
+        conn->setup_done = 1;
+        return MN_OK;
+    }
+    return mn_chan_put(&conn->chan, MN_FRAME_SETUP, text, (size_t)(b.at - text));
 }
 
 enum mn_err mn_conn_send_plan(struct mn_conn *conn)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "plugin/listen.h"
+#include "plugin/transport.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
@@ -110,10 +111,11 @@ static void list_addresses(const struct mn_side *side, char *text, size_t size)
                                  mn_addr_format(&side->locals[i].addr, addr, sizeof addr));
 }
 
-static void find_candidates(const struct mn_config *config, struct dialer *d)
+static enum mn_err find_candidates(const struct mn_config *config, struct dialer *d,
+                                   struct mn_diag *diag)
 {
     struct mn_side remote;
-    char mine[256], theirs[256];
+    char mine[200], theirs[200];
 
     remote_side(&d->handle, &remote);
     d->n_candidates = mn_pairs_find(&d->self, &remote, d->candidates);
@@ -122,15 +124,29 @@ static void find_candidates(const struct mn_config *config, struct dialer *d)
         d->n_candidates = mn_pairs_find(&d->self, &remote, d->candidates);
     }
     if (d->n_candidates)
-        return;
+        return MN_OK;
     list_addresses(&d->self, mine, sizeof mine);
     list_addresses(&remote, theirs, sizeof theirs);
+    for (int i = 0; mn_transports[i]; i++)
+        mn_transports[i]->offer(&d->self);
+    if (!mn_plan_tcp_possible(&d->self))
+        return mn_fail(
+            diag, MN_ERR_CONFIG,
+            "no cable to the peer: own addresses %s, the peer's %s share no subnet under "
+            "both netmasks, and TCP through the routing table is used only when "
+            "transport.allow_tcp is true (MESHNET_ALLOW_TCP=true). Own GIDs:\n%s%s%s",
+            mine, theirs, d->self.rdma_table[0] ? d->self.rdma_table : "  none\n",
+            d->self.rdma_text[0] ? "not usable: " : "", d->self.rdma_text);
     MN_WARN("no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
             "netmasks; trying the routing table",
             mine, theirs);
     for (int i = 0; i < remote.n_locals; i++)
         if (!mn_addr_is_loopback(&remote.locals[i].addr))
             d->candidates[d->n_candidates++] = (struct mn_pair){MN_ROUTED, (uint8_t)i};
+    return d->n_candidates ? MN_OK
+                           : mn_fail(diag, MN_ERR_CONFIG,
+                                     "the peer offers only loopback addresses and is not on "
+                                     "this host (NCCL_SOCKET_IFNAME=lo on several hosts?)");
 }
 
 static enum mn_err begin(const struct mn_config *config, const struct mn_device *device,
@@ -143,12 +159,10 @@ static enum mn_err begin(const struct mn_config *config, const struct mn_device 
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection");
     d->handle = *handle;
     mn_side_self(config, device, &d->self);
-    find_candidates(config, d);
-    if (!d->n_candidates) {
+    enum mn_err err = find_candidates(config, d, diag);
+    if (err) {
         free(d);
-        return mn_fail(diag, MN_ERR_CONFIG,
-                       "the peer offers only loopback addresses and is not on "
-                       "this host (NCCL_SOCKET_IFNAME=lo on several hosts?)");
+        return err;
     }
     d->asked_ms = mn_now_ms();
     d->deadline_ms = d->asked_ms + config->settings.connect_ms;

@@ -40,7 +40,10 @@ void mn_side_self(const struct mn_config *config, const struct mn_device *device
     memset(side, 0, sizeof *side);
     mn_strlcpy(side->node, config->node, sizeof side->node);
     side->node_id = config->node_id;
+    side->kind = config->settings.transport;
+    side->allow_tcp = config->settings.allow_tcp;
     side->sockets_per_link = config->settings.sockets_per_link;
+    side->qps_per_link = config->settings.qps_per_link;
     memcpy(side->locals, device->locals, sizeof side->locals);
     side->n_locals = device->n_locals;
 }
@@ -285,7 +288,10 @@ enum mn_err mn_listener_step(struct mn_listener *l, struct mn_conn **conn, struc
             return MN_OK;
         }
         if (err != MN_ERR_AGAIN) {
-            MN_INFO("dropped %s: %s", l->pending[i]->peer_text, diag->text);
+            if (l->pending[i]->state > MN_CONN_PROOF)
+                MN_WARN("accept: peer %s: %s", l->pending[i]->peer_text, diag->text);
+            else
+                MN_INFO("dropped %s: %s", l->pending[i]->peer_text, diag->text);
             drop_pending(l, i);
         }
     }

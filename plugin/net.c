@@ -133,13 +133,15 @@ static int open_comm(struct mn_conn *conn, void **comm)
 {
     struct mn_diag diag;
     struct mn_comm *opened;
-    enum mn_err err = mn_transports[0]->open(conn, &opened, &diag);
+    enum mn_err err = conn->transport->open(conn, &opened, &diag);
 
     if (!err) {
-        MN_INFO("%s peer %s over %d cable(s), %d socket(s)",
+        MN_INFO("%s peer %s by %s over %d cable(s), %d on each",
                 conn->connector ? "sending to" : "receiving from", conn->peer_text,
-                conn->plan.n_pairs ? conn->plan.n_pairs : 1, conn->n_lanes);
-        conn->n_lanes = 0; /* the sockets are the transport's now */
+                conn->transport->name, conn->plan.n_pairs ? conn->plan.n_pairs : 1,
+                conn->plan.lanes_per_pair);
+        conn->n_lanes = 0; /* sockets and set-up are the transport's now */
+        conn->setup = NULL;
         *comm = opened;
     }
     mn_conn_close(conn);
@@ -193,11 +195,10 @@ int mn_net_isend(void *send_comm, void *data, size_t size, int tag, void *mhandl
     struct mn_comm *c = send_comm;
     struct mn_request *r = NULL;
 
-    (void)mhandle;
     *request = NULL;
     if (!c->is_send || size > MAX_MESSAGE)
         return ncclInvalidArgument;
-    enum mn_err err = c->ops->isend(c, data, size, tag, &r);
+    enum mn_err err = c->ops->isend(c, data, size, tag, mhandle, &r);
     *request = r;
     return to_nccl(err);
 }
@@ -208,11 +209,10 @@ int mn_net_irecv(void *recv_comm, int n, void **data, const size_t *sizes, const
     struct mn_comm *c = recv_comm;
     struct mn_request *r = NULL;
 
-    (void)mhandles;
     *request = NULL;
     if (c->is_send || n < 1 || n > MN_MAX_RECVS)
         return ncclInvalidArgument;
-    enum mn_err err = c->ops->irecv(c, n, data, sizes, tags, &r);
+    enum mn_err err = c->ops->irecv(c, n, data, sizes, tags, mhandles, &r);
     *request = r;
     return to_nccl(err);
 }

@@ -1,10 +1,11 @@
+#include <stdio.h>
 #include <string.h>
 
 #include "plugin/plan.h"
 
 /* One thread serves all sockets of a connection, and NCCL opens a connection for each channel: a
  * second socket on the same cable cost more than it gave (64 KiB messages over veth: a fifth less).
- */
+ * Queue pairs alike: messages in flight hide the gaps between completions. */
 #define LANES_AUTO 1
 
 static int shares(const struct mn_side *c, const struct mn_side *a, int i, int j)
@@ -65,26 +66,154 @@ int mn_pairs_find(const struct mn_side *c, const struct mn_side *a,
     return count;
 }
 
-void mn_plan_make(const struct mn_side *c, const struct mn_side *a, struct mn_pair control,
-                  struct mn_plan *plan)
+/* --- what carries the data ---------------------------------------------------------------------
+ */
+
+static int is_ready(const struct mn_rdma_end *x, const struct mn_rdma_end *y)
+{
+    return x->state == MN_RDMA_READY && y->state == MN_RDMA_READY &&
+           x->infiniband == y->infiniband && (x->infiniband || x->gid_type == y->gid_type);
+}
+
+/* Why a pair, or for routed peers the nodes, have no RDMA in common. */
+static void explain_no_rdma(const struct mn_side *c, const struct mn_side *a,
+                            const struct mn_plan *plan, char *text, size_t size)
+{
+    const struct mn_side *broken = c->rdma_text[0] ? c : a;
+
+    if (!plan->n_pairs) {
+        snprintf(text, size, "no cable joins %s and %s", c->node, a->node);
+        return;
+    }
+    const struct mn_rdma_end *x = &c->rdma[plan->pairs[0].connector];
+    const struct mn_rdma_end *y = &a->rdma[plan->pairs[0].acceptor];
+    if (broken->rdma_text[0])
+        snprintf(text, size, "on %s: %s", broken->node, broken->rdma_text);
+    else if (x->state == MN_RDMA_NONE || y->state == MN_RDMA_NONE)
+        snprintf(text, size, "%s has no RDMA device on %s",
+                 x->state == MN_RDMA_NONE ? c->node : a->node,
+                 x->state == MN_RDMA_NONE ? c->locals[plan->pairs[0].connector].netdev
+                                          : a->locals[plan->pairs[0].acceptor].netdev);
+    else
+        snprintf(text, size, "%s uses %s GIDs, %s uses %s GIDs", c->node,
+                 mn_gid_type_name((enum mn_gid_type)x->gid_type), a->node,
+                 mn_gid_type_name((enum mn_gid_type)y->gid_type));
+}
+
+static int has_rdma(const struct mn_side *side)
+{
+    for (int i = 0; i < side->n_locals; i++)
+        if (side->rdma[i].state != MN_RDMA_NONE)
+            return 1;
+    return 0;
+}
+
+int mn_plan_tcp_possible(const struct mn_side *side)
+{
+    return side->kind == MN_TRANSPORT_TCP ||
+           (side->kind == MN_TRANSPORT_AUTO &&
+            (side->allow_tcp == MN_TCP_ALLOWED ||
+             (side->allow_tcp == MN_TCP_AUTO && !has_rdma(side))));
+}
+
+static enum mn_err choose_kind(const struct mn_side *c, const struct mn_side *a,
+                               struct mn_plan *plan, struct mn_diag *diag)
+{
+    char why[MN_TABLE_TEXT + 80];
+    int kept = 0;
+
+    plan->kind = MN_TRANSPORT_TCP;
+    if (c->kind == MN_TRANSPORT_TCP && a->kind == MN_TRANSPORT_TCP)
+        return MN_OK;
+    if (c->kind == MN_TRANSPORT_TCP || a->kind == MN_TRANSPORT_TCP) {
+        if (c->kind != MN_TRANSPORT_VERBS && a->kind != MN_TRANSPORT_VERBS)
+            return MN_OK;
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "transport.kind is tcp on %s and verbs on %s: use the same mesh file",
+                       c->kind == MN_TRANSPORT_TCP ? c->node : a->node,
+                       c->kind == MN_TRANSPORT_TCP ? a->node : c->node);
+    }
+    for (int i = 0; i < plan->n_pairs; i++)
+        if (is_ready(&c->rdma[plan->pairs[i].connector], &a->rdma[plan->pairs[i].acceptor]))
+            plan->pairs[kept++] = plan->pairs[i];
+    if (kept) {
+        plan->n_pairs = kept;
+        plan->kind = MN_TRANSPORT_VERBS;
+        return MN_OK;
+    }
+    explain_no_rdma(c, a, plan, why, sizeof why);
+    if (mn_plan_tcp_possible(c) && mn_plan_tcp_possible(a)) {
+        snprintf(plan->why_tcp, sizeof plan->why_tcp, "%.127s", why);
+        return MN_OK;
+    }
+    return mn_fail(diag, MN_ERR_CONFIG,
+                   "no RDMA between %s and %s: %s. TCP is used when transport.allow_tcp is true "
+                   "(MESHNET_ALLOW_TCP=true) on both. GIDs of %s:\n%sGIDs of %s:\n%s",
+                   c->node, a->node, why, c->node, c->rdma_table[0] ? c->rdma_table : "  none\n",
+                   a->node, a->rdma_table[0] ? a->rdma_table : "  none\n");
+}
+
+/* A NIC's speed, or its part of the port that its group shares, counting the NICs in the plan. */
+static long share_of_port(const struct mn_side *side, const uint8_t *ends, int n, int i)
+{
+    const struct mn_local *l = &side->locals[ends[i]];
+    long capacity = 0, total = 0;
+
+    if (!l->group)
+        return l->speed_mbps;
+    for (int k = 0; k < n; k++) {
+        const struct mn_local *other = &side->locals[ends[k]];
+        if (other->group != l->group)
+            continue;
+        total += other->speed_mbps;
+        capacity = other->speed_mbps > capacity ? other->speed_mbps : capacity;
+    }
+    return total ? l->speed_mbps * capacity / total : 0;
+}
+
+static void weigh(const struct mn_side *c, const struct mn_side *a, struct mn_plan *plan)
+{
+    uint8_t mine[MN_MAX_LOCALS], theirs[MN_MAX_LOCALS];
+    int unknown = 0;
+
+    for (int i = 0; i < plan->n_pairs; i++) {
+        mine[i] = plan->pairs[i].connector;
+        theirs[i] = plan->pairs[i].acceptor;
+    }
+    for (int i = 0; i < plan->n_pairs; i++) {
+        long x = share_of_port(c, mine, plan->n_pairs, i);
+        long y = share_of_port(a, theirs, plan->n_pairs, i);
+        long least = !x || (y && y < x) ? y : x;
+        plan->weights[i] = (uint32_t)least;
+        unknown |= least <= 0;
+    }
+    for (int i = 0; unknown && i < plan->n_pairs; i++)
+        plan->weights[i] = 1000;
+}
+
+enum mn_err mn_plan_make(const struct mn_side *c, const struct mn_side *a, struct mn_pair control,
+                         struct mn_plan *plan, struct mn_diag *diag)
 {
     struct mn_pair found[MN_MAX_LOCALS];
-    int sc = c->sockets_per_link, sa = a->sockets_per_link;
 
     memset(plan, 0, sizeof *plan);
     plan->lanes_per_pair = 1;
-    if (control.connector == MN_ROUTED)
-        return;
-    plan->pairs[plan->n_pairs++] = control;
-    int same_host = c->node_id == a->node_id;
-    sc = sc ? sc : LANES_AUTO;
-    sa = sa ? sa : LANES_AUTO;
-    plan->lanes_per_pair = sc < sa ? sc : sa;
-    if (same_host)
-        return;
-    int count = mn_pairs_find(c, a, found);
+    if (control.connector != MN_ROUTED)
+        plan->pairs[plan->n_pairs++] = control;
+    int count = plan->n_pairs && c->node_id != a->node_id ? mn_pairs_find(c, a, found) : 0;
     for (int k = 0; k < count && plan->n_pairs < MN_MAX_LOCALS; k++)
         if (c->locals[found[k].connector].nic != c->locals[control.connector].nic &&
             a->locals[found[k].acceptor].nic != a->locals[control.acceptor].nic)
             plan->pairs[plan->n_pairs++] = found[k];
+    enum mn_err err = choose_kind(c, a, plan, diag);
+    if (err || !plan->n_pairs)
+        return err;
+    weigh(c, a, plan);
+    int verbs = plan->kind == MN_TRANSPORT_VERBS;
+    int x = verbs ? c->qps_per_link : c->sockets_per_link;
+    int y = verbs ? a->qps_per_link : a->sockets_per_link;
+    x = x ? x : LANES_AUTO;
+    y = y ? y : LANES_AUTO;
+    plan->lanes_per_pair = x < y ? x : y;
+    return MN_OK;
 }

@@ -5,17 +5,38 @@
 
 #include "plugin/config.h"
 
-#define MN_ROUTED                                                                                  \
-    0xff /* control connection reached the peer through a route, not a shared cable                \
-          */
+/* Control connection that reached the peer through a route, not over a shared cable. */
+#define MN_ROUTED     0xff
+#define MN_TABLE_TEXT 320
+
+enum mn_rdma_state {
+    MN_RDMA_NONE,  /* no RDMA device behind this address */
+    MN_RDMA_READY, /* its GID was found and its port is up */
+    MN_RDMA_BROKEN /* a device that cannot be used; the side's rdma_text says why */
+};
+
+/* RDMA end of an address, as both ends must know it. Filled by the transport that uses it. */
+struct mn_rdma_end {
+    uint8_t state, infiniband, port;
+    uint8_t mtu, gid_type; /* enum ibv_mtu, enum mn_gid_type */
+    uint16_t gid_index, lid;
+    uint32_t max_message;
+    uint8_t gid[16];
+    char device[32];
+};
 
 /* What one side tells the other. */
 struct mn_side {
     char node[MN_NAME_MAX];
     uint64_t node_id;
-    int sockets_per_link; /* 0 = auto */
+    enum mn_transport_kind kind;
+    enum mn_allow_tcp allow_tcp;
+    int sockets_per_link, qps_per_link; /* 0 = auto */
     struct mn_local locals[MN_MAX_LOCALS];
+    struct mn_rdma_end rdma[MN_MAX_LOCALS]; /* of locals */
     int n_locals;
+    char rdma_text[MN_TABLE_TEXT];  /* why an end is broken; "" = none is */
+    char rdma_table[MN_TABLE_TEXT]; /* its GIDs, for messages */
 };
 
 /* One cable: indices into the connecting and the accepting side's locals. */
@@ -24,9 +45,12 @@ struct mn_pair {
 };
 
 struct mn_plan {
+    enum mn_transport_kind kind; /* what carries the data: verbs or tcp */
+    char why_tcp[128];           /* "" when TCP was asked for */
     struct mn_pair pairs[MN_MAX_LOCALS];
-    int n_pairs; /* 0 = routed: the control connection is all there is */
-    int lanes_per_pair;
+    uint32_t weights[MN_MAX_LOCALS]; /* Mb/s of each pair, shared ports divided; not 0 */
+    int n_pairs;                     /* 0 = routed: the control connection is all there is */
+    int lanes_per_pair;              /* sockets, or queue pairs */
 };
 
 /* All pairs that share a subnet under both real netmasks, each NIC used once, fastest first; slower
@@ -35,8 +59,14 @@ struct mn_plan {
 int mn_pairs_find(const struct mn_side *connector, const struct mn_side *acceptor,
                   struct mn_pair pairs[MN_MAX_LOCALS]);
 
-/* The plan around the pair that carries the control connection, which becomes the first. */
-void mn_plan_make(const struct mn_side *connector, const struct mn_side *acceptor,
-                  struct mn_pair control, struct mn_plan *plan);
+/* 0 when this side alone rules TCP out: a peer without a common cable need not be tried. */
+int mn_plan_tcp_possible(const struct mn_side *side);
+
+/* The plan around the pair that carries the control connection, which becomes the first unless it
+ * has no RDMA and others have. RDMA where both ends of a pair can; TCP when asked for, or allowed
+ * where RDMA cannot be. MN_ERR_CONFIG: neither; *diag has the reason and both GID tables. Both ends
+ * come to the same plan, or to the same error. */
+enum mn_err mn_plan_make(const struct mn_side *connector, const struct mn_side *acceptor,
+                         struct mn_pair control, struct mn_plan *plan, struct mn_diag *diag);
 
 #endif

@@ -21,7 +21,8 @@ static void add(struct mn_side *side, const char *addr, uint8_t nic, long speed)
 
 static void test_only_the_shared_cable(void **state)
 {
-    struct mn_side a = {.node_id = 1}, b = {.node_id = 2};
+    struct mn_side a = {.node_id = 1, .allow_tcp = MN_TCP_AUTO},
+                   b = {.node_id = 2, .allow_tcp = MN_TCP_AUTO};
     struct mn_pair pairs[MN_MAX_LOCALS];
 
     (void)state;
@@ -36,7 +37,8 @@ static void test_only_the_shared_cable(void **state)
 
 static void test_both_netmasks_count(void **state)
 {
-    struct mn_side a = {.node_id = 1}, b = {.node_id = 2};
+    struct mn_side a = {.node_id = 1, .allow_tcp = MN_TCP_AUTO},
+                   b = {.node_id = 2, .allow_tcp = MN_TCP_AUTO};
     struct mn_pair pairs[MN_MAX_LOCALS];
 
     (void)state;
@@ -47,7 +49,8 @@ static void test_both_netmasks_count(void **state)
 
 static void test_parallel_links_and_one_pair_a_nic(void **state)
 {
-    struct mn_side a = {.node_id = 1}, b = {.node_id = 2};
+    struct mn_side a = {.node_id = 1, .allow_tcp = MN_TCP_AUTO},
+                   b = {.node_id = 2, .allow_tcp = MN_TCP_AUTO};
     struct mn_pair pairs[MN_MAX_LOCALS];
     struct mn_plan plan;
 
@@ -60,7 +63,7 @@ static void test_parallel_links_and_one_pair_a_nic(void **state)
     add(&b, "10.0.2.2/24", 1, 200000);
     assert_int_equal(mn_pairs_find(&a, &b, pairs), 2);
     assert_int_equal(pairs[0].connector, 2); /* fastest first */
-    mn_plan_make(&a, &b, pairs[1], &plan);
+    assert_int_equal(mn_plan_make(&a, &b, pairs[1], &plan, NULL), MN_OK);
     assert_int_equal(plan.n_pairs, 2);
     assert_int_equal(plan.pairs[0].connector, pairs[1].connector); /* control first */
     assert_int_equal(plan.pairs[1].connector, 2);
@@ -68,7 +71,8 @@ static void test_parallel_links_and_one_pair_a_nic(void **state)
 
 static void test_slow_network_beside_the_cables(void **state)
 {
-    struct mn_side a = {.node_id = 1}, b = {.node_id = 2};
+    struct mn_side a = {.node_id = 1, .allow_tcp = MN_TCP_AUTO},
+                   b = {.node_id = 2, .allow_tcp = MN_TCP_AUTO};
     struct mn_pair pairs[MN_MAX_LOCALS];
 
     (void)state;
@@ -82,7 +86,8 @@ static void test_slow_network_beside_the_cables(void **state)
 
 static void test_same_host_uses_equal_addresses(void **state)
 {
-    struct mn_side a = {.node_id = 1}, b = {.node_id = 1};
+    struct mn_side a = {.node_id = 1, .allow_tcp = MN_TCP_AUTO},
+                   b = {.node_id = 1, .allow_tcp = MN_TCP_AUTO};
     struct mn_pair pairs[MN_MAX_LOCALS];
     struct mn_plan plan;
 
@@ -90,7 +95,7 @@ static void test_same_host_uses_equal_addresses(void **state)
     add(&a, "10.0.1.1/24", 0, 0);
     add(&b, "10.0.1.1/24", 0, 0);
     assert_int_equal(mn_pairs_find(&a, &b, pairs), 1);
-    mn_plan_make(&a, &b, pairs[0], &plan);
+    assert_int_equal(mn_plan_make(&a, &b, pairs[0], &plan, NULL), MN_OK);
     assert_int_equal(plan.n_pairs, 1);
     b.node_id = 2; /* equal addresses on two hosts: a container bridge, or a mistake */
     assert_int_equal(mn_pairs_find(&a, &b, pairs), 0);
@@ -102,7 +107,8 @@ static void test_both_ends_agree(void **state)
     (void)state;
     srand(7);
     for (int round = 0; round < 2000; round++) {
-        struct mn_side s[2] = {{.node_id = 1}, {.node_id = 2}};
+        struct mn_side s[2] = {{.node_id = 1, .allow_tcp = MN_TCP_AUTO},
+                               {.node_id = 2, .allow_tcp = MN_TCP_AUTO}};
         struct mn_pair pairs[MN_MAX_LOCALS];
         struct mn_plan plan;
         for (int k = 0; k < 2; k++) {
@@ -121,7 +127,7 @@ static void test_both_ends_agree(void **state)
         int count = mn_pairs_find(&s[0], &s[1], pairs);
         if (!count)
             continue;
-        mn_plan_make(&s[0], &s[1], pairs[rand() % count], &plan);
+        assert_int_equal(mn_plan_make(&s[0], &s[1], pairs[rand() % count], &plan, NULL), MN_OK);
         assert_in_range(plan.n_pairs, 1, MN_MAX_LOCALS);
         assert_in_range(plan.lanes_per_pair, 1, 8);
         for (int i = 0; i < plan.n_pairs; i++)
@@ -134,6 +140,122 @@ static void test_both_ends_agree(void **state)
     }
 }
 
+static void give_rdma(struct mn_side *side, int local, enum mn_rdma_state state)
+{
+    side->rdma[local] = (struct mn_rdma_end){.state = (uint8_t)state,
+                                             .port = 1,
+                                             .mtu = 5,
+                                             .gid_type = MN_GID_ROCE_V2};
+}
+
+static void two_cables(struct mn_side *a, struct mn_side *b)
+{
+    *a = (struct mn_side){.node_id = 1, .node = "a", .allow_tcp = MN_TCP_AUTO};
+    *b = (struct mn_side){.node_id = 2, .node = "b", .allow_tcp = MN_TCP_AUTO};
+    add(a, "10.0.1.1/24", 0, 100000);
+    add(a, "10.0.2.1/24", 1, 100000);
+    add(b, "10.0.1.2/24", 0, 100000);
+    add(b, "10.0.2.2/24", 1, 100000);
+}
+
+static const struct mn_pair first_pair = {0, 0};
+
+static void test_rdma_where_both_ends_can(void **state)
+{
+    struct mn_side a, b;
+    struct mn_plan plan;
+
+    (void)state;
+    two_cables(&a, &b);
+    for (int i = 0; i < 2; i++) {
+        give_rdma(&a, i, MN_RDMA_READY);
+        give_rdma(&b, i, MN_RDMA_READY);
+    }
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+    assert_int_equal(plan.kind, MN_TRANSPORT_VERBS);
+    assert_int_equal(plan.n_pairs, 2);
+    /* One of the two cannot: the control connection may still run over it. */
+    give_rdma(&b, 0, MN_RDMA_BROKEN);
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+    assert_int_equal(plan.kind, MN_TRANSPORT_VERBS);
+    assert_int_equal(plan.n_pairs, 1);
+    assert_int_equal(plan.pairs[0].connector, 1);
+    a.kind = MN_TRANSPORT_TCP;
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+    assert_int_equal(plan.kind, MN_TRANSPORT_TCP);
+    assert_string_equal(plan.why_tcp, ""); /* it was asked for */
+    b.kind = MN_TRANSPORT_VERBS;
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_ERR_CONFIG);
+}
+
+static void test_tcp_only_when_allowed(void **state)
+{
+    struct mn_side a, b;
+    struct mn_plan plan;
+    struct mn_diag diag;
+
+    (void)state;
+    two_cables(&a, &b);
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+    assert_int_equal(plan.kind, MN_TRANSPORT_TCP);
+    assert_non_null(strstr(plan.why_tcp, "no RDMA device"));
+    b.allow_tcp = MN_TCP_NEVER;
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_ERR_CONFIG);
+    b.allow_tcp = MN_TCP_AUTO;
+    /* There is RDMA, so TCP would be a step back nobody has agreed to. */
+    give_rdma(&a, 0, MN_RDMA_READY);
+    give_rdma(&b, 0, MN_RDMA_BROKEN);
+    strcpy(b.rdma_text, "mlx5_0 port 1 has no GID for 10.0.1.2");
+    strcpy(a.rdma_table, "  mlx5_3 port 1 gid 3  10.0.1.1\n");
+    strcpy(b.rdma_table, "  mlx5_0 port 1 gid 0  fe80::1\n");
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, b.rdma_text));
+    assert_non_null(strstr(diag.text, a.rdma_table));
+    assert_non_null(strstr(diag.text, b.rdma_table));
+    assert_non_null(strstr(diag.text, "allow_tcp"));
+    a.allow_tcp = MN_TCP_ALLOWED;
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_ERR_CONFIG);
+    b.allow_tcp = MN_TCP_ALLOWED;
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+    assert_int_equal(plan.kind, MN_TRANSPORT_TCP);
+    assert_non_null(strstr(plan.why_tcp, b.rdma_text));
+    /* A routed peer has no cable for RDMA. */
+    struct mn_pair routed = {MN_ROUTED, 0};
+    assert_int_equal(mn_plan_make(&a, &b, routed, &plan, NULL), MN_OK);
+    assert_int_equal(plan.n_pairs, 0);
+    b.allow_tcp = MN_TCP_AUTO;
+    assert_int_equal(mn_plan_make(&a, &b, routed, &plan, NULL), MN_ERR_CONFIG);
+}
+
+static void test_shared_ports_are_weighed(void **state)
+{
+    struct mn_side a, b;
+    struct mn_plan plan;
+
+    (void)state;
+    two_cables(&a, &b);
+    add(&a, "10.0.3.1/24", 2, 100000);
+    add(&b, "10.0.3.2/24", 2, 100000);
+    for (int i = 0; i < 3; i++) {
+        give_rdma(&a, i, MN_RDMA_READY);
+        give_rdma(&b, i, MN_RDMA_READY);
+    }
+    a.locals[0].group = a.locals[1].group = 1;
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+    assert_int_equal(plan.n_pairs, 3);
+    assert_int_equal(plan.weights[0], 50000);
+    assert_int_equal(plan.weights[1], 50000);
+    assert_int_equal(plan.weights[2], 100000);
+    b.locals[2].speed_mbps = 50000;
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+    assert_int_equal(plan.weights[2], 50000);
+    a.locals[0].speed_mbps = a.locals[1].speed_mbps = b.locals[0].speed_mbps = 0;
+    b.locals[1].speed_mbps = 0;
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+    for (int i = 0; i < plan.n_pairs; i++)
+        assert_int_not_equal(plan.weights[i], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -143,6 +265,9 @@ int main(void)
         cmocka_unit_test(test_slow_network_beside_the_cables),
         cmocka_unit_test(test_same_host_uses_equal_addresses),
         cmocka_unit_test(test_both_ends_agree),
+        cmocka_unit_test(test_rdma_where_both_ends_can),
+        cmocka_unit_test(test_tcp_only_when_allowed),
+        cmocka_unit_test(test_shared_ports_are_weighed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #ifndef MN_TRANSPORT_H
 #define MN_TRANSPORT_H
 
+#include "plugin/bytes.h"
 #include "plugin/conn.h"
 
 struct mn_comm;
@@ -15,8 +16,23 @@ struct mn_request {
 
 struct mn_transport {
     const char *name;
+    enum mn_transport_kind kind;
 
-    /* Takes the connection's sockets over (conn itself stays the caller's) and makes the sending or
+    /* --- handshake; none of these blocks ---
+     * Adds what the peer must know of this node to its side. Any number of times. */
+    void (*offer)(struct mn_side *self);
+    /* The plan is agreed: makes what the data needs here and writes what the peer must know of it,
+     * at most MN_FRAME_MAX / 2 bytes; nothing when the sockets are all. Keeps it in conn->setup. */
+    enum mn_err (*begin)(struct mn_conn *conn, struct mn_bytes *out, struct mn_diag *diag);
+    /* What the peer wrote, nothing of it trusted. */
+    enum mn_err (*peer)(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag *diag);
+    /* MN_OK: data may arrive; MN_ERR_AGAIN; else it failed. */
+    enum mn_err (*step)(struct mn_conn *conn, struct mn_diag *diag);
+    /* Gives up conn->setup, in any state; not called after open() succeeded. */
+    void (*cancel)(struct mn_conn *conn);
+
+    /* --- connection ---
+     * Takes the connection's sockets over (conn itself stays the caller's) and makes the sending or
      * receiving end. On error nothing is kept and the sockets still belong to conn. Allocates all
      * the comm will ever need. */
     enum mn_err (*open)(struct mn_conn *conn, struct mn_comm **comm, struct mn_diag *diag);
@@ -26,13 +42,16 @@ struct mn_transport {
     /* May run beside isend, irecv and test of the same comm. *mhandle is never NULL on success. */
     enum mn_err (*reg_mr)(struct mn_comm *comm, void *data, size_t size, int type, void **mhandle);
     enum mn_err (*dereg_mr)(struct mn_comm *comm, void *mhandle);
+    /* The same for a DMA-BUF; the caller closes fd afterwards. */
+    enum mn_err (*reg_dmabuf)(struct mn_comm *comm, void *data, size_t size, int type,
+                              uint64_t offset, int fd, void **mhandle);
     /* Post. *request NULL with MN_OK: no room now, call again. The data belongs to the transport
      * until test() says done. Errors are explained once by the transport, at WARN, with peer and
      * link, and stay: every later call on the comm returns the same. */
-    enum mn_err (*isend)(struct mn_comm *comm, void *data, size_t size, int tag,
+    enum mn_err (*isend)(struct mn_comm *comm, void *data, size_t size, int tag, void *mhandle,
                          struct mn_request **request);
     enum mn_err (*irecv)(struct mn_comm *comm, int n, void **data, const size_t *sizes,
-                         const int *tags, struct mn_request **request);
+                         const int *tags, void **mhandles, struct mn_request **request);
     enum mn_err (*flush)(struct mn_comm *comm, struct mn_request **request);
     /* Advances the comm; never blocks. When *done, sizes (may be NULL) has one entry a receive and
      * the request is the transport's again. */
@@ -45,8 +64,9 @@ struct mn_comm {
     int is_send;
 };
 
-/* NULL-terminated; the first that the settings allow is used. One row a transport. */
+/* NULL-terminated, one row a transport. */
 extern const struct mn_transport *const mn_transports[];
-extern const struct mn_transport mn_transport_tcp;
+const struct mn_transport *mn_transport_of(enum mn_transport_kind kind);
+extern const struct mn_transport mn_transport_tcp, mn_transport_verbs;
 
 #endif

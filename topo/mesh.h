@@ -44,6 +44,7 @@ struct mn_mesh_link {
 };
 
 enum mn_transport_kind { MN_TRANSPORT_AUTO, MN_TRANSPORT_VERBS, MN_TRANSPORT_TCP };
+enum mn_allow_tcp { MN_TCP_NEVER, MN_TCP_ALLOWED, MN_TCP_AUTO };
 enum mn_device_mode { MN_DEVICE_MESH, MN_DEVICE_PER_LINK };
 
 /* Every setting is a row in mesh_setting.c: section, key, type, default, range, help. The reader,
@@ -51,14 +52,16 @@ enum mn_device_mode { MN_DEVICE_MESH, MN_DEVICE_PER_LINK };
 struct mn_settings {
     /* transport: */
     enum mn_transport_kind transport; /* kind: auto | verbs | tcp (default auto) */
-    int allow_tcp;                    /* allow_tcp: default true until RDMA exists in the mesh */
+    enum mn_allow_tcp allow_tcp;      /* allow_tcp: auto (default) | true | false */
     int sockets_per_link;             /* 0 = auto (default), 1..8 */
+    int qps_per_link;                 /* 0 = auto (default), 1..4 */
     unsigned chunk_bytes;             /* default 256K, 64K..4M */
-    unsigned silence_ms;   /* silence: default 20s, 2s..1h: how long a link may be silent */
-    unsigned handshake_ms; /* handshake: default 5s per attempt, 1s..5m */
-    unsigned connect_ms;   /* connect: default 60s: how long connect() keeps trying */
-    int traffic_class;     /* -1 = default */
-    int service_level;     /* 0..15, default 0 */
+    unsigned silence_ms;      /* silence: default 20s, 2s..1h: how long a link may be silent */
+    unsigned rdma_silence_ms; /* rdma_silence: default 10s, 2s..1h: the same for RDMA */
+    unsigned handshake_ms;    /* handshake: default 5s per attempt, 1s..5m */
+    unsigned connect_ms;      /* connect: default 60s: how long connect() keeps trying */
+    int traffic_class;        /* -1 = default */
+    int service_level;        /* 0..15, default 0 */
     /* plugin: */
     enum mn_device_mode device_mode; /* mesh (default) | per-link */
     int port_base;                   /* 0 = any port (default); else first of port_count ports */

@@ -12,16 +12,23 @@
 const struct mn_setting mn_setting_rows[] = {
     {"transport", "kind", MN_SETTING_CHOICE, "auto", 0, 0, "auto|verbs|tcp", AT(transport),
      "MESHNET_TRANSPORT", "What carries the bytes: RDMA verbs, TCP, or the best that is there."},
-    {"transport", "allow_tcp", MN_SETTING_BOOL, "true", 0, 0, NULL, AT(allow_tcp),
-     "MESHNET_ALLOW_TCP", "Whether TCP may be used where RDMA cannot be."},
+    {"transport", "allow_tcp", MN_SETTING_CHOICE, "auto", 0, 0, "false|true|auto", AT(allow_tcp),
+     "MESHNET_ALLOW_TCP",
+     "Whether TCP may be used where RDMA cannot be; auto: only between NICs without RDMA."},
     {"transport", "sockets_per_link", MN_SETTING_INT, "0", 0, 8, NULL, AT(sockets_per_link),
      "MESHNET_SOCKETS_PER_LINK",
      "TCP sockets of one connection on each link; 0 lets meshnet choose."},
+    {"transport", "qps_per_link", MN_SETTING_INT, "0", 0, 4, NULL, AT(qps_per_link),
+     "MESHNET_QPS_PER_LINK",
+     "RDMA queue pairs of one connection on each link; 0 lets meshnet choose."},
     {"transport", "chunk_bytes", MN_SETTING_SIZE, "256K", 64 * KIB, 4096 * KIB, NULL,
      AT(chunk_bytes), "MESHNET_CHUNK_BYTES",
      "Pieces in which a large message is spread over links and sockets."},
     {"transport", "silence", MN_SETTING_DURATION, "20s", 2000, 3600000, NULL, AT(silence_ms),
      "MESHNET_SILENCE", "How long a link may be silent before it counts as dead."},
+    {"transport", "rdma_silence", MN_SETTING_DURATION, "10s", 2000, 3600000, NULL,
+     AT(rdma_silence_ms), "MESHNET_RDMA_SILENCE",
+     "How long a peer or a link may be silent under RDMA before it counts as dead."},
     {"transport", "handshake", MN_SETTING_DURATION, "5s", 1000, 300000, NULL, AT(handshake_ms),
      "MESHNET_HANDSHAKE", "How long one handshake attempt may take."},
     {"transport", "connect", MN_SETTING_DURATION, "60s", 1000, 3600000, NULL, AT(connect_ms),
@@ -55,21 +62,6 @@ int mn_parse_long(const char *text, long min, long max, long *value)
     return 1;
 }
 
-/* Index of text in "a|b|c", or -1. */
-static int choice_index(const char *choices, const char *text)
-{
-    size_t want = strlen(text);
-    int index = 0;
-    for (const char *at = choices;; index++) {
-        size_t len = strcspn(at, "|");
-        if (len == want && !memcmp(at, text, len))
-            return index;
-        if (at[len] == '\0')
-            return -1;
-        at += len + 1;
-    }
-}
-
 static int parse_bool(const char *text, int *value)
 {
     static const char *const words[][2] = {{"false", "true"},
@@ -83,6 +75,25 @@ static int parse_bool(const char *text, int *value)
                 return 1;
             }
     return 0;
+}
+
+/* Index of text in "a|b|c", or -1. Where the choices begin with "false|true" the other words for
+ * them are known too. */
+static int choice_index(const char *choices, const char *text)
+{
+    size_t want = strlen(text);
+    int index = 0;
+    if (!strncmp(choices, "false|true", 10) && parse_bool(text, &index))
+        return index;
+    index = 0;
+    for (const char *at = choices;; index++) {
+        size_t len = strcspn(at, "|");
+        if (len == want && !memcmp(at, text, len))
+            return index;
+        if (at[len] == '\0')
+            return -1;
+        at += len + 1;
+    }
 }
 
 static int in_range(const struct mn_setting *row, unsigned long long value)

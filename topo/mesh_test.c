@@ -317,7 +317,7 @@ static void settings_rows(void **state)
     struct mn_settings defaults, settings;
     char text[320], again[320];
     mn_settings_default(&defaults);
-    assert_int_equal(defaults.allow_tcp, 1);
+    assert_int_equal(defaults.allow_tcp, MN_TCP_AUTO);
     assert_int_equal(defaults.chunk_bytes, 256 * 1024);
     assert_int_equal(defaults.silence_ms, 20000);
     assert_int_equal(defaults.traffic_class, -1);

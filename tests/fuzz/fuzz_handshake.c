@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "plugin/conn.h"
+#include "plugin/transport.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -36,7 +36,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     conn->config = &config;
     conn->connector = data[0] & 1;
-    conn->state = MN_CONN_HELLO + (data[0] >> 1) % 5;
+    conn->state = MN_CONN_HELLO + (data[0] >> 1) % 6;
+    conn->transport = &mn_transport_tcp;
     conn->started_ms = mn_now_ms();
     conn->deadline_ms = conn->started_ms + 60000;
     fill_side(&conn->side[conn->connector]);

@@ -263,6 +263,13 @@ static enum mn_err tcp_reg_mr(struct mn_comm *base, void *data, size_t size, int
     return MN_OK;
 }
 
+static enum mn_err tcp_reg_dmabuf(struct mn_comm *base, void *data, size_t size, int type,
+                                  uint64_t offset, int fd, void **mhandle)
+{
+    (void)base, (void)data, (void)size, (void)type, (void)offset, (void)fd, (void)mhandle;
+    return MN_ERR_UNSUPPORTED;
+}
+
 static enum mn_err tcp_dereg_mr(struct mn_comm *base, void *mhandle)
 {
     (void)base;
@@ -287,12 +294,48 @@ static enum mn_err tcp_test(struct mn_request *request, int *done, int *sizes)
     return tcp_recv_test(comm, (struct tcp_group *)request, done, sizes);
 }
 
+/* The sockets of the handshake are all it needs. */
+static void tcp_offer(struct mn_side *self)
+{
+    (void)self;
+}
+
+static enum mn_err tcp_begin(struct mn_conn *conn, struct mn_bytes *out, struct mn_diag *diag)
+{
+    (void)conn, (void)out, (void)diag;
+    return MN_OK;
+}
+
+static enum mn_err tcp_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag *diag)
+{
+    (void)conn, (void)in;
+    return mn_fail(diag, MN_ERR_PROTO, "SETUP frame for TCP");
+}
+
+static enum mn_err tcp_step(struct mn_conn *conn, struct mn_diag *diag)
+{
+    (void)conn, (void)diag;
+    return MN_OK;
+}
+
+static void tcp_cancel(struct mn_conn *conn)
+{
+    (void)conn;
+}
+
 const struct mn_transport mn_transport_tcp = {
-    .name = "tcp",
+    .name = "TCP",
+    .kind = MN_TRANSPORT_TCP,
+    .offer = tcp_offer,
+    .begin = tcp_begin,
+    .peer = tcp_peer,
+    .step = tcp_step,
+    .cancel = tcp_cancel,
     .open = tcp_open,
     .close = tcp_close,
     .reg_mr = tcp_reg_mr,
     .dereg_mr = tcp_dereg_mr,
+    .reg_dmabuf = tcp_reg_dmabuf,
     .isend = tcp_isend,
     .irecv = tcp_irecv,
     .flush = tcp_flush,

@@ -154,7 +154,7 @@ static inline void tcp_moved(struct tcp_comm *comm)
     comm->idle = 0;
 }
 
-enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag,
+enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
                       struct mn_request **request);
 enum mn_err tcp_send_test(struct tcp_comm *comm, struct tcp_send *send, int *done, int *sizes);
 /* Closes lane 0 later when small messages done are not acknowledged yet; returns 1 if it took it.
@@ -163,7 +163,7 @@ int tcp_linger(struct tcp_comm *comm);
 void tcp_linger_sweep(void);
 
 enum mn_err tcp_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
-                      const int *tags, struct mn_request **request);
+                      const int *tags, void **mhandles, struct mn_request **request);
 enum mn_err tcp_recv_test(struct tcp_comm *comm, struct tcp_group *group, int *done, int *sizes);
 void tcp_recv_flush_acks(struct tcp_comm *comm);
 /* TCP's own acknowledgements wait for something to ride on. */

@@ -351,8 +351,9 @@ static enum mn_err progress(struct tcp_comm *comm)
 /* --- the two calls ---------------------------------------------------------------------------- */
 
 enum mn_err tcp_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
-                      const int *tags, struct mn_request **request)
+                      const int *tags, void **mhandles, struct mn_request **request)
 {
+    (void)mhandles;
     struct tcp_comm *comm = (struct tcp_comm *)base;
     struct tcp_group *group = group_at(comm, comm->group_tail);
     enum mn_err err = (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);

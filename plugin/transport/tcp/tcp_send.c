@@ -219,9 +219,10 @@ static enum mn_err pump(struct tcp_comm *comm)
     return MN_OK;
 }
 
-enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag,
+enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
                       struct mn_request **request)
 {
+    (void)mhandle;
     struct tcp_comm *comm = (struct tcp_comm *)base;
     enum mn_err err = (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);
     struct tcp_send *send = send_at(comm, comm->seq_next);

@@ -1,0 +1,305 @@
+/* Life, failure and the control connection of the verbs transport. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/abi/nccl_abi.h"
+#include "plugin/transport/verbs/verbs.h"
+#include "topo/base/log.h"
+
+#define IDLE_CALLS 256 /* empty calls between looks at the clock */
+#define LOOK_MS    10  /* between looks at the control connection while nothing moves */
+#define DRAIN_MS   50  /* what was sent before the peer closed has completed here by then */
+#define BROKEN_MS  300 /* a peer's word about a broken queue pair is waited for this long */
+
+/* --- failing ---------------------------------------------------------------------------------- */
+
+static void tell_peer(struct verbs_comm *comm, enum mn_err code, const char *text)
+{
+    uint8_t frame[512];
+    struct mn_bytes b = {frame, frame + sizeof frame, 0};
+    size_t len = strlen(text);
+
+    if (!comm->control)
+        return;
+    mn_put(&b, (uint64_t)code, 1);
+    mn_put_raw(&b, text, len < sizeof frame - 1 ? len : sizeof frame - 1);
+    if (!mn_chan_put(comm->control, MN_FRAME_FAILED, frame, (size_t)(b.at - frame)))
+        (void)mn_chan_flush(comm->control, NULL);
+}
+
+static enum mn_err fail_text(struct verbs_comm *comm, int link, enum mn_err code, const char *text)
+{
+    char where[192] = "";
+    int none = MN_OK;
+
+    if (!atomic_compare_exchange_strong(&comm->error, &none, (int)code))
+        return (enum mn_err)none;
+    if (link < 0 && comm->n_links == 1)
+        link = 0;
+    if (link >= 0) {
+        const struct verbs_link *l = &comm->links[link];
+        snprintf(where, sizeof where, ", link %s (%s port %u, %s to %s)", l->netdev, l->self.device,
+                 l->self.port, l->from, l->to);
+    }
+    MN_WARN("%s peer %s%s: %s", comm->base.is_send ? "send to" : "receive from", comm->peer, where,
+            text);
+    return code;
+}
+
+enum mn_err verbs_fail(struct verbs_comm *comm, int link, enum mn_err code, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (!verbs_error(comm))
+        tell_peer(comm, code, text);
+    return fail_text(comm, link, code, text);
+}
+
+static const char *status_name(enum ibv_wc_status status)
+{
+    static const struct {
+        enum ibv_wc_status status;
+        const char *name;
+    } names[] = {
+        {IBV_WC_LOC_LEN_ERR, "local length error"},
+        {IBV_WC_LOC_QP_OP_ERR, "local queue pair error: is the port down?"},
+        {IBV_WC_LOC_PROT_ERR, "local protection error: memory not registered"},
+        {IBV_WC_WR_FLUSH_ERR, "flushed: the queue pair is in error"},
+        {IBV_WC_REM_INV_REQ_ERR, "the peer's device calls a request invalid"},
+        {IBV_WC_REM_ACCESS_ERR,
+         "the peer's device refuses the access: memory not registered there"},
+        {IBV_WC_REM_OP_ERR, "the peer's device failed"},
+        {IBV_WC_RETRY_EXC_ERR,
+         "no answer on the link; check the cable, the addresses and that the peer is up"},
+        {IBV_WC_RNR_RETRY_EXC_ERR, "the peer had no receive request posted"},
+    };
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (names[i].status == status)
+            return names[i].name;
+    return "unexpected completion status";
+}
+
+void verbs_broken(struct verbs_comm *comm, int qp, const struct ibv_wc *wc)
+{
+    if (comm->broken_ms)
+        return;
+    comm->broken_ms = mn_now_ms();
+    comm->broken_link = comm->qps[qp].link;
+    snprintf(comm->broken_text, sizeof comm->broken_text, "%s (completion status %d, vendor 0x%x)",
+             status_name(wc->status), (int)wc->status, wc->vendor_err);
+}
+
+/* --- when nothing moves ----------------------------------------------------------------------- */
+
+static enum mn_err on_control(struct verbs_comm *comm, enum mn_frame type, uint8_t *payload,
+                              size_t len)
+{
+    struct mn_bytes b = {payload, payload + len, 0};
+    char text[480];
+
+    if (type == MN_FRAME_BYE && len == 4) {
+        comm->peer_closed = 1;
+        if (comm->base.is_send)
+            verbs_send_landed(comm, (uint32_t)mn_get(&b, 4));
+        return MN_OK;
+    }
+    if (type != MN_FRAME_FAILED || len < 1)
+        return verbs_fail(comm, -1, MN_ERR_PROTO, "control frame %d of %zu bytes", (int)type, len);
+    uint64_t code = mn_get(&b, 1);
+    size_t n = len - 1 < sizeof text - 1 ? len - 1 : sizeof text - 1;
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)(payload[i + 1] < 0x20 || payload[i + 1] == 0x7f ? '?' : payload[i + 1]);
+    text[n] = 0;
+    char told[512];
+    snprintf(told, sizeof told, "the peer gave up: %s", text);
+    return fail_text(comm, comm->broken_link,
+                     code == MN_ERR_TOO_LONG ? MN_ERR_TOO_LONG : MN_ERR_PEER_DEAD, told);
+}
+
+static enum mn_err look_at_control(struct verbs_comm *comm, uint64_t now)
+{
+    struct mn_diag diag = {.text = ""};
+    enum mn_frame type;
+    uint8_t *payload;
+    size_t len;
+
+    for (int i = 0; i < 4 && !comm->ended_ms; i++) {
+        enum mn_err err = mn_chan_get(comm->control, &type, &payload, &len, &diag);
+        if (!err)
+            err = on_control(comm, type, payload, len);
+        else if (err == MN_ERR_AGAIN)
+            return MN_OK;
+        else if (err == MN_ERR_PEER_DEAD || errno == ECONNRESET || errno == EPIPE)
+            comm->ended_ms = now, err = MN_OK;
+        else
+            return verbs_fail(comm, comm->broken_link, MN_ERR_LINK_DEAD,
+                              "no answer from the peer's host within %u s (%s); check the cable "
+                              "and that the host is up",
+                              comm->config->settings.rdma_silence_ms / 1000, diag.text);
+        if (err)
+            return err;
+    }
+    if (!comm->ended_ms || now - comm->ended_ms < DRAIN_MS)
+        return MN_OK;
+    if (comm->peer_closed)
+        return verbs_fail(comm, -1, MN_ERR_CLOSED, "the peer has closed the connection");
+    return verbs_fail(comm, -1, MN_ERR_PEER_DEAD,
+                      "peer is gone: its process ended without closing the connection");
+}
+
+static enum mn_err look_at_ports(struct verbs_comm *comm, uint64_t now)
+{
+    unsigned patience = comm->config->settings.rdma_silence_ms / 2;
+
+    for (int i = 0; i < comm->n_links; i++) {
+        struct verbs_watch *watch = &comm->links[i].watch;
+        int fatal = atomic_load_explicit(&watch->fatal, memory_order_relaxed);
+        unsigned down = atomic_load_explicit(&watch->port_down, memory_order_relaxed);
+        if (fatal)
+            return verbs_fail(comm, i, MN_ERR_LINK_DEAD, "the device reports an error (event %d)",
+                              fatal - 1);
+        if (down && (unsigned)now - down > patience && (unsigned)now - down < 1u << 31)
+            return verbs_fail(comm, i, MN_ERR_LINK_DEAD,
+                              "the port has been down for %u s; check the cable",
+                              ((unsigned)now - down) / 1000);
+    }
+    return MN_OK;
+}
+
+enum mn_err verbs_idle(struct verbs_comm *comm)
+{
+    if (comm->idle++ % IDLE_CALLS && !comm->broken_ms)
+        return MN_OK;
+    uint64_t now = mn_now_ms();
+    if (now - comm->looked_ms < LOOK_MS && !comm->broken_ms)
+        return MN_OK;
+    comm->looked_ms = now;
+    enum mn_err err = look_at_control(comm, now);
+    if (!err)
+        err = look_at_ports(comm, now);
+    if (!err && comm->broken_ms && !comm->ended_ms && now - comm->broken_ms > BROKEN_MS)
+        err = verbs_fail(comm, comm->broken_link, MN_ERR_LINK_DEAD, "%s", comm->broken_text);
+    return err;
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+static enum mn_err verbs_open(struct mn_conn *conn, struct mn_comm **out, struct mn_diag *diag)
+{
+    struct verbs_comm *comm = conn->setup;
+
+    comm->control = calloc(1, sizeof *comm->control);
+    if (!comm->control)
+        return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection to %s", conn->peer_text);
+    mn_chan_init(comm->control, conn->lanes[0].fd);
+    mn_socket_tune(comm->control->fd, conn->config->settings.rdma_silence_ms);
+    for (int i = 0; i < comm->n_links; i++)
+        MN_INFO("%s %s: %s port %u gid %u (%s) to %s port %u gid %u (%s), %d queue pair(s)",
+                comm->base.is_send ? "sending to" : "receiving from", comm->peer,
+                comm->links[i].self.device, comm->links[i].self.port, comm->links[i].self.gid_index,
+                comm->links[i].from, comm->links[i].peer.device, comm->links[i].peer.port,
+                comm->links[i].peer.gid_index, comm->links[i].to, comm->links[i].n_qps);
+    *out = &comm->base;
+    return MN_OK;
+}
+
+/* A receiver that closes no longer acknowledges what it has received: it says so instead. */
+static void verbs_close(struct mn_comm *base)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)base;
+    uint8_t landed[4];
+    struct mn_bytes b = {landed, landed + sizeof landed, 0};
+
+    mn_put(&b, comm->seq_landed, 4);
+    if (!verbs_error(comm) && !mn_chan_put(comm->control, MN_FRAME_BYE, landed, sizeof landed))
+        (void)mn_chan_flush(comm->control, NULL);
+    if (comm->stale)
+        MN_INFO("%s: %llu completions of earlier requests were dropped", comm->peer,
+                (unsigned long long)comm->stale);
+    verbs_free(comm);
+}
+
+static enum mn_err reg(struct mn_comm *base, void *data, size_t size, int type, uint64_t offset,
+                       int fd, void **mhandle)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)base;
+    struct verbs_memory *memory;
+    struct mn_diag diag;
+    enum mn_err err =
+        verbs_memory_get(comm->devices, data, size, type, fd, offset, 1, &memory, &diag);
+
+    if (err)
+        MN_WARN("peer %s: %s", comm->peer, diag.text);
+    else
+        *mhandle = memory;
+    return err;
+}
+
+static enum mn_err verbs_reg_mr(struct mn_comm *base, void *data, size_t size, int type,
+                                void **mhandle)
+{
+    if (type != NCCL_PTR_HOST)
+        return MN_ERR_UNSUPPORTED;
+    return reg(base, data, size, type, 0, -1, mhandle);
+}
+
+static enum mn_err verbs_reg_dmabuf(struct mn_comm *base, void *data, size_t size, int type,
+                                    uint64_t offset, int fd, void **mhandle)
+{
+    return fd < 0 ? MN_ERR_USAGE : reg(base, data, size, type, offset, fd, mhandle);
+}
+
+static enum mn_err verbs_dereg_mr(struct mn_comm *base, void *mhandle)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)base;
+    struct mn_diag diag;
+    enum mn_err err = mhandle ? verbs_memory_put(mhandle, &diag) : MN_OK;
+
+    if (err)
+        MN_WARN("peer %s: %s", comm->peer, diag.text);
+    return err;
+}
+
+/* Host memory is what the completion says; nothing is to be flushed. */
+static enum mn_err verbs_flush(struct mn_comm *base, struct mn_request **request)
+{
+    (void)base;
+    *request = NULL;
+    return MN_OK;
+}
+
+static enum mn_err verbs_test(struct mn_request *request, int *done, int *sizes)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)request->comm;
+
+    if (comm->base.is_send)
+        return verbs_send_test(comm, (struct verbs_send *)request, done, sizes);
+    return verbs_recv_test(comm, (struct verbs_group *)request, done, sizes);
+}
+
+const struct mn_transport mn_transport_verbs = {
+    .name = "RDMA",
+    .kind = MN_TRANSPORT_VERBS,
+    .offer = verbs_offer,
+    .begin = verbs_begin,
+    .peer = verbs_peer,
+    .step = verbs_step,
+    .cancel = verbs_cancel,
+    .open = verbs_open,
+    .close = verbs_close,
+    .reg_mr = verbs_reg_mr,
+    .dereg_mr = verbs_dereg_mr,
+    .reg_dmabuf = verbs_reg_dmabuf,
+    .isend = verbs_isend,
+    .irecv = verbs_irecv,
+    .flush = verbs_flush,
+    .test = verbs_test,
+};

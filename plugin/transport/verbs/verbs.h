@@ -1,0 +1,220 @@
+/* The verbs transport: how messages travel over RC queue pairs.
+ *
+ * The receiver announces each posted buffer by writing an entry into a ring in the sender's memory
+ * (wire.h). The sender answers with RDMA writes with immediate into that buffer, the message
+ * divided over the queue pairs of all links by what each has still to do and its speed (split.h).
+ * Every immediate says which announcement and segment it is and how many there are, so the receiver
+ * accounts for segments in any order, and adds up the lengths of the completions: the sender's true
+ * size. Without an announcement isend has no room and says so; nothing is buffered, nothing spins.
+ *
+ * Receive requests are posted for every segment that may arrive, before it is announced, so that
+ * RNR cannot happen: a message puts at most one part on a queue pair, cut only at the device's
+ * largest write, and the receiver announces no more than it has requests for.
+ *
+ * A send is done when its writes are acknowledged: the bytes are at the receiver. The TCP
+ * connection of the handshake stays open beside: it says when the peer closes (with how far it has
+ * received, since a closing receiver no longer acknowledges), when it gives up and why, and by
+ * keepalive when its host is silent.
+ *
+ * The first failed completion ends the connection: every later call returns that error. */
+#ifndef MN_VERBS_H
+#define MN_VERBS_H
+
+#include <stdatomic.h>
+
+#include "plugin/transport.h"
+#include "plugin/transport/verbs/device.h"
+#include "plugin/transport/verbs/memory.h"
+#include "plugin/transport/verbs/split.h"
+#include "plugin/transport/verbs/wire.h"
+#include "plugin/transport/verbs/work.h"
+
+#define VERBS_SLOTS  256 /* requests of a connection */
+#define VERBS_RECVS  8   /* MN_MAX_RECVS */
+#define VERBS_BATCH  16  /* completions taken at once */
+#define VERBS_SQ     256
+#define VERBS_RQ     512
+#define VERBS_INLINE 220
+
+/* wr_id: what a completion is about, never a pointer. A completion of an earlier generation of its
+ * slot is counted and dropped. */
+enum verbs_kind { VERBS_RECEIVED, VERBS_DATA, VERBS_ANNOUNCED };
+struct verbs_wr {
+    enum verbs_kind kind;
+    unsigned generation, slot, qp, posted; /* posted: low 16 bits of the queue pair's count */
+};
+
+static inline uint64_t verbs_wr_pack(enum verbs_kind kind, unsigned generation, unsigned slot,
+                                     unsigned qp, unsigned posted)
+{
+    return (uint64_t)kind << 56 | (uint64_t)(qp & 0xff) << 48 |
+           (uint64_t)(generation & 0xffff) << 32 | (uint64_t)(slot & 0xffff) << 16 |
+           (posted & 0xffff);
+}
+
+static inline struct verbs_wr verbs_wr_unpack(uint64_t id)
+{
+    return (struct verbs_wr){(enum verbs_kind)(id >> 56), id >> 32 & 0xffff, id >> 16 & 0xffff,
+                             id >> 48 & 0xff, id & 0xffff};
+}
+
+struct verbs_qp {
+    struct ibv_qp *qp;
+    uint32_t number, psn, peer_number, peer_psn;
+    uint8_t link;
+    uint32_t depth;           /* of the send queue */
+    uint32_t posted, retired; /* send requests since the start; known to be finished */
+    uint32_t unsignaled;      /* announcements since the last that completes */
+    uint32_t consumed;        /* receive requests to be posted again */
+};
+
+struct verbs_link {
+    struct verbs_watch watch;
+    struct verbs_device *device;
+    struct mn_rdma_end self, peer;
+    struct ibv_cq *cq;
+    struct ibv_mr *ring_mr;  /* of the ring, on this device */
+    uint32_t peer_ring_rkey; /* receiver */
+    uint32_t pending;        /* sender: completions to come */
+    int first_qp, n_qps;
+    uint32_t max_inline;
+    char netdev[IF_NAMESIZE];
+    char from[MN_ADDR_TEXT], to[MN_ADDR_TEXT];
+};
+
+/* Segment k of a part is the bytes from k * max_segment on. */
+struct verbs_send_part {
+    uint32_t offset, length; /* in the message */
+    uint16_t first, n_segments, posted, acked;
+    uint8_t qp;
+};
+
+struct verbs_send {
+    struct mn_request base;
+    uint16_t generation, n_parts, segments, unposted, pending; /* segments not posted, not done */
+    uint8_t active, done, host;
+    uint32_t size;
+    const uint8_t *data;
+    const struct verbs_memory *memory; /* NULL for no bytes */
+    struct verbs_cts cts;
+    struct verbs_send_part parts[VERBS_QPS];
+};
+
+/* An announced buffer. */
+struct verbs_slot {
+    struct verbs_group *group;
+    uint64_t segments[2]; /* bit per segment that has arrived */
+    uint32_t seq, capacity, received;
+    uint16_t n_segments, arrived, reserved;
+    uint8_t active;
+};
+
+struct verbs_group {
+    struct mn_request base;
+    uint32_t seq; /* of the first announcement */
+    uint8_t n, landed, posted;
+    uint32_t sizes[VERBS_RECVS];
+};
+
+struct verbs_comm {
+    struct mn_comm base;
+    const struct mn_config *config;
+    char peer[128];
+    atomic_int error; /* enum mn_err; set once, explained when set */
+    int n_links, n_qps;
+    uint32_t devices;     /* bit per device of the links */
+    uint32_t max_segment; /* bytes of one write */
+    uint32_t max_message;
+    struct verbs_link links[VERBS_LINKS];
+    struct verbs_qp qps[VERBS_QPS];
+    struct verbs_way ways[VERBS_QPS];
+    uint32_t full_weight[VERBS_QPS];
+    int turn;
+    uint8_t traffic_class;
+    struct verbs_cts *ring; /* sender: written by the peer; receiver: what it writes from */
+    uint64_t peer_ring;     /* receiver */
+    uint64_t stale;         /* completions dropped */
+
+    /* sender */
+    struct verbs_send *sends; /* VERBS_SLOTS */
+    uint64_t free_sends[VERBS_SLOTS / 64];
+    uint32_t seq;                       /* of the group in turn */
+    struct verbs_cts head[VERBS_RECVS]; /* that group, once it is whole */
+    uint8_t head_n, head_filled;
+    uint32_t waiting; /* sends with segments not posted yet */
+    /* receiver */
+    struct verbs_group *groups;                /* VERBS_SLOTS, in turn */
+    struct verbs_slot *slots;                  /* VERBS_RING, by announcement */
+    struct ibv_recv_wr refill[VERBS_BATCH];    /* a chain ready to be posted, or its end */
+    uint32_t group_next, seq_next, seq_landed; /* all before seq_landed have landed */
+    uint32_t rq_depth, reserved;
+
+    /* when nothing moves */
+    uint32_t idle;
+    uint64_t looked_ms, broken_ms, ended_ms;
+    int broken_link;
+    char broken_text[192];
+    struct mn_chan *control; /* the handshake's connection */
+    int peer_closed;         /* BYE was read */
+
+    /* set-up */
+    struct verbs_job job;
+    atomic_int job_state;
+    struct mn_diag job_diag;
+};
+
+/* memory was registered for this connection and covers [data, data + size). */
+static inline int verbs_covers(const struct verbs_comm *comm, const struct verbs_memory *memory,
+                               const void *data, size_t size)
+{
+    uint64_t at = (uint64_t)(uintptr_t)data;
+
+    if (!memory || at < memory->base || size > memory->length ||
+        at - memory->base > memory->length - size)
+        return 0;
+    for (int i = 0; i < comm->n_links; i++)
+        if (!memory->mrs[comm->links[i].device->index])
+            return 0;
+    return 1;
+}
+
+/* Fails the comm: explains at WARN, once, with the peer and, if link >= 0, the link; tells the
+ * peer. Returns the code to stay. */
+enum mn_err verbs_fail(struct verbs_comm *comm, int link, enum mn_err code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static inline enum mn_err verbs_error(struct verbs_comm *comm)
+{
+    return (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);
+}
+
+/* A completion failed. Why is only known after a look at the control connection: a peer that closed
+ * or gave up is no broken link. verbs_idle() decides. */
+void verbs_broken(struct verbs_comm *comm, int qp, const struct ibv_wc *wc);
+/* A call moved nothing: now and then looks at the control connection, the ports and the clock. */
+enum mn_err verbs_idle(struct verbs_comm *comm);
+
+/* verbs_setup.c */
+void verbs_offer(struct mn_side *self);
+enum mn_err verbs_begin(struct mn_conn *conn, struct mn_bytes *out, struct mn_diag *diag);
+enum mn_err verbs_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag *diag);
+enum mn_err verbs_step(struct mn_conn *conn, struct mn_diag *diag);
+void verbs_cancel(struct mn_conn *conn);
+void verbs_free(struct verbs_comm *comm);
+
+/* verbs_send.c */
+enum mn_err verbs_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
+                        struct mn_request **request);
+enum mn_err verbs_send_test(struct verbs_comm *comm, struct verbs_send *send, int *done,
+                            int *sizes);
+/* Everything before announcement seq has arrived, as the closing peer says. */
+void verbs_send_landed(struct verbs_comm *comm, uint32_t seq);
+
+/* verbs_recv.c */
+enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
+                        const int *tags, void **mhandles, struct mn_request **request);
+enum mn_err verbs_recv_test(struct verbs_comm *comm, struct verbs_group *group, int *done,
+                            int *sizes);
+/* Posts receive requests for all that may arrive before anything is announced. */
+enum mn_err verbs_recv_prepare(struct verbs_comm *comm, struct mn_diag *diag);
+
+#endif

@@ -1,0 +1,283 @@
+/* The receiving end: announces buffers, accounts for segments. */
+#include <string.h>
+#include <arpa/inet.h>
+
+#include "plugin/transport/verbs/verbs.h"
+
+#define SIGNAL_EVERY 32 /* announcements; the completion of one frees those before it */
+
+/* --- receive requests ------------------------------------------------------------------------- */
+
+static enum mn_err refill(struct verbs_comm *comm, struct verbs_qp *qp)
+{
+    struct ibv_recv_wr *bad;
+
+    while (qp->consumed) {
+        uint32_t n = qp->consumed < VERBS_BATCH ? qp->consumed : VERBS_BATCH;
+        int error = ibv_post_recv(qp->qp, &comm->refill[VERBS_BATCH - n], &bad);
+        if (error)
+            return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting %u receive requests: %s", n,
+                              strerror(error));
+        qp->consumed -= n;
+    }
+    return MN_OK;
+}
+
+enum mn_err verbs_recv_prepare(struct verbs_comm *comm, struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
+
+    for (int i = 0; i < VERBS_BATCH; i++)
+        comm->refill[i] = (struct ibv_recv_wr){
+            .wr_id = verbs_wr_pack(VERBS_RECEIVED, 0, 0, 0, 0),
+            .next = i + 1 < VERBS_BATCH ? &comm->refill[i + 1] : NULL,
+        };
+    for (int q = 0; q < comm->n_qps && !err; q++) {
+        comm->qps[q].consumed = comm->rq_depth;
+        err = refill(comm, &comm->qps[q]);
+    }
+    return err ? mn_fail(diag, err, "receive requests cannot be posted") : MN_OK;
+}
+
+/* --- arrivals --------------------------------------------------------------------------------- */
+
+static void land(struct verbs_comm *comm, struct verbs_slot *slot)
+{
+    struct verbs_group *group = slot->group;
+
+    slot->active = 0;
+    comm->reserved -= slot->reserved;
+    group->sizes[slot->seq - group->seq] = slot->received;
+    group->landed++;
+    while (comm->seq_landed != comm->seq_next && !comm->slots[comm->seq_landed % VERBS_RING].active)
+        comm->seq_landed++;
+}
+
+static enum mn_err arrived(struct verbs_comm *comm, int link, const struct ibv_wc *wc)
+{
+    struct verbs_imm imm = verbs_imm_unpack(ntohl(wc->imm_data));
+    struct verbs_slot *slot = &comm->slots[imm.entry];
+
+    if (!slot->active || (slot->seq / VERBS_RING & 15) != imm.seq_high || imm.epoch)
+        return verbs_fail(comm, link, MN_ERR_PROTO,
+                          "a write names announcement %u, which is not open", imm.entry);
+    if (!slot->n_segments)
+        slot->n_segments = (uint16_t)imm.segments;
+    uint64_t bit = 1ull << (imm.segment % 64), *seen = &slot->segments[imm.segment / 64];
+    if (slot->n_segments != imm.segments || imm.segment >= imm.segments || *seen & bit ||
+        wc->byte_len > slot->capacity - slot->received)
+        return verbs_fail(comm, link, MN_ERR_PROTO,
+                          "segment %u of %u with %u bytes does not fit announcement %u (%u of %u "
+                          "bytes, %u segments)",
+                          imm.segment, imm.segments, wc->byte_len, slot->seq, slot->received,
+                          slot->capacity, slot->n_segments);
+    *seen |= bit;
+    slot->received += wc->byte_len;
+    if (++slot->arrived == slot->n_segments)
+        land(comm, slot);
+    return MN_OK;
+}
+
+static int qp_numbered(const struct verbs_comm *comm, const struct verbs_link *link,
+                       uint32_t number)
+{
+    int q = link->first_qp;
+
+    while (q < link->first_qp + link->n_qps - 1 && comm->qps[q].number != number)
+        q++;
+    return q;
+}
+
+static enum mn_err on_completion(struct verbs_comm *comm, int i, const struct ibv_wc *wc)
+{
+    struct verbs_wr id = verbs_wr_unpack(wc->wr_id);
+    int q = id.kind == VERBS_RECEIVED ? qp_numbered(comm, &comm->links[i], wc->qp_num) : (int)id.qp;
+
+    if (q >= comm->n_qps) {
+        comm->stale++;
+        return MN_OK;
+    }
+    if (wc->status != IBV_WC_SUCCESS) {
+        verbs_broken(comm, q, wc);
+        return MN_OK;
+    }
+    struct verbs_qp *qp = &comm->qps[q];
+    if (id.kind != VERBS_RECEIVED) {
+        qp->retired += (uint16_t)(id.posted - qp->retired);
+        return MN_OK;
+    }
+    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+        return verbs_fail(comm, i, MN_ERR_PROTO, "a message came that is no write");
+    qp->consumed++;
+    return arrived(comm, i, wc);
+}
+
+static enum mn_err progress(struct verbs_comm *comm)
+{
+    struct ibv_wc wcs[VERBS_BATCH];
+    enum mn_err err = MN_OK;
+    int moved = 0;
+
+    for (int i = 0; i < comm->n_links; i++) {
+        struct verbs_link *link = &comm->links[i];
+        int n = ibv_poll_cq(link->cq, VERBS_BATCH, wcs);
+        if (n < 0)
+            return verbs_fail(comm, i, MN_ERR_SYS, "the completion queue cannot be read");
+        for (int k = 0; k < n && !err; k++) {
+            err = on_completion(comm, i, &wcs[k]);
+            moved += wcs[k].status == IBV_WC_SUCCESS;
+        }
+        for (int q = link->first_qp; q < link->first_qp + link->n_qps && n > 0 && !err; q++)
+            if (comm->qps[q].consumed)
+                err = comm->broken_ms ? MN_OK : refill(comm, &comm->qps[q]);
+        if (err)
+            return err;
+    }
+    if (moved) {
+        comm->idle = 0;
+        return MN_OK;
+    }
+    return verbs_idle(comm);
+}
+
+/* --- announcements ---------------------------------------------------------------------------- */
+
+/* A queue pair with room for the two writes that a group needs at the ring's end, or -1. */
+static int qp_with_room(struct verbs_comm *comm)
+{
+    for (int i = 0; i < comm->n_qps; i++) {
+        int q = comm->turn;
+        comm->turn = (comm->turn + 1) % comm->n_qps;
+        if (comm->qps[q].posted - comm->qps[q].retired + 2 <= comm->qps[q].depth)
+            return q;
+    }
+    return -1;
+}
+
+static enum mn_err write_entries(struct verbs_comm *comm, int q, uint32_t seq, uint32_t n)
+{
+    struct verbs_qp *qp = &comm->qps[q];
+    struct verbs_link *link = &comm->links[qp->link];
+    uint32_t entry = seq % VERBS_RING, bytes = n * (uint32_t)sizeof *comm->ring;
+    int signal = ++qp->unsignaled >= SIGNAL_EVERY || qp->posted - qp->retired >= qp->depth / 2;
+    struct ibv_sge sge = {.addr = (uintptr_t)&comm->ring[entry],
+                          .length = bytes,
+                          .lkey = link->ring_mr->lkey};
+    struct ibv_send_wr *bad,
+        wr = {
+            .wr_id = verbs_wr_pack(VERBS_ANNOUNCED, 0, 0, (unsigned)q, qp->posted + 1),
+            .sg_list = &sge,
+            .num_sge = 1,
+            .opcode = IBV_WR_RDMA_WRITE,
+            .send_flags = (signal ? IBV_SEND_SIGNALED : 0u) |
+                          (bytes <= link->max_inline ? IBV_SEND_INLINE : 0u),
+            .wr.rdma = {comm->peer_ring + entry * sizeof *comm->ring, link->peer_ring_rkey},
+        };
+    int error = ibv_post_send(qp->qp, &wr, &bad);
+
+    if (error)
+        return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting an announcement: %s",
+                          strerror(error));
+    qp->posted++;
+    if (signal)
+        qp->unsignaled = 0;
+    return MN_OK;
+}
+
+static enum mn_err announce(struct verbs_comm *comm, int q, uint32_t seq, uint32_t n)
+{
+    uint32_t to_end = VERBS_RING - seq % VERBS_RING, first = n < to_end ? n : to_end;
+    enum mn_err err = write_entries(comm, q, seq, first);
+
+    if (!err && first < n)
+        err = write_entries(comm, q, seq + first, n - first);
+    return err;
+}
+
+static void open_slot(struct verbs_comm *comm, struct verbs_group *group, uint8_t index, void *data,
+                      uint32_t capacity, int tag, const struct verbs_memory *memory,
+                      uint32_t reserved)
+{
+    uint32_t seq = group->seq + index;
+    struct verbs_cts *cts = &comm->ring[seq % VERBS_RING];
+
+    comm->slots[seq % VERBS_RING] = (struct verbs_slot){.group = group,
+                                                        .seq = seq,
+                                                        .capacity = capacity,
+                                                        .reserved = (uint16_t)reserved,
+                                                        .active = 1};
+    *cts = (struct verbs_cts){.address = (uintptr_t)data,
+                              .size = capacity,
+                              .tag = tag,
+                              .seq = seq,
+                              .n = group->n,
+                              .index = index};
+    for (int i = 0; memory && i < comm->n_links; i++)
+        cts->rkeys[i] = memory->mrs[comm->links[i].device->index]->rkey;
+    verbs_cts_seal(cts);
+}
+
+/* --- the two calls ---------------------------------------------------------------------------- */
+
+enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
+                        const int *tags, void **mhandles, struct mn_request **request)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)base;
+    struct verbs_group *group = &comm->groups[comm->group_next % VERBS_SLOTS];
+    uint32_t capacity[VERBS_RECVS], reserve[VERBS_RECVS], total = 0;
+    uint32_t most = comm->rq_depth / (uint32_t)n;
+    enum mn_err err = verbs_error(comm);
+
+    *request = NULL;
+    if (err)
+        return err;
+    most = most > VERBS_SEGMENTS ? VERBS_SEGMENTS : most;
+    for (int i = 0; i < n; i++) {
+        uint64_t limit = (uint64_t)most * comm->max_segment;
+        if (sizes[i] && !verbs_covers(comm, mhandles[i], data[i], sizes[i]))
+            return verbs_fail(comm, -1, MN_ERR_USAGE,
+                              "%zu bytes at %p are outside the registered memory", sizes[i],
+                              data[i]);
+        limit = limit < comm->max_message ? limit : comm->max_message;
+        capacity[i] = (uint32_t)(sizes[i] < limit ? sizes[i] : limit);
+        reserve[i] = capacity[i] ? (capacity[i] - 1) / comm->max_segment + 1 : 1;
+        total += reserve[i];
+    }
+    int q = group->posted || comm->reserved + total > comm->rq_depth ||
+                    comm->seq_next - comm->seq_landed + (uint32_t)n > VERBS_OUTSTANDING
+                ? -1
+                : qp_with_room(comm);
+    if (q < 0)
+        return progress(comm);
+    *group = (struct verbs_group){.base.comm = base,
+                                  .seq = comm->seq_next,
+                                  .n = (uint8_t)n,
+                                  .posted = 1};
+    for (int i = 0; i < n; i++)
+        open_slot(comm, group, (uint8_t)i, data[i], capacity[i], tags[i], mhandles[i], reserve[i]);
+    comm->reserved += total;
+    comm->seq_next += (uint32_t)n;
+    comm->group_next++;
+    err = announce(comm, q, group->seq, (uint32_t)n);
+    if (!err)
+        *request = &group->base;
+    return err;
+}
+
+enum mn_err verbs_recv_test(struct verbs_comm *comm, struct verbs_group *group, int *done,
+                            int *sizes)
+{
+    *done = 0;
+    if (group->landed < group->n) {
+        enum mn_err err = verbs_error(comm);
+        if (!err)
+            err = progress(comm);
+        if (group->landed < group->n)
+            return err;
+    }
+    *done = 1;
+    for (int i = 0; sizes && i < group->n; i++)
+        sizes[i] = (int)group->sizes[i];
+    group->posted = 0;
+    return MN_OK;
+}

@@ -1,0 +1,414 @@
+/* Queue pairs from nothing to ready: what the handshake's SETUP frame carries. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plugin/transport/verbs/verbs.h"
+#include "topo/base/alloc.h"
+#include "topo/base/log.h"
+
+#define SETUP_VERSION 1
+#define RETRIES       6  /* 7 means for ever on soft-RoCE, and on other devices for RNR */
+#define RNR_TIMER     12 /* 0.64 ms */
+#define RTR_TRIES     3  /* a neighbour that does not answer in a second may just be busy */
+
+enum { JOB_NONE, JOB_RUNNING, JOB_DONE, JOB_ABANDONED };
+
+void verbs_offer(struct mn_side *self)
+{
+    struct mn_diag diag;
+
+    self->rdma_text[0] = self->rdma_table[0] = 0;
+    for (int i = 0; i < self->n_locals; i++) {
+        struct verbs_place place;
+        struct mn_rdma_end *end = &self->rdma[i];
+        enum mn_err err = self->kind == MN_TRANSPORT_TCP
+                              ? MN_ERR_UNSUPPORTED
+                              : verbs_place_find(&self->locals[i], &place, &diag);
+        memset(end, 0, sizeof *end);
+        if (err) {
+            end->state = err == MN_ERR_UNSUPPORTED ? MN_RDMA_NONE : MN_RDMA_BROKEN;
+            if (end->state == MN_RDMA_BROKEN && !self->rdma_text[0])
+                snprintf(self->rdma_text, sizeof self->rdma_text, "%.*s", MN_TABLE_TEXT - 1,
+                         diag.text);
+            continue;
+        }
+        end->state = MN_RDMA_READY;
+        end->infiniband = place.infiniband;
+        end->port = place.port;
+        end->mtu = place.mtu;
+        end->gid_type = place.gid_type;
+        end->gid_index = place.gid_index;
+        end->lid = place.lid;
+        end->max_message = place.max_message;
+        memcpy(end->gid, place.gid.raw, sizeof end->gid);
+        mn_strlcpy(end->device, place.device->name, sizeof end->device);
+    }
+    if (self->kind != MN_TRANSPORT_TCP)
+        verbs_gid_table(NULL, self->rdma_table, sizeof self->rdma_table);
+}
+
+/* --- making ----------------------------------------------------------------------------------- */
+
+static struct verbs_device *device_named(const char *name)
+{
+    struct verbs_device *devices;
+    int n = verbs_devices(&devices);
+
+    for (int i = 0; i < n; i++)
+        if (!strncmp(devices[i].name, name, sizeof((struct mn_rdma_end *)0)->device - 1))
+            return &devices[i];
+    return NULL;
+}
+
+static void name_link(const struct mn_conn *conn, int i, struct verbs_link *link)
+{
+    const struct mn_pair *pair = &conn->plan.pairs[i];
+    int ours = conn->connector;
+    int own = ours ? pair->connector : pair->acceptor;
+    int other = ours ? pair->acceptor : pair->connector;
+
+    link->self = conn->side[ours].rdma[own];
+    link->peer = conn->side[!ours].rdma[other];
+    mn_strlcpy(link->netdev, conn->side[ours].locals[own].netdev, sizeof link->netdev);
+    mn_addr_format(&conn->side[ours].locals[own].addr, link->from, sizeof link->from);
+    mn_addr_format(&conn->side[!ours].locals[other].addr, link->to, sizeof link->to);
+}
+
+/* Asks for the queues wanted and for less while the device refuses. */
+static enum mn_err make_qp(struct verbs_comm *comm, struct verbs_link *link, struct verbs_qp *qp,
+                           struct mn_diag *diag)
+{
+    const struct ibv_device_attr *attr = &link->device->attr;
+    uint32_t most = attr->max_qp_wr > 0 ? (uint32_t)attr->max_qp_wr : 16;
+    struct ibv_qp_init_attr init = {
+        .qp_context = &link->watch,
+        .send_cq = link->cq,
+        .recv_cq = link->cq,
+        .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = most < VERBS_SQ ? most : VERBS_SQ,
+                .max_recv_wr = comm->base.is_send ? 1 : comm->rq_depth,
+                .max_send_sge = 1,
+                .max_recv_sge = 1,
+                .max_inline_data = VERBS_INLINE},
+    };
+    struct ibv_qp_init_attr got;
+
+    for (;;) {
+        got = init;
+        qp->qp = link->device->ibv->create_qp(link->device->pd, &got);
+        if (qp->qp || (errno != EINVAL && errno != ENOMEM && errno != EOPNOTSUPP))
+            break;
+        if (init.cap.max_inline_data)
+            init.cap.max_inline_data = init.cap.max_inline_data > 64 ? 64 : 0;
+        else if (init.cap.max_send_wr > 16)
+            init.cap.max_send_wr /= 2, init.cap.max_inline_data = VERBS_INLINE;
+        else
+            break;
+    }
+    if (!qp->qp)
+        return mn_fail_errno(diag,
+                             "making a queue pair on %s (%s): %u send and %u receive requests",
+                             link->device->name, link->netdev, init.cap.max_send_wr,
+                             init.cap.max_recv_wr);
+    qp->number = qp->qp->qp_num;
+    qp->depth = init.cap.max_send_wr;
+    link->max_inline = got.cap.max_inline_data;
+    struct ibv_qp_attr to = {.qp_state = IBV_QPS_INIT,
+                             .port_num = link->self.port,
+                             .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE};
+    int error = link->device->ibv->modify_qp(qp->qp, &to,
+                                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                                 IBV_QP_ACCESS_FLAGS);
+    if (!error)
+        return MN_OK;
+    errno = error;
+    return mn_fail_errno(diag, "preparing a queue pair on %s port %u", link->device->name,
+                         link->self.port);
+}
+
+static enum mn_err make_link(struct verbs_comm *comm, const struct mn_conn *conn, int i,
+                             struct mn_diag *diag)
+{
+    struct verbs_link *link = &comm->links[i];
+    int most_qps = VERBS_QPS / comm->n_links;
+    int per_link = conn->plan.lanes_per_pair < most_qps ? conn->plan.lanes_per_pair : most_qps;
+    enum mn_err err = MN_OK;
+
+    name_link(conn, i, link);
+    link->device = device_named(link->self.device);
+    if (!link->device)
+        return mn_fail(diag, MN_ERR_INTERNAL, "RDMA device %s is gone", link->self.device);
+    comm->devices |= 1u << link->device->index;
+    uint32_t depth = (VERBS_SQ + (comm->base.is_send ? 1 : comm->rq_depth)) * (uint32_t)per_link;
+    uint32_t most = (uint32_t)link->device->attr.max_cqe;
+    link->cq = link->device->ibv->create_cq(link->device->context,
+                                            (int)(most && depth > most ? most : depth),
+                                            &link->watch, NULL, 0);
+    if (!link->cq)
+        return mn_fail_errno(diag, "making a completion queue of %u on %s", depth,
+                             link->device->name);
+    /* No relaxed ordering here: announcements are read while they are written. */
+    link->ring_mr =
+        link->device->ibv->reg_mr(link->device->pd, comm->ring, VERBS_RING * sizeof *comm->ring,
+                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (!link->ring_mr)
+        return mn_fail_errno(diag, "registering %zu bytes with %s (see ulimit -l)",
+                             VERBS_RING * sizeof *comm->ring, link->device->name);
+    link->watch.device = link->device;
+    link->watch.port = link->self.port;
+    verbs_watch_add(&link->watch);
+    link->first_qp = comm->n_qps;
+    for (int q = 0; q < per_link && !err; q++) {
+        struct verbs_qp *qp = &comm->qps[comm->n_qps];
+        qp->link = (uint8_t)i;
+        comm->ways[comm->n_qps].weight = comm->full_weight[comm->n_qps] =
+            conn->plan.weights[i] / (uint32_t)per_link + 1;
+        err = make_qp(comm, link, qp, diag);
+        if (!err) {
+            link->n_qps++;
+            comm->n_qps++;
+        }
+    }
+    return err;
+}
+
+static void set_limits(struct verbs_comm *comm, const struct mn_conn *conn)
+{
+    uint32_t segment = 1u << 30;
+
+    comm->rq_depth = VERBS_RQ;
+    for (int i = 0; i < comm->n_links; i++) {
+        const struct mn_pair *pair = &conn->plan.pairs[i];
+        const struct mn_rdma_end *ends[] = {&conn->side[1].rdma[pair->connector],
+                                            &conn->side[0].rdma[pair->acceptor]};
+        for (int e = 0; e < 2; e++)
+            if (ends[e]->max_message >= 4096 && ends[e]->max_message < segment)
+                segment = ends[e]->max_message;
+        struct verbs_device *device = device_named(ends[!conn->connector]->device);
+        if (device && device->attr.max_qp_wr > 0 &&
+            (uint32_t)device->attr.max_qp_wr < comm->rq_depth)
+            comm->rq_depth = (uint32_t)device->attr.max_qp_wr;
+    }
+    comm->max_segment = segment & ~127u;
+    uint64_t most = (uint64_t)VERBS_SEGMENTS * comm->max_segment;
+    comm->max_message = most > 1u << 30 ? 1u << 30 : (uint32_t)most;
+}
+
+static struct verbs_comm *make_comm(const struct mn_conn *conn)
+{
+    struct verbs_comm *comm = calloc(1, sizeof *comm);
+
+    if (!comm)
+        return NULL;
+    comm->base = (struct mn_comm){&mn_transport_verbs, conn->connector};
+    comm->config = conn->config;
+    comm->n_links = conn->plan.n_pairs;
+    comm->broken_link = -1;
+    mn_strlcpy(comm->peer, conn->peer_text, sizeof comm->peer);
+    comm->ring = aligned_alloc(4096, VERBS_RING * sizeof *comm->ring);
+    if (conn->connector) {
+        comm->sends = calloc(VERBS_SLOTS, sizeof *comm->sends);
+    } else {
+        comm->groups = calloc(VERBS_SLOTS, sizeof *comm->groups);
+        comm->slots = calloc(VERBS_RING, sizeof *comm->slots);
+    }
+    if (!comm->ring || (!comm->sends && (!comm->groups || !comm->slots))) {
+        verbs_free(comm);
+        return NULL;
+    }
+    memset(comm->ring, 0, VERBS_RING * sizeof *comm->ring);
+    memset(comm->free_sends, 0xff, sizeof comm->free_sends);
+    comm->seq = comm->seq_next = comm->seq_landed = VERBS_FIRST_SEQ;
+    return comm;
+}
+
+/* Layout: version 1, queue pairs 1, ring address 8, {ring key 4} a link, {number 4, psn 4} each. */
+static enum mn_err write_setup(struct verbs_comm *comm, struct mn_bytes *out, struct mn_diag *diag)
+{
+    mn_put(out, SETUP_VERSION, 1);
+    mn_put(out, (uint64_t)comm->n_qps, 1);
+    mn_put(out, (uintptr_t)comm->ring, 8);
+    for (int i = 0; i < comm->n_links; i++)
+        mn_put(out, comm->links[i].ring_mr->rkey, 4);
+    for (int i = 0; i < comm->n_qps; i++) {
+        enum mn_err err = mn_random(&comm->qps[i].psn, sizeof comm->qps[i].psn, diag);
+        if (err)
+            return err;
+        comm->qps[i].psn &= 0xffffff;
+        mn_put(out, comm->qps[i].number, 4);
+        mn_put(out, comm->qps[i].psn, 4);
+    }
+    return MN_OK;
+}
+
+enum mn_err verbs_begin(struct mn_conn *conn, struct mn_bytes *out, struct mn_diag *diag)
+{
+    struct verbs_comm *comm = make_comm(conn);
+    enum mn_err err = MN_OK;
+
+    if (!comm)
+        return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection to %s", conn->peer_text);
+    conn->setup = comm;
+    set_limits(comm, conn);
+    for (int i = 0; i < comm->n_links && !err; i++)
+        err = make_link(comm, conn, i, diag);
+    if (!err && !conn->connector)
+        err = verbs_recv_prepare(comm, diag);
+    return err ? err : write_setup(comm, out, diag);
+}
+
+void verbs_free(struct verbs_comm *comm)
+{
+    for (int i = 0; i < comm->n_qps; i++)
+        comm->links[comm->qps[i].link].device->ibv->destroy_qp(comm->qps[i].qp);
+    for (int i = 0; i < comm->n_links; i++) {
+        struct verbs_link *link = &comm->links[i];
+        if (link->watch.device)
+            verbs_watch_remove(&link->watch);
+        if (link->cq)
+            link->device->ibv->destroy_cq(link->cq);
+        if (link->ring_mr)
+            link->device->ibv->dereg_mr(link->ring_mr);
+    }
+    if (comm->control)
+        mn_chan_close(comm->control);
+    free(comm->control);
+    free(comm->ring);
+    free(comm->sends);
+    free(comm->groups);
+    free(comm->slots);
+    free(comm);
+}
+
+/* --- joining ---------------------------------------------------------------------------------- */
+
+/* The exponent n of the acknowledgement timeout (4.096 us * 2^n) with which a silent peer is found
+ * by the device within the bound; InfiniBand specification 9.7.6.1.3 lets a device take longer, and
+ * then keepalive finds it. */
+static uint8_t timeout_for(unsigned silence_ms)
+{
+    uint8_t n = 14;
+
+    while (n < 22 && 4.096e-3 * (1 << (n + 1)) * (RETRIES + 1) * 1.25 <= silence_ms)
+        n++;
+    return n;
+}
+
+static int to_ready(struct verbs_comm *comm, const struct verbs_qp *qp)
+{
+    const struct verbs_link *link = &comm->links[qp->link];
+    const struct mn_settings *s = &comm->config->settings;
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = link->self.mtu < link->peer.mtu ? link->self.mtu : link->peer.mtu,
+        .dest_qp_num = qp->peer_number,
+        .rq_psn = qp->peer_psn,
+        .max_dest_rd_atomic = link->device->attr.max_qp_rd_atom > 0,
+        .min_rnr_timer = RNR_TIMER,
+        .ah_attr = {.sl = (uint8_t)s->service_level,
+                    .port_num = link->self.port,
+                    .dlid = link->peer.lid,
+                    .is_global = !link->self.infiniband},
+    };
+    memcpy(attr.ah_attr.grh.dgid.raw, link->peer.gid, sizeof link->peer.gid);
+    attr.ah_attr.grh.sgid_index = (uint8_t)link->self.gid_index;
+    attr.ah_attr.grh.hop_limit = 64;
+    attr.ah_attr.grh.traffic_class = comm->traffic_class;
+    int error = ETIMEDOUT;
+    for (int i = 0; i < RTR_TRIES && error == ETIMEDOUT; i++)
+        error = link->device->ibv->modify_qp(qp->qp, &attr,
+                                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+                                                 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    if (error)
+        return error;
+    attr = (struct ibv_qp_attr){
+        .qp_state = IBV_QPS_RTS,
+        .timeout = timeout_for(s->rdma_silence_ms),
+        .retry_cnt = RETRIES,
+        .rnr_retry = RETRIES,
+        .sq_psn = qp->psn,
+        .max_rd_atomic = link->device->attr.max_qp_init_rd_atom > 0,
+    };
+    return link->device->ibv->modify_qp(qp->qp, &attr,
+                                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                            IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                            IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+static void join(struct verbs_job *job)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)((char *)job - offsetof(struct verbs_comm, job));
+    int running = JOB_RUNNING;
+
+    for (int i = 0; i < comm->n_qps && !comm->job_diag.code; i++) {
+        const struct verbs_link *link = &comm->links[comm->qps[i].link];
+        if (atomic_load(&comm->job_state) == JOB_ABANDONED)
+            break;
+        int error = to_ready(comm, &comm->qps[i]);
+        if (!error)
+            continue;
+        errno = error;
+        mn_fail_errno(&comm->job_diag,
+                      "%s port %u (%s, %s, gid %u) cannot reach %s on %s port %u: %s",
+                      link->device->name, link->self.port, link->netdev, link->from,
+                      link->self.gid_index, link->to, link->peer.device, link->peer.port,
+                      error == ETIMEDOUT ? "its address is not answered for; check the cable and "
+                                           "that the address is still there"
+                                         : "the device refuses the connection");
+    }
+    if (!atomic_compare_exchange_strong(&comm->job_state, &running, JOB_DONE))
+        verbs_free(comm);
+}
+
+enum mn_err verbs_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag *diag)
+{
+    struct verbs_comm *comm = conn->setup;
+    uint64_t version = mn_get(in, 1), n_qps = mn_get(in, 1);
+
+    comm->peer_ring = mn_get(in, 8);
+    for (int i = 0; i < comm->n_links; i++)
+        comm->links[i].peer_ring_rkey = (uint32_t)mn_get(in, 4);
+    for (int i = 0; i < comm->n_qps; i++) {
+        comm->qps[i].peer_number = (uint32_t)mn_get(in, 4) & 0xffffff;
+        comm->qps[i].peer_psn = (uint32_t)mn_get(in, 4) & 0xffffff;
+    }
+    if (in->bad || in->at != in->end || version != SETUP_VERSION || n_qps != (uint64_t)comm->n_qps)
+        return mn_fail(diag, MN_ERR_PROTO, "SETUP frame of another kind than the plan's");
+    comm->traffic_class =
+        (uint8_t)(conn->traffic_class >= 0                    ? conn->traffic_class
+                  : comm->config->settings.traffic_class >= 0 ? comm->config->settings.traffic_class
+                                                              : 0);
+    comm->job.run = join;
+    atomic_store(&comm->job_state, JOB_RUNNING);
+    int error = verbs_work(&comm->job);
+    if (!error)
+        return MN_OK;
+    atomic_store(&comm->job_state, JOB_NONE);
+    errno = error;
+    return mn_fail_errno(diag, "starting a thread to connect queue pairs");
+}
+
+enum mn_err verbs_step(struct mn_conn *conn, struct mn_diag *diag)
+{
+    struct verbs_comm *comm = conn->setup;
+
+    if (atomic_load(&comm->job_state) != JOB_DONE)
+        return MN_ERR_AGAIN;
+    if (comm->job_diag.code && diag)
+        *diag = comm->job_diag;
+    return comm->job_diag.code;
+}
+
+void verbs_cancel(struct mn_conn *conn)
+{
+    struct verbs_comm *comm = conn->setup;
+    int running = JOB_RUNNING;
+
+    conn->setup = NULL;
+    if (!atomic_compare_exchange_strong(&comm->job_state, &running, JOB_ABANDONED))
+        verbs_free(comm);
+}

@@ -1,0 +1,15 @@
+/* Threads for what can sleep in the kernel: changing a queue pair to RTR asks the neighbour table
+ * and waits up to a second for an answer (Linux, rdma_resolve_ip through ib_resolve_eth_dmac). */
+#ifndef MN_VERBS_WORK_H
+#define MN_VERBS_WORK_H
+
+struct verbs_job {
+    void (*run)(struct verbs_job *job);
+    struct verbs_job *next;
+};
+
+/* Runs the job on one of a few threads, started when needed and ended when idle. The job must stay
+ * until run() was called; run() may free it. 0, or an errno value when no thread could be had. */
+int verbs_work(struct verbs_job *job);
+
+#endif
