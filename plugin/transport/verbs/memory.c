@@ -70,28 +70,27 @@ static struct verbs_memory *find(const struct verbs_memory *key)
     return memory;
 }
 
-static struct verbs_memory *insert(const struct verbs_memory *key, struct mn_diag *diag)
+static enum mn_err insert(const struct verbs_memory *key, struct verbs_memory **result,
+                          struct mn_diag *diag)
 {
     struct verbs_memory *memory = malloc(sizeof *memory);
-    if (!memory) {
-        mn_fail(diag, MN_ERR_NOMEM, "no memory to remember a registration");
-        return NULL;
-    }
+    if (!memory)
+        return mn_fail(diag, MN_ERR_NOMEM, "no memory to remember a registration");
     *memory = *key;
     if (key->fd >= 0) {
         memory->fd = fcntl(key->fd, F_DUPFD_CLOEXEC, 0);
         if (memory->fd < 0) {
-            mn_fail_errno(diag, "the DMA-BUF of %p (descriptor %d) cannot be kept open",
-                          (void *)(uintptr_t)key->base, key->fd);
             free(memory);
-            return NULL;
+            return mn_fail_errno(diag, "the DMA-BUF of 0x%llx (descriptor %d) cannot be kept open",
+                                 (unsigned long long)key->base, key->fd);
         }
     }
     struct verbs_memory **bucket = bucket_of(key->base);
     memory->next = *bucket;
     *bucket = memory;
     alive++;
-    return memory;
+    *result = memory;
+    return MN_OK;
 }
 
 static void unlink_locked(struct verbs_memory *memory)
@@ -229,10 +228,10 @@ enum mn_err verbs_memory_get_on(struct verbs_device *devices, uint32_t bits,
     pthread_mutex_lock(&lock);
     struct verbs_memory *memory = find(&key);
     if (!memory)
-        memory = insert(&key, diag);
-    if (!memory) {
+        err = insert(&key, &memory, diag);
+    if (err != MN_OK) {
         pthread_mutex_unlock(&lock);
-        return diag ? diag->code : MN_ERR_NOMEM;
+        return err;
     }
     memory->references++;
     while (memory->busy)
