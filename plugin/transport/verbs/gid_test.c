@@ -226,6 +226,11 @@ static void another_device_of_the_netdev_is_used_with_one_warning(void **state)
         expect(local("10.0.1.7", 3, "roce0", 1, 1), 2, 1);
     assert_int_equal(n_warned, 1);
     assert_non_null(strstr(warned, "not on roce0 port 1 as expected, but on roce1 port 2"));
+    /* Another port of the named device goes before other devices. */
+    add(0, 4, "10.0.9.7", V2, 9);
+    add(2, 4, "10.0.9.7", V2, 9);
+    expect(local("10.0.9.7", 9, "roce1", 1, -1), 2, 4);
+    n_warned = 1;
     /* A device that is not there at all. */
     expect(local("10.0.1.7", 3, "renamed0", 1, -1), 2, 1);
     assert_int_equal(n_warned, 2);
