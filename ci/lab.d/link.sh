@@ -34,7 +34,7 @@ nic_faults()
     words+=${FAULT[delay]:+ delay ${FAULT[delay]}}
     words+=${FAULT[rate]:+ rate ${FAULT[rate]}}
     # A rate stays when netem is changed without naming one.
-    [ -n "${FAULT[rate]}" ] || printf 'tc qdisc del dev %q root 2>/dev/null\n' "$3"
+    [ -n "${FAULT[rate]}" ] || printf 'tc qdisc del dev %q root 2>/dev/null || :\n' "$3"
     [ -z "$words" ] || printf 'tc qdisc replace dev %q root netem limit 4000%s\n' "$3" "$words"
 }
 
@@ -50,7 +50,7 @@ apply_faults()
             nic_faults "$1" "$nic" "$netdev" || exit
         done <"$LAB/nics"
     ) || exit
-    [[ $lines != *replace* && -z ${2-} ]] || run_job "$1" "$lines" ||
+    [[ $lines != *replace* && -z ${2-} ]] || run_job "$1" "set -e; $lines" ||
         fail "$(node_name "$1"): tc failed on ${lines//$'\n'/; }"
 }
 
@@ -150,7 +150,8 @@ cmd_status()
         jq -n --arg dir "$LAB" \
             --argjson nodes "$(node_rows | as_json node hostname state pid mgmt)" \
             --argjson links "$(link_rows | as_json link a a_netdev a_device b b_netdev b_device \
-                cable loss delay rate)" '{dir: $dir, nodes: $nodes, links: $links}'
+                cable loss delay rate)" \
+            '{$dir, nodes: $nodes | map(.pid |= (tonumber? // null)), $links}'
     else
         { printf 'NODE\tHOST\tSTATE\tPID\tMGMT\n'; node_rows; } | column -ts $'\t'
         echo

@@ -26,7 +26,6 @@ plan()
     jq -r '.nodes | to_entries[] | [.key + 1, .value.node, .value.hostname] | @tsv' \
         <<<"$json" >"$LAB/nodes"
     jq -r '.links | to_entries[] | [.key + 1, .value.link] | @tsv' <<<"$json" >"$LAB/links"
-    # Soft-RoCE has one port a device: a second port becomes a device of its own.
     jq -r --arg mtu "$MTU" '
         def hex: . as $n | "0123456789abcdef" |
             .[($n / 16 | floor):($n / 16 | floor) + 1] + .[$n % 16:$n % 16 + 1];
@@ -36,13 +35,16 @@ plan()
         .key as $k | .value as $nic | "\($node)/\($nic.nic)" as $here |
         [$mesh.links | to_entries[] | select(.value.a == $here or .value.b == $here)][0] as $link |
         [$i + 1, $k + 1, $nic.netdev,
-         (if $nic.device and all($nics[:$k][]; .device != $nic.device) then $nic.device
+         (if $nic.device and $nic.port == 1 then $nic.device
           else "rxe_" + $nic.netdev end),
          ($nic.mac // "52:54:00:4d:\($i + 1 | hex):\($k + 1 | hex)"),
          ($nic.mtu // $mtu), ($nic.mbps // "-"), (if $link then $link.key + 1 else 0 end),
          (if $link == null then "-" elif $link.value.a == $here then "a" else "b" end),
          ($nic.addresses // "-")] | @tsv' <<<"$json" >"$LAB/nics" || die "cannot read the JSON"
     check_plan "$1"
+    jq -r '.nics[] | select((.port // 1) > 1) |
+        "lab: \(.node)/\(.nic): soft-RoCE has one port a device: \(.device) port \(.port) is named " +
+        "rxe_\(.netdev) here"' <<<"$json" >&2
     {
         echo '127.0.0.1	localhost'
         echo '::1	localhost'

@@ -29,6 +29,7 @@ spawn_qemu()
         exec timeout -k 5 "$TTL" qemu-system-x86_64 -nodefaults -no-user-config -display none \
             -pidfile "$folder/pid" "$@"
     ) >"$folder/qemu.log" 2>&1 </dev/null &
+    SPAWNED+=($!)
 }
 
 # datagrams ID HERE THERE: an Ethernet cable, or this end of one. Either end may come first, go, and
@@ -176,10 +177,10 @@ qmp()
 # at least every second.
 run_job()
 {
-    local node=$1 folder=$LAB/n$1 begin=$SECONDS job code='' out err tick
+    local node=$1 folder=$LAB/n$1 begin=$SECONDS job code lost='' out err tick
     shift
     [ -e "$folder/ready" ] && [ -n "$(qemu_pid "n$node")" ] || {
-        echo "lab: $(node_name "$node") is dead" >&2
+        echo "lab: $(node_name "$node") is not up" >&2
         return 254
     }
     job=$(mktemp "$folder/jXXXXXX.sh") || fail "cannot write in $folder"
@@ -191,6 +192,7 @@ run_job()
         echo 'export LC_ALL=C.UTF-8'
         printf 'cd %q 2>/dev/null || cd /\n' "$CALLER"
         printf 'echo $$ >/run/lab/%s.pid\n' "${job##*/}"
+        printf '[ ! -e /run/lab/%s.stop ] || exit 143\n' "${job##*/}"
         printf 'exec timeout -k 5 %q bash -c %q\n' "$TIMEOUT" "$*"
     } >"$job.sh"
     JOB=$job
@@ -200,9 +202,9 @@ run_job()
         if ((tick % 20 == 19)); then
             cat <&"$out"
             cat <&"$err" >&2
-            [ -n "$(qemu_pid "n$node")" ] || { code=254 && break; }
+            [ -n "$(qemu_pid "n$node")" ] || { code=254 lost='died' && break; }
         fi
-        ((SECONDS - begin < TIMEOUT + 30)) || { code=253 && break; }
+        ((SECONDS - begin < TIMEOUT + 30)) || { code=253 lost="no answer within $TIMEOUT s" && break; }
         nap 0.05
     done
     cat <&"$out"
@@ -211,15 +213,15 @@ run_job()
     JOB=''
     rm -f "$job".*
     case $code in
-    124 | 137) ((SECONDS - begin < TIMEOUT)) || code=253 ;;
+    124 | 137) ((SECONDS - begin < TIMEOUT)) || code=253 lost="not done within $TIMEOUT s" ;;
     esac
-    [ "$code" != 253 ] || echo "lab: $(node_name "$node"): not done within $TIMEOUT s" >&2
-    [ "$code" != 254 ] || echo "lab: $(node_name "$node") died" >&2
+    [ -z "$lost" ] || echo "lab: $(node_name "$node"): $lost" >&2
     return "$code"
 }
 
 # stop_job: ends what run_job is waiting for, in the node too.
 stop_job()
 {
-    [ -z "${JOB-}" ] || echo "${JOB##*/} stop" 1<>"${JOB%/*}/bell.in"
-}
+    : >"$JOB.stop"
+    echo "${JOB##*/} stop" 1<>"${JOB%/*}/bell.in"
+} 2>/dev/null
