@@ -48,10 +48,12 @@ struct mn_p2p_latency {
 
 struct mn_p2p_nic {
     char netdev[IF_NAMESIZE];
-    uint64_t rx_bytes, tx_bytes; /* during the run */
-    uint64_t rdma_rx_bytes, rdma_tx_bytes;
-    int has_rdma;
+    char device[64];          /* RDMA device, "" = none */
+    struct mn_nic_counters n; /* during the run */
 };
+
+/* What carried the messages, by the counters alone: it holds for any plugin. */
+enum mn_p2p_carrier { MN_P2P_UNSEEN, MN_P2P_TCP, MN_P2P_RDMA, MN_P2P_MIXED };
 
 struct mn_p2p_end {
     char node[MN_NAME_MAX];
@@ -68,6 +70,9 @@ struct mn_p2p_report {
     size_t n_latency;
     uint64_t checked; /* messages whose data was compared */
     uint64_t wrong;
+    /* All that both directions moved, warm-ups and checks included; packets: the fewest that RDMA
+     * can have needed for it. */
+    uint64_t moved_bytes, moved_packets;
     struct mn_p2p_end ends[2]; /* here, peer */
 };
 
@@ -83,6 +88,10 @@ void mn_p2p_free(struct mn_p2p_report *report);
 /* Follows one client until it is done. MN_OK when it left after saying goodbye. */
 enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, int device,
                          unsigned timeout_ms, struct mn_diag *diag);
+
+/* Judges an end; shares[i] is the part of what carried the messages that NIC i moved, 0 to 1. */
+enum mn_p2p_carrier mn_p2p_carrier(const struct mn_p2p_report *report, const struct mn_p2p_end *end,
+                                   double shares[MN_P2P_NICS]);
 
 double mn_p2p_gbytes(const struct mn_p2p_bandwidth *row); /* GB/s, 10^9 */
 

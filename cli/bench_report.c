@@ -75,37 +75,39 @@ static void print_bandwidth(struct mn_out *out, const struct mn_p2p_report *repo
     mn_out_table_end(out);
 }
 
-/* A NIC that moved a twentieth of the busiest one's bytes carried the run; the rest is noise. */
-static void say_who_carried(struct mn_out *out, const struct mn_p2p_end *end)
+/* A NIC that moved a twentieth of the whole carried the run; the rest is noise. */
+static void say_who_carried(struct mn_out *out, const struct mn_p2p_report *report,
+                            const struct mn_p2p_end *end)
 {
+    static const char *const names[] = {[MN_P2P_UNSEEN] = "not seen by any counter",
+                                        [MN_P2P_TCP] = "TCP",
+                                        [MN_P2P_RDMA] = "RDMA",
+                                        [MN_P2P_MIXED] = "RDMA in part"};
+    double shares[MN_P2P_NICS];
+    enum mn_p2p_carrier carrier = mn_p2p_carrier(report, end, shares);
     char text[512] = "";
-    uint64_t most = 0;
     size_t used = 0;
 
-    for (int i = 0; i < end->n_nics; i++) {
-        uint64_t bytes = end->nics[i].rx_bytes + end->nics[i].tx_bytes +
-                         end->nics[i].rdma_rx_bytes + end->nics[i].rdma_tx_bytes;
-        most = bytes > most ? bytes : most;
-    }
-    for (int i = 0; i < end->n_nics && used < sizeof text; i++) {
-        uint64_t bytes = end->nics[i].rx_bytes + end->nics[i].tx_bytes +
-                         end->nics[i].rdma_rx_bytes + end->nics[i].rdma_tx_bytes;
-        if (most && bytes * 20 >= most)
+    for (int i = 0; i < end->n_nics && used < sizeof text; i++)
+        if (carrier != MN_P2P_UNSEEN && shares[i] >= 0.05)
             used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "",
                                      end->nics[i].netdev);
-    }
+    mn_out_str(out, "transport", "transport", names[carrier]);
     mn_out_str(out, "carried_by", "carried by", text[0] ? text : NULL);
 }
 
 static void print_counters(struct mn_out *out, const char *key, const char *title,
-                           const struct mn_p2p_end *end)
+                           const struct mn_p2p_report *report, const struct mn_p2p_end *end)
 {
+    static const char *const units[] = {[MN_RDMA_BYTES] = "bytes", [MN_RDMA_PACKETS] = "packets"};
     static const struct mn_col cols[] = {
         {"netdev", "netdev", 0},
         {"tx_bytes", "sent", 1},
         {"rx_bytes", "received", 1},
-        {"rdma_tx_bytes", "RDMA sent", 1},
-        {"rdma_rx_bytes", "RDMA received", 1},
+        {"device", "RDMA device", 0},
+        {"rdma_tx", "RDMA sent", 1},
+        {"rdma_rx", "RDMA received", 1},
+        {"rdma_unit", "RDMA counts in", 0},
     };
 
     mn_out_begin(out, key, NULL);
@@ -114,18 +116,20 @@ static void print_counters(struct mn_out *out, const char *key, const char *titl
         const struct mn_p2p_nic *nic = &end->nics[i];
         mn_out_row(out);
         mn_out_cell(out, nic->netdev);
-        mn_out_cell_int(out, (int64_t)nic->tx_bytes);
-        mn_out_cell_int(out, (int64_t)nic->rx_bytes);
-        if (nic->has_rdma) {
-            mn_out_cell_int(out, (int64_t)nic->rdma_tx_bytes);
-            mn_out_cell_int(out, (int64_t)nic->rdma_rx_bytes);
+        mn_out_cell_int(out, (int64_t)nic->n.tx_bytes);
+        mn_out_cell_int(out, (int64_t)nic->n.rx_bytes);
+        mn_out_cell(out, nic->device[0] ? nic->device : NULL);
+        if (nic->n.rdma_unit) {
+            mn_out_cell_int(out, (int64_t)nic->n.rdma_tx);
+            mn_out_cell_int(out, (int64_t)nic->n.rdma_rx);
         } else {
             mn_out_cell(out, NULL);
             mn_out_cell(out, NULL);
         }
+        mn_out_cell(out, units[nic->n.rdma_unit]);
     }
     mn_out_table_end(out);
-    say_who_carried(out, end);
+    say_who_carried(out, report, end);
     mn_out_end(out);
 }
 
@@ -150,6 +154,7 @@ void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const ch
         print_latency(out, report);
     if (plan->directions)
         print_bandwidth(out, report);
-    print_counters(out, "counters_here", "bytes of each NIC here, during the run", &ends[0]);
-    print_counters(out, "counters_peer", "bytes of each NIC of the peer", &ends[1]);
+    print_counters(out, "counters_here", "bytes of each NIC here, during the run", report,
+                   &ends[0]);
+    print_counters(out, "counters_peer", "bytes of each NIC of the peer", report, &ends[1]);
 }

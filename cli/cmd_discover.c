@@ -15,6 +15,7 @@
 struct options {
     int all, verbose, json, merge, force, strict, format;
     const char *output, *check, *node, *sysfs, *netlink;
+    struct mn_opt_list skip;
 };
 #define AT(field) .offset = offsetof(struct options, field)
 
@@ -32,6 +33,8 @@ static const struct mn_opt option_rows[] = {
     {"force", 'f', MN_OPT_FLAG, .help = "Let --output replace a file.", AT(force)},
     {"node", 'n', MN_OPT_STRING, "NAME",
      .help = "Name of this node in the mesh (default: host name).", AT(node)},
+    {"skip", 0, MN_OPT_LIST, "NETDEVS",
+     .help = "Leave these NICs out of the mesh file: management, storage.", AT(skip)},
     {"check", 'c', MN_OPT_STRING, "FILE",
      .help = "Read a mesh file and show nodes, links and who reaches whom.", AT(check)},
     {"strict", 0, MN_OPT_FLAG, .help = "Exit 1 when there is a warning or an error.", AT(strict)},
@@ -57,17 +60,43 @@ static int close_report(struct mn_out *out, int code)
     return mn_cmd_fail(NAME, &diag);
 }
 
-/* Adds host under the name of --node; its host name stays what it is. */
-static enum mn_err add_host(struct mn_mesh *mesh, const struct mn_host *host, const char *name,
-                            struct mn_diag *diag)
+/* Into nics: those of host that --skip does not name. Returns how many, or -1. */
+static int kept_nics(const struct options *opt, const struct mn_host *host, struct mn_nic *nics,
+                     struct mn_diag *diag)
 {
+    int kept = 0;
+    for (size_t i = 0; i < opt->skip.count; i++)
+        if (!mn_host_nic(host, opt->skip.items[i]))
+            return mn_fail(diag, MN_ERR_USAGE, "--skip %s: this host has no such NIC",
+                           opt->skip.items[i]),
+                   -1;
+    for (size_t i = 0; i < host->n_nics; i++) {
+        int skipped = 0;
+        for (size_t k = 0; k < opt->skip.count; k++)
+            skipped |= !strcmp(host->nics[i].netdev, opt->skip.items[k]);
+        if (!skipped)
+            nics[kept++] = host->nics[i];
+    }
+    return kept;
+}
+
+/* Adds host under the name of --node; its host name stays what it is. */
+static enum mn_err add_host(const struct options *opt, struct mn_mesh *mesh,
+                            const struct mn_host *host, struct mn_diag *diag)
+{
+    const char *name = opt->node;
     struct mn_host named = *host;
     if (name &&
         !mn_strlcpy(named.hostname, name,
                     sizeof named.hostname < MN_NAME_MAX ? sizeof named.hostname : MN_NAME_MAX))
         return mn_fail(diag, MN_ERR_USAGE, "--node %s: the name is longer than %d characters", name,
                        MN_NAME_MAX - 1);
-    enum mn_err err = mn_mesh_add_host(mesh, &named, diag);
+    struct mn_nic *nics = mn_zalloc((host->n_nics + 1) * sizeof *nics);
+    int kept = kept_nics(opt, host, nics, diag);
+    named.nics = nics;
+    named.n_nics = kept < 0 ? 0 : (size_t)kept;
+    enum mn_err err = kept < 0 ? MN_ERR_USAGE : mn_mesh_add_host(mesh, &named, diag);
+    free(nics);
     for (size_t i = 0; !err && i < mesh->n_nodes; i++)
         if (!strcmp(mesh->nodes[i].name, named.hostname))
             mn_strlcpy(mesh->nodes[i].hostname, host->hostname, sizeof mesh->nodes[i].hostname);
@@ -100,7 +129,7 @@ static enum mn_err build_mesh(const struct options *opt, const struct mn_host *h
     if (opt->merge && access(opt->output, F_OK) == 0)
         err = mn_mesh_read(opt->output, mesh, diag);
     if (!err)
-        err = add_host(mesh, host, opt->node, diag);
+        err = add_host(opt, mesh, host, diag);
     if (!err)
         err = mn_mesh_link_up(mesh, diag);
     return err;
@@ -269,6 +298,9 @@ static enum mn_err check_usage(const struct options *opt, int argc, char **argv,
     if (opt->node && !opt->output)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--node names this host in a mesh file: add --output FILE");
+    if (opt->skip.count && !opt->output)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--skip leaves NICs out of a mesh file: add --output FILE");
     if (opt->node && !opt->node[0])
         return mn_fail(diag, MN_ERR_USAGE, "--node \"\": a name is expected");
     return MN_OK;
@@ -298,6 +330,7 @@ const struct mn_command mn_cmd_discover = {
              "  meshnet discover                      what this host has\n"
              "  meshnet discover -v                   every attribute and GID\n"
              "  meshnet discover -o a.yaml --node a   this host as a mesh file\n"
+             "  meshnet discover -o a.yaml --skip eno1   without the management network\n"
              "  meshnet discover -o mesh.yaml --merge a.yaml b.yaml c.yaml\n"
              "  meshnet discover --check mesh.yaml    read it and show the mesh\n"
              "\n"

@@ -269,6 +269,25 @@ make_triangle()
     [[ "$output" == *"full mesh"* ]]
 }
 
+@test "--skip and a host address leave a NIC out of the mesh file" {
+    needs_namespaces
+    local file="$BATS_TEST_TMPDIR/mesh.yaml"
+    make_triangle
+    cable a mgmt0 10.255.0.1/32 b mgmt0 10.255.0.2/32
+    discover_in a -o "$file"
+    [ "$status" -eq 0 ]
+    [ "$("$MESHNET" discover --check "$file" --json | jq -r '.nics[].netdev' | xargs)" = 'ab ac' ]
+    discover_in a -o "$file" --force --skip ac
+    [ "$status" -eq 0 ]
+    [ "$("$MESHNET" discover --check "$file" --json | jq -r '.nics[].netdev' | xargs)" = ab ]
+    discover_in a -o "$file" --force --skip ab,eth9
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--skip eth9: this host has no such NIC"* ]]
+    discover_in a --skip ab
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--output"* ]]
+}
+
 @test "a folder that cannot be written is named and left clean" {
     run --separate-stderr "$MESHNET" discover -o "$BATS_TEST_TMPDIR/missing/mesh.yaml"
     [ "$status" -eq 1 ]

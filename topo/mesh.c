@@ -131,13 +131,14 @@ static enum mn_err put_node(struct mn_mesh *mesh, struct mn_mesh_node *node, str
 }
 
 /* What may be a cable: bridges and virtual odds and ends carry the containers and tunnels of the
- * host, a bond's or bridge's members have no traffic of their own, and every fe80::/10 address is
- * in everybody's subnet. */
+ * host, a bond's or bridge's members have no traffic of their own, every fe80::/10 address is in
+ * everybody's subnet, and a host's own prefix (/32, /128) is in nobody's. */
 static int usable(const struct mn_nic *nic)
 {
     size_t addrs = 0;
     for (size_t i = 0; i < nic->n_addrs; i++)
-        addrs += !mn_addr_is_link_local(&nic->addrs[i]);
+        addrs += !mn_addr_is_link_local(&nic->addrs[i]) &&
+                 nic->addrs[i].prefix < (nic->addrs[i].family == AF_INET6 ? 128 : 32);
     return addrs > 0 && !nic->master[0] && nic->kind != MN_NIC_LOOPBACK &&
            nic->kind != MN_NIC_BRIDGE && nic->kind != MN_NIC_OTHER;
 }

@@ -94,7 +94,7 @@ enum mn_err mn_mesh_find_self(const struct mn_mesh *mesh, const struct mn_host *
                               char *why, size_t why_size, struct mn_diag *diag);
 
 /* Adds this host as a node (its usable NICs: not loopback, bridge, tunnel or enslaved, with an
- * address other than fe80::/10), or replaces the node of that name. */
+ * address other than fe80::/10, /32 and /128), or replaces the node of that name. */
 enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host,
                              struct mn_diag *diag);
 /* Recomputes links: every pair of NICs of different nodes with an address pair that shares a subnet

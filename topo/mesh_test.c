@@ -254,8 +254,9 @@ static void ambiguous_identity(void **state)
 static void add_host(void **state)
 {
     (void)state;
-    struct mn_addr addrs[] = {addr_of("fe80::1/64"), addr_of("10.0.1.1/24"), addr_of("10.0.2.1/24"),
-                              addr_of("127.0.0.1/8"), addr_of("172.17.0.1/16")};
+    struct mn_addr addrs[] = {addr_of("fe80::1/64"),    addr_of("10.0.1.1/24"),
+                              addr_of("10.0.2.1/24"),   addr_of("127.0.0.1/8"),
+                              addr_of("172.17.0.1/16"), addr_of("10.9.9.9/32")};
     struct mn_gid gid = {.index = 3, .type = MN_GID_ROCE_V2, .addr = addrs[1]};
     struct mn_rdma_port port = {.device = "mlx5_0", .port = 1, .gids = &gid, .n_gids = 1};
     mn_strlcpy(port.link_layer, "Ethernet", sizeof port.link_layer);
@@ -275,10 +276,11 @@ static void add_host(void **state)
         {.netdev = "local", .addrs = addrs, .n_addrs = 1, .rdma = -1},
         {.netdev = "member", .addrs = &addrs[2], .n_addrs = 1, .master = "bond0", .rdma = -1},
         {.netdev = "docker0", .kind = MN_NIC_BRIDGE, .addrs = &addrs[4], .n_addrs = 1, .rdma = -1},
+        {.netdev = "alone", .addrs = &addrs[5], .n_addrs = 1, .rdma = -1},
     };
     struct mn_host host = {.hostname = "spark-a",
                            .nics = nics,
-                           .n_nics = 7,
+                           .n_nics = 8,
                            .rdma = &port,
                            .n_rdma = 1};
     struct mn_mesh mesh;

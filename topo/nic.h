@@ -159,12 +159,16 @@ const struct mn_nic *mn_host_nic_by_addr(const struct mn_host *host, const struc
 /* The RoCEv2 GID (IB: the IB GID at 0) for an address of this port, or NULL. */
 const struct mn_gid *mn_rdma_gid_for(const struct mn_rdma_port *port, const struct mn_addr *addr);
 
-/* Byte counters of a NIC: netdev rx/tx bytes as the kernel counts them, and of its RDMA port when
- * there is one (hw_counters and counters; perfquery data words are already multiplied by 4). */
+/* What an RDMA port counts: bytes, or packets where the driver has nothing better (soft-RoCE). */
+enum mn_rdma_unit { MN_RDMA_UNCOUNTED, MN_RDMA_BYTES, MN_RDMA_PACKETS };
+
+/* Counters of a NIC: netdev rx/tx bytes as the kernel counts them, and of its RDMA port when there
+ * is one (hw_counters and counters; perfquery data words are already multiplied by 4). Soft-RoCE's
+ * bytes are in the netdev's counters too, those of hardware are not. */
 struct mn_nic_counters {
     uint64_t rx_bytes, tx_bytes;
-    uint64_t rdma_rx_bytes, rdma_tx_bytes;
-    int has_rdma;
+    uint64_t rdma_rx, rdma_tx;
+    enum mn_rdma_unit rdma_unit;
 };
 enum mn_err mn_nic_counters_read(const struct mn_host_source *src, const char *netdev,
                                  const char *rdma_device, int rdma_port,

@@ -1,18 +1,19 @@
-/* Byte counters: which NIC carried the bytes. */
+/* Counters: which NIC carried the bytes. */
 #include "topo/nic_read.h"
 
 #include <string.h>
 
-/* RDMA byte counters by driver family. Sums over all rows of the first set that is there. */
+/* RDMA counters by driver family. Sums over all rows of the first set that is there. */
 static const struct {
     const char *dir, *rx, *tx;
-    unsigned unit; /* bytes in one count */
+    unsigned bytes; /* in one count; 0: it counts packets */
     int set;
 } rdma_rows[] = {
     {"counters", "port_rcv_data", "port_xmit_data", 4, 0}, /* IBTA: 32-bit words */
     {"hw_counters", "rx_bytes", "tx_bytes", 1, 1},         /* bnxt_re, efa */
     {"hw_counters", "ip4InOctets", "ip4OutOctets", 1, 2},  /* irdma */
     {"hw_counters", "ip6InOctets", "ip6OutOctets", 1, 2},
+    {"hw_counters", "rcvd_pkts", "sent_pkts", 0, 3}, /* rxe */
 };
 
 static int read_one(const char *root, const char *device, int port, size_t row,
@@ -23,8 +24,10 @@ static int read_one(const char *root, const char *device, int port, size_t row,
     if (!mn_sysfs_number(root, &rx, path, device, port, rdma_rows[row].dir, rdma_rows[row].rx) ||
         !mn_sysfs_number(root, &tx, path, device, port, rdma_rows[row].dir, rdma_rows[row].tx))
         return 0;
-    counters->rdma_rx_bytes += (uint64_t)rx * rdma_rows[row].unit;
-    counters->rdma_tx_bytes += (uint64_t)tx * rdma_rows[row].unit;
+    unsigned bytes = rdma_rows[row].bytes;
+    counters->rdma_unit = bytes ? MN_RDMA_BYTES : MN_RDMA_PACKETS;
+    counters->rdma_rx += (uint64_t)rx * (bytes ? bytes : 1);
+    counters->rdma_tx += (uint64_t)tx * (bytes ? bytes : 1);
     return 1;
 }
 
@@ -33,10 +36,8 @@ static void read_rdma(const char *root, const char *device, int port,
 {
     int set = -1;
     for (size_t i = 0; i < sizeof rdma_rows / sizeof *rdma_rows; i++)
-        if ((set < 0 || set == rdma_rows[i].set) && read_one(root, device, port, i, counters)) {
+        if ((set < 0 || set == rdma_rows[i].set) && read_one(root, device, port, i, counters))
             set = rdma_rows[i].set;
-            counters->has_rdma = 1;
-        }
 }
 
 static enum mn_err read_recorded(const char *root, const char *netdev,

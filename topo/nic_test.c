@@ -277,13 +277,14 @@ static void counters(void **state)
     static const struct {
         const char *fixture, *netdev, *device;
         uint64_t rx, tx, rdma_rx, rdma_tx;
-        int has_rdma;
+        enum mn_rdma_unit unit;
     } rows[] = {
-        {"mlx5-vf-bond", "bond0", "mlx5_bond_0", 6000, 12000, 1000, 2000, 1}, /* words of 4 */
-        {"irdma", "ens2f0", "rocep24s0f0", 2000, 4000, 7070, 8080, 1},        /* IPv4 and IPv6 */
-        {"soft-roce", "eth0", "rxe0", 2000, 4000, 0, 0, 0},                   /* packets only */
-        {"thunderbolt", "thunderbolt0", "", 3000, 6000, 0, 0, 0},
-        {"thunderbolt", "thunderbolt0", NULL, 3000, 6000, 0, 0, 0},
+        {"mlx5-vf-bond", "bond0", "mlx5_bond_0", 6000, 12000, 1000, 2000,
+         MN_RDMA_BYTES},                                                           /* words of 4 */
+        {"irdma", "ens2f0", "rocep24s0f0", 2000, 4000, 7070, 8080, MN_RDMA_BYTES}, /* v4 and v6 */
+        {"soft-roce", "eth0", "rxe0", 2000, 4000, 5, 6, MN_RDMA_PACKETS},
+        {"thunderbolt", "thunderbolt0", "", 3000, 6000, 0, 0, MN_RDMA_UNCOUNTED},
+        {"thunderbolt", "thunderbolt0", NULL, 3000, 6000, 0, 0, MN_RDMA_UNCOUNTED},
     };
     struct mn_nic_counters got;
     struct mn_diag diag;
@@ -293,9 +294,9 @@ static void counters(void **state)
                          MN_OK);
         assert_int_equal(got.rx_bytes, rows[i].rx);
         assert_int_equal(got.tx_bytes, rows[i].tx);
-        assert_int_equal(got.rdma_rx_bytes, rows[i].rdma_rx);
-        assert_int_equal(got.rdma_tx_bytes, rows[i].rdma_tx);
-        assert_int_equal(got.has_rdma, rows[i].has_rdma);
+        assert_int_equal(got.rdma_rx, rows[i].rdma_rx);
+        assert_int_equal(got.rdma_tx, rows[i].rdma_tx);
+        assert_int_equal(got.rdma_unit, rows[i].unit);
     }
     struct mn_host_source src = source("irdma");
     assert_int_equal(mn_nic_counters_read(&src, "nosuch0", NULL, 1, &got, &diag), MN_ERR_NOTFOUND);
@@ -384,7 +385,7 @@ static void real_counters_move(void **state)
     assert_int_equal(sendto(fd, data, sizeof data, 0, (struct sockaddr *)&ss, len), sizeof data);
     assert_int_equal(mn_nic_counters_read(NULL, "lo", NULL, 0, &after, &diag), MN_OK);
     assert_true(after.tx_bytes >= before.tx_bytes + sizeof data);
-    assert_false(after.has_rdma);
+    assert_int_equal(after.rdma_unit, MN_RDMA_UNCOUNTED);
     close(fd);
 }
 

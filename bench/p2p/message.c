@@ -115,11 +115,12 @@ void mn_p2p_put_nics(cJSON *message, const struct mn_p2p_nic *nics, int count)
     for (int i = 0; i < count; i++) {
         cJSON *nic = cJSON_CreateObject();
         cJSON_AddStringToObject(nic, "netdev", nics[i].netdev);
-        cJSON_AddNumberToObject(nic, "rx", (double)nics[i].rx_bytes);
-        cJSON_AddNumberToObject(nic, "tx", (double)nics[i].tx_bytes);
-        cJSON_AddBoolToObject(nic, "rdma", nics[i].has_rdma);
-        cJSON_AddNumberToObject(nic, "rdma_rx", (double)nics[i].rdma_rx_bytes);
-        cJSON_AddNumberToObject(nic, "rdma_tx", (double)nics[i].rdma_tx_bytes);
+        cJSON_AddStringToObject(nic, "device", nics[i].device);
+        cJSON_AddNumberToObject(nic, "rx", (double)nics[i].n.rx_bytes);
+        cJSON_AddNumberToObject(nic, "tx", (double)nics[i].n.tx_bytes);
+        cJSON_AddNumberToObject(nic, "rdma_unit", nics[i].n.rdma_unit);
+        cJSON_AddNumberToObject(nic, "rdma_rx", (double)nics[i].n.rdma_rx);
+        cJSON_AddNumberToObject(nic, "rdma_tx", (double)nics[i].n.rdma_tx);
         cJSON_AddItemToArray(list, nic);
     }
 }
@@ -135,11 +136,15 @@ int mn_p2p_get_nics(const cJSON *message, struct mn_p2p_nic nics[MN_P2P_NICS])
             break;
         struct mn_p2p_nic *nic = &nics[count++];
         get_text(item, "netdev", nic->netdev, sizeof nic->netdev);
-        nic->rx_bytes = (uint64_t)get_number(item, "rx");
-        nic->tx_bytes = (uint64_t)get_number(item, "tx");
-        nic->rdma_rx_bytes = (uint64_t)get_number(item, "rdma_rx");
-        nic->rdma_tx_bytes = (uint64_t)get_number(item, "rdma_tx");
-        nic->has_rdma = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "rdma"));
+        get_text(item, "device", nic->device, sizeof nic->device);
+        nic->n.rx_bytes = (uint64_t)get_number(item, "rx");
+        nic->n.tx_bytes = (uint64_t)get_number(item, "tx");
+        nic->n.rdma_rx = (uint64_t)get_number(item, "rdma_rx");
+        nic->n.rdma_tx = (uint64_t)get_number(item, "rdma_tx");
+        double unit = get_number(item, "rdma_unit");
+        nic->n.rdma_unit = unit == MN_RDMA_BYTES     ? MN_RDMA_BYTES
+                           : unit == MN_RDMA_PACKETS ? MN_RDMA_PACKETS
+                                                     : MN_RDMA_UNCOUNTED;
     }
     return count;
 }

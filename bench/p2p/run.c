@@ -102,6 +102,13 @@ static enum mn_err add_peer_reason(struct run *r, enum mn_err err, struct mn_dia
     return err;
 }
 
+/* For the judgement of the counters. A packet of RDMA carries at most 4096 bytes. */
+static void count_moved(struct run *r, size_t size, uint64_t messages)
+{
+    r->report->moved_bytes += size * messages;
+    r->report->moved_packets += (size > 4096 ? (size + 4095) / 4096 : 1) * messages;
+}
+
 /* One transfer on both sides; seen[0] is ours, seen[1] the peer's. ways: ours. */
 static enum mn_err move(struct run *r, size_t size, uint64_t count, int ways, int check,
                         struct mn_p2p_seen seen[2], struct mn_diag *diag)
@@ -130,6 +137,8 @@ static enum mn_err move(struct run *r, size_t size, uint64_t count, int ways, in
                                        .wrong = (uint64_t)value[2],
                                        .seconds = value[3],
                                        .cpu_seconds = value[4]};
+    if (!err)
+        count_moved(r, size, seen[0].messages + seen[1].messages);
     return err;
 }
 
@@ -213,6 +222,8 @@ static enum mn_err rounds(struct run *r, size_t size, uint64_t count, float *rtt
         return add_peer_reason(r, err, diag);
     err = mn_ctl_receive(r->pump.ctl, r->plan->timeout_ms, &reply, diag);
     cJSON_Delete(reply);
+    if (!err)
+        count_moved(r, size, 2 * count);
     return err;
 }
 
