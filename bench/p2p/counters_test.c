@@ -45,10 +45,7 @@ static void carriers(void **state)
          {{800000, 0, 60, 40, PACKETS}, {0, 0, 0, 0, NONE}},
          MN_P2P_MIXED,
          {1, 0}},
-        {"shared memory",
-         {{300, 100, 0, 0, NONE}, {0, 0, 0, 0, NONE}},
-         MN_P2P_UNSEEN,
-         {1, 0}},
+        {"shared memory", {{300, 100, 0, 0, NONE}, {0, 0, 0, 0, NONE}}, MN_P2P_UNSEEN, {1, 0}},
         {"nothing at all", {{0, 0, 0, 0, NONE}, {0, 0, 0, 0, NONE}}, MN_P2P_UNSEEN, {0, 0}},
     };
     struct mn_p2p_report report = {.moved_bytes = 819200, .moved_packets = 200};
