@@ -330,6 +330,21 @@ make_triangle()
     [ "$seen" -ge 1 ]
 }
 
+@test "--check holds every NIC as the file has it" {
+    run --separate-stderr "$MESHNET" discover --json \
+        --check "$BATS_TEST_DIRNAME/../configs/pair-two-links.yaml"
+    jq -e '.nics | length == 4 and .[3] == {node: "spark-b", nic: "enP2p1s0f0np0",
+        netdev: "enP2p1s0f0np0", device: "roceP2p1s0f0", port: 1, addresses: "10.0.2.2/24",
+        mac: null, mbps: 200000, mtu: 9000, group: "port0"}' <<<"$output"
+    printf '%s\n' 'version: 1' 'nodes:' '  - name: a' '    nics:' \
+        '      - {netdev: x, mac: "02:00:00:AA:00:01", addresses: [10.0.1.1/31, "fd00::1/64"]}' \
+        >"$BATS_TEST_TMPDIR/one.yaml"
+    run --separate-stderr "$MESHNET" discover --json --check "$BATS_TEST_TMPDIR/one.yaml"
+    jq -e '.nics == [{node: "a", nic: "x", netdev: "x", device: null, port: null,
+        addresses: "10.0.1.1/31 fd00::1/64", mac: "02:00:00:aa:00:01", mbps: null, mtu: null,
+        group: null}]' <<<"$output"
+}
+
 @test "no colour in a pipe, nor on a terminal with NO_COLOR" {
     run --separate-stderr "$MESHNET" discover
     [[ "$output" != *$'\e['* ]]
