@@ -30,7 +30,8 @@ static int holds(const char *const *names, int n, const char *name)
 static int run(struct kit *kit, const struct kit_case *c)
 {
     kit->random = kit->seed;
-    kit->n_live = kit->tolerant = 0;
+    req_drop_all(kit);
+    kit->tolerant = 0;
     if (setjmp(kit->out))
         return 0;
     c->run(kit);

@@ -32,7 +32,8 @@
 #define VERBS_SLOTS  256 /* requests of a connection */
 #define VERBS_RECVS  8   /* MN_MAX_RECVS */
 #define VERBS_BATCH  16  /* completions taken at once */
-#define VERBS_SQ     256
+#define VERBS_SQ     256 /* sender */
+#define VERBS_CTS_SQ 64  /* receiver: announcements only */
 #define VERBS_RQ     512
 #define VERBS_INLINE 220
 
@@ -97,7 +98,7 @@ struct verbs_send {
     const uint8_t *data;
     const struct verbs_memory *memory; /* NULL for no bytes */
     struct verbs_cts cts;
-    struct verbs_send_part parts[VERBS_QPS];
+    struct verbs_send_part *parts; /* room for one on each queue pair */
 };
 
 /* An announced buffer. */
@@ -137,6 +138,7 @@ struct verbs_comm {
 
     /* sender */
     struct verbs_send *sends; /* VERBS_SLOTS */
+    struct verbs_send_part *parts;
     uint64_t free_sends[VERBS_SLOTS / 64];
     uint32_t seq;                       /* of the group in turn */
     struct verbs_cts head[VERBS_RECVS]; /* that group, once it is whole */

@@ -63,6 +63,12 @@ static struct verbs_device *device_named(const char *name)
     return NULL;
 }
 
+static int qps_of_link(const struct mn_conn *conn)
+{
+    int most = VERBS_QPS / conn->plan.n_pairs;
+    return conn->plan.lanes_per_pair < most ? conn->plan.lanes_per_pair : most;
+}
+
 static void name_link(const struct mn_conn *conn, int i, struct verbs_link *link)
 {
     const struct mn_pair *pair = &conn->plan.pairs[i];
@@ -83,12 +89,13 @@ static enum mn_err make_qp(struct verbs_comm *comm, struct verbs_link *link, str
 {
     const struct ibv_device_attr *attr = &link->device->attr;
     uint32_t most = attr->max_qp_wr > 0 ? (uint32_t)attr->max_qp_wr : 16;
+    uint32_t wanted = comm->base.is_send ? VERBS_SQ : VERBS_CTS_SQ;
     struct ibv_qp_init_attr init = {
         .qp_context = &link->watch,
         .send_cq = link->cq,
         .recv_cq = link->cq,
         .qp_type = IBV_QPT_RC,
-        .cap = {.max_send_wr = most < VERBS_SQ ? most : VERBS_SQ,
+        .cap = {.max_send_wr = most < wanted ? most : wanted,
                 .max_recv_wr = comm->base.is_send ? 1 : comm->rq_depth,
                 .max_send_sge = 1,
                 .max_recv_sge = 1,
@@ -133,8 +140,7 @@ static enum mn_err make_link(struct verbs_comm *comm, const struct mn_conn *conn
                              struct mn_diag *diag)
 {
     struct verbs_link *link = &comm->links[i];
-    int most_qps = VERBS_QPS / comm->n_links;
-    int per_link = conn->plan.lanes_per_pair < most_qps ? conn->plan.lanes_per_pair : most_qps;
+    int per_link = qps_of_link(conn);
     enum mn_err err = MN_OK;
 
     name_link(conn, i, link);
@@ -142,7 +148,8 @@ static enum mn_err make_link(struct verbs_comm *comm, const struct mn_conn *conn
     if (!link->device)
         return mn_fail(diag, MN_ERR_INTERNAL, "RDMA device %s is gone", link->self.device);
     comm->devices |= 1u << link->device->index;
-    uint32_t depth = (VERBS_SQ + (comm->base.is_send ? 1 : comm->rq_depth)) * (uint32_t)per_link;
+    uint32_t depth = comm->base.is_send ? VERBS_SQ + 1 : VERBS_CTS_SQ + comm->rq_depth;
+    depth *= (uint32_t)per_link;
     uint32_t most = (uint32_t)link->device->attr.max_cqe;
     link->cq = link->device->ibv->create_cq(link->device->context,
                                             (int)(most && depth > most ? most : depth),
@@ -211,14 +218,19 @@ static struct verbs_comm *make_comm(const struct mn_conn *conn)
     comm->ring = aligned_alloc(4096, VERBS_RING * sizeof *comm->ring);
     if (conn->connector) {
         comm->sends = calloc(VERBS_SLOTS, sizeof *comm->sends);
+        comm->parts =
+            calloc(VERBS_SLOTS * (size_t)(comm->n_links * qps_of_link(conn)), sizeof *comm->parts);
     } else {
         comm->groups = calloc(VERBS_SLOTS, sizeof *comm->groups);
         comm->slots = calloc(VERBS_RING, sizeof *comm->slots);
     }
-    if (!comm->ring || (!comm->sends && (!comm->groups || !comm->slots))) {
+    if (!comm->ring ||
+        (conn->connector ? !comm->sends || !comm->parts : !comm->groups || !comm->slots)) {
         verbs_free(comm);
         return NULL;
     }
+    for (int i = 0; conn->connector && i < VERBS_SLOTS; i++)
+        comm->sends[i].parts = comm->parts + i * comm->n_links * qps_of_link(conn);
     memset(comm->ring, 0, VERBS_RING * sizeof *comm->ring);
     memset(comm->free_sends, 0xff, sizeof comm->free_sends);
     comm->seq = comm->seq_next = comm->seq_landed = VERBS_FIRST_SEQ;
@@ -278,6 +290,7 @@ void verbs_free(struct verbs_comm *comm)
     free(comm->control);
     free(comm->ring);
     free(comm->sends);
+    free(comm->parts);
     free(comm->groups);
     free(comm->slots);
     free(comm);

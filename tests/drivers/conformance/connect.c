@@ -147,7 +147,7 @@ static void close_in_flight(struct kit *kit)
             req_recv(kit, &pair, 1, &to, &tag, &got);
         for (int i = 0; i < 5; i++)
             req_poll(kit);
-        kit->n_live = 0;
+        req_drop_all(kit);
         buf_free(kit, &from);
         buf_free(kit, &to);
         if (state & 4) {

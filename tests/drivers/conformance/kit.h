@@ -11,10 +11,14 @@
 #define KIT_LIVE       1024
 
 struct req {
-    void *request;
+    void *request; /* NULL of a send that waits until the plugin has room for it */
     int done;
     int result; /* the error that ended it */
     int sizes[MN_HOST_MAX_RECVS];
+    struct pair *pair; /* of a waiting send */
+    struct buf *buf;
+    size_t size;
+    int tag;
 };
 
 struct kit {
@@ -22,8 +26,8 @@ struct kit {
     const char *self; /* this program, to be executed by a child */
     uint64_t seed, random;
     int tolerant; /* errors of test end the request instead of the case */
-    struct req *live[KIT_LIVE];
-    int n_live;
+    struct req *live[KIT_LIVE], *waiting[KIT_LIVE];
+    int n_live, n_waiting;
     char why[512];
     jmp_buf out;
 };
@@ -72,11 +76,15 @@ int req_try_send(struct kit *kit, struct pair *pair, struct buf *buf, size_t siz
                  struct req *req);
 int req_try_recv(struct kit *kit, struct pair *pair, int n, struct buf *bufs, const int *tags,
                  struct req *req);
-/* Until posted; everything live is polled meanwhile. */
+/* Posted now, or as soon as there is room: a plugin may want to see the receive first. Sends of one
+ * connection with one tag stay in order. */
 void req_send(struct kit *kit, struct pair *pair, struct buf *buf, size_t size, int tag,
               struct req *req);
+/* Until posted; everything live is polled meanwhile. */
 void req_recv(struct kit *kit, struct pair *pair, int n, struct buf *bufs, const int *tags,
               struct req *req);
+/* Forgets all requests. */
+void req_drop_all(struct kit *kit);
 /* Tests everything live once. */
 void req_poll(struct kit *kit);
 void req_wait(struct kit *kit, struct req *req);

@@ -105,7 +105,8 @@ static void too_long(struct kit *kit)
                          "%d s",
                          longer[i], room, KIT_PATIENCE_S);
         }
-        kit->n_live = kit->tolerant = 0;
+        req_drop_all(kit);
+        kit->tolerant = 0;
         buf_free(kit, &from);
         buf_free(kit, &to);
         pair_close(kit, &pair);
