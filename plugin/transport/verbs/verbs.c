@@ -10,7 +10,7 @@
 #include "topo/base/log.h"
 
 #define IDLE_CALLS 256 /* empty calls between looks at the clock */
-#define LOOK_MS    10  /* between looks at the control connection while nothing moves */
+#define LOOK_MS    50  /* between looks at the control connection while nothing moves */
 #define DRAIN_MS   50  /* what was sent before the peer closed has completed here by then */
 #define BROKEN_MS  300 /* a peer's word about a broken queue pair is waited for this long */
 

@@ -149,6 +149,7 @@ struct verbs_comm {
     struct verbs_slot *slots;                  /* VERBS_RING, by announcement */
     struct ibv_recv_wr refill[VERBS_BATCH];    /* a chain ready to be posted, or its end */
     uint32_t group_next, seq_next, seq_landed; /* all before seq_landed have landed */
+    uint32_t seq_announced, open; /* written to the peer before it; of them not landed */
     uint32_t rq_depth, reserved;
 
     /* when nothing moves */

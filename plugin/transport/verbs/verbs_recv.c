@@ -39,6 +39,69 @@ enum mn_err verbs_recv_prepare(struct verbs_comm *comm, struct mn_diag *diag)
     return err ? mn_fail(diag, err, "receive requests cannot be posted") : MN_OK;
 }
 
+/* --- announcements ---------------------------------------------------------------------------- */
+
+/* A queue pair with room for the two writes that a group needs at the ring's end, or -1. */
+static int qp_with_room(struct verbs_comm *comm)
+{
+    for (int i = 0; i < comm->n_qps; i++) {
+        int q = comm->turn;
+        comm->turn = (comm->turn + 1) % comm->n_qps;
+        if (comm->qps[q].posted - comm->qps[q].retired + 2 <= comm->qps[q].depth)
+            return q;
+    }
+    return -1;
+}
+
+static enum mn_err write_entries(struct verbs_comm *comm, int q, uint32_t seq, uint32_t n)
+{
+    struct verbs_qp *qp = &comm->qps[q];
+    struct verbs_link *link = &comm->links[qp->link];
+    uint32_t entry = seq % VERBS_RING, bytes = n * (uint32_t)sizeof *comm->ring;
+    int signal = ++qp->unsignaled >= SIGNAL_EVERY || qp->posted - qp->retired >= qp->depth / 2;
+    struct ibv_sge sge = {.addr = (uintptr_t)&comm->ring[entry],
+                          .length = bytes,
+                          .lkey = link->ring_mr->lkey};
+    struct ibv_send_wr *bad,
+        wr = {
+            .wr_id = verbs_wr_pack(VERBS_ANNOUNCED, 0, 0, (unsigned)q, qp->posted + 1),
+            .sg_list = &sge,
+            .num_sge = 1,
+            .opcode = IBV_WR_RDMA_WRITE,
+            .send_flags = (signal ? IBV_SEND_SIGNALED : 0u) |
+                          (bytes <= link->max_inline ? IBV_SEND_INLINE : 0u),
+            .wr.rdma = {comm->peer_ring + entry * sizeof *comm->ring, link->peer_ring_rkey},
+        };
+    int error = ibv_post_send(qp->qp, &wr, &bad);
+
+    if (error)
+        return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting an announcement: %s",
+                          strerror(error));
+    qp->posted++;
+    if (signal)
+        qp->unsignaled = 0;
+    return MN_OK;
+}
+
+/* Announces what is posted: at once while the sender has little to fill, several buffers in one
+ * write when it has more. What waits is less than half of what is open, so that the sender always
+ * has the group in turn, and comes with the next arrivals. */
+static enum mn_err announce(struct verbs_comm *comm)
+{
+    uint32_t n = comm->seq_next - comm->seq_announced;
+    uint32_t to_end = VERBS_RING - comm->seq_announced % VERBS_RING;
+    int q = n && 2 * n >= comm->open ? qp_with_room(comm) : -1;
+
+    if (q < 0)
+        return MN_OK;
+    enum mn_err err = write_entries(comm, q, comm->seq_announced, n < to_end ? n : to_end);
+    if (!err && n > to_end)
+        err = write_entries(comm, q, comm->seq_announced + to_end, n - to_end);
+    comm->seq_announced += n;
+    comm->open += n;
+    return err;
+}
+
 /* --- arrivals --------------------------------------------------------------------------------- */
 
 static void land(struct verbs_comm *comm, struct verbs_slot *slot)
@@ -47,6 +110,7 @@ static void land(struct verbs_comm *comm, struct verbs_slot *slot)
 
     slot->active = 0;
     comm->reserved -= slot->reserved;
+    comm->open--;
     group->sizes[slot->seq - group->seq] = slot->received;
     group->landed++;
     while (comm->seq_landed != comm->seq_next && !comm->slots[comm->seq_landed % VERBS_RING].active)
@@ -133,6 +197,11 @@ static enum mn_err progress(struct verbs_comm *comm)
         if (err)
             return err;
     }
+    if (comm->seq_announced != comm->seq_next) {
+        err = announce(comm);
+        if (err)
+            return err;
+    }
     if (moved) {
         comm->idle = 0;
         return MN_OK;
@@ -140,59 +209,7 @@ static enum mn_err progress(struct verbs_comm *comm)
     return verbs_idle(comm);
 }
 
-/* --- announcements ---------------------------------------------------------------------------- */
-
-/* A queue pair with room for the two writes that a group needs at the ring's end, or -1. */
-static int qp_with_room(struct verbs_comm *comm)
-{
-    for (int i = 0; i < comm->n_qps; i++) {
-        int q = comm->turn;
-        comm->turn = (comm->turn + 1) % comm->n_qps;
-        if (comm->qps[q].posted - comm->qps[q].retired + 2 <= comm->qps[q].depth)
-            return q;
-    }
-    return -1;
-}
-
-static enum mn_err write_entries(struct verbs_comm *comm, int q, uint32_t seq, uint32_t n)
-{
-    struct verbs_qp *qp = &comm->qps[q];
-    struct verbs_link *link = &comm->links[qp->link];
-    uint32_t entry = seq % VERBS_RING, bytes = n * (uint32_t)sizeof *comm->ring;
-    int signal = ++qp->unsignaled >= SIGNAL_EVERY || qp->posted - qp->retired >= qp->depth / 2;
-    struct ibv_sge sge = {.addr = (uintptr_t)&comm->ring[entry],
-                          .length = bytes,
-                          .lkey = link->ring_mr->lkey};
-    struct ibv_send_wr *bad,
-        wr = {
-            .wr_id = verbs_wr_pack(VERBS_ANNOUNCED, 0, 0, (unsigned)q, qp->posted + 1),
-            .sg_list = &sge,
-            .num_sge = 1,
-            .opcode = IBV_WR_RDMA_WRITE,
-            .send_flags = (signal ? IBV_SEND_SIGNALED : 0u) |
-                          (bytes <= link->max_inline ? IBV_SEND_INLINE : 0u),
-            .wr.rdma = {comm->peer_ring + entry * sizeof *comm->ring, link->peer_ring_rkey},
-        };
-    int error = ibv_post_send(qp->qp, &wr, &bad);
-
-    if (error)
-        return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting an announcement: %s",
-                          strerror(error));
-    qp->posted++;
-    if (signal)
-        qp->unsignaled = 0;
-    return MN_OK;
-}
-
-static enum mn_err announce(struct verbs_comm *comm, int q, uint32_t seq, uint32_t n)
-{
-    uint32_t to_end = VERBS_RING - seq % VERBS_RING, first = n < to_end ? n : to_end;
-    enum mn_err err = write_entries(comm, q, seq, first);
-
-    if (!err && first < n)
-        err = write_entries(comm, q, seq + first, n - first);
-    return err;
-}
+/* --- the two calls ---------------------------------------------------------------------------- */
 
 static void open_slot(struct verbs_comm *comm, struct verbs_group *group, uint8_t index, void *data,
                       uint32_t capacity, int tag, const struct verbs_memory *memory,
@@ -216,8 +233,6 @@ static void open_slot(struct verbs_comm *comm, struct verbs_group *group, uint8_
         cts->rkeys[i] = memory->mrs[comm->links[i].device->index]->rkey;
     verbs_cts_seal(cts);
 }
-
-/* --- the two calls ---------------------------------------------------------------------------- */
 
 enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
                         const int *tags, void **mhandles, struct mn_request **request)
@@ -243,11 +258,8 @@ enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *
         reserve[i] = capacity[i] ? (capacity[i] - 1) / comm->max_segment + 1 : 1;
         total += reserve[i];
     }
-    int q = group->posted || comm->reserved + total > comm->rq_depth ||
-                    comm->seq_next - comm->seq_landed + (uint32_t)n > VERBS_OUTSTANDING
-                ? -1
-                : qp_with_room(comm);
-    if (q < 0)
+    if (group->posted || comm->reserved + total > comm->rq_depth ||
+        comm->seq_next - comm->seq_landed + (uint32_t)n > VERBS_OUTSTANDING)
         return progress(comm);
     *group = (struct verbs_group){.base.comm = base,
                                   .seq = comm->seq_next,
@@ -258,7 +270,7 @@ enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *
     comm->reserved += total;
     comm->seq_next += (uint32_t)n;
     comm->group_next++;
-    err = announce(comm, q, group->seq, (uint32_t)n);
+    err = announce(comm);
     if (!err)
         *request = &group->base;
     return err;

@@ -233,7 +233,7 @@ static struct verbs_comm *make_comm(const struct mn_conn *conn)
         comm->sends[i].parts = comm->parts + i * comm->n_links * qps_of_link(conn);
     memset(comm->ring, 0, VERBS_RING * sizeof *comm->ring);
     memset(comm->free_sends, 0xff, sizeof comm->free_sends);
-    comm->seq = comm->seq_next = comm->seq_landed = VERBS_FIRST_SEQ;
+    comm->seq = comm->seq_next = comm->seq_announced = comm->seq_landed = VERBS_FIRST_SEQ;
     return comm;
 }
 
