@@ -1,0 +1,41 @@
+/* A deterministic double of libibverbs, for tests of what runs on RDMA verbs.
+ *
+ * It is a libibverbs.so.1 in build/<preset>/tests/fakeverbs; put that folder into LD_LIBRARY_PATH
+ * and whatever opens or links libibverbs gets it, without knowing. FAKEVERBS="key=value,…" sets it
+ * up; FAKEVERBS=help lists the keys. Without any there is one device, fv0 on lo, with the addresses
+ * 127.0.0.1 and ::1.
+ *
+ *   FAKEVERBS=seed=7,dev=fv0:lo:127.0.0.1,dev=fv1:lo:127.0.0.2,delay=20,reorder=1 program
+ *
+ * Reliable connections only: SEND, WRITE (both also with immediate data) and READ; signaled, inline
+ * and fence. It refuses what a device refuses, in the same way: states and their attributes,
+ * limits, full queues, keys, bounds, access. It aborts with a message on what would be corruption
+ * or a hang with a real one (a region deregistered under work in flight, an event never
+ * acknowledged).
+ *
+ * One process: nothing happens but inside calls of verbs, any call moves the work of every queue
+ * pair, and all chances come from the seed. The same seed and the same calls replay exactly. There
+ * is no clock: patience is counted in calls.
+ *
+ * GID tables have RoCE v1 entries, holes, and IPv4 and IPv6 entries, so that an index that is right
+ * by luck elsewhere is wrong here.
+ *
+ * Not a prefix of the real thing: completion channels, shared receive queues, atomic operations,
+ * memory windows and extended queue pairs are absent. The devices have no sysfs entries.
+ *
+ * Tests may look at it and change it while it runs, through these symbols (dlsym on a handle of
+ * libibverbs.so.1, version FAKEVERBS_1). */
+#ifndef FAKEVERBS_H
+#define FAKEVERBS_H
+
+#include <stdint.h>
+
+/* By the names in the stats file: ops bytes polls rnr flushes stale errors registrations events;
+ * also qps cqs mrs pds that exist now. Aborts on another name. */
+uint64_t fakeverbs_counter(const char *name);
+
+/* One or more settings, as in the environment: "link=fv0:down", "silent=1". N of a key that counts
+ * operations counts from the start of the process. New devices cannot be added. */
+void fakeverbs_set(const char *settings);
+
+#endif

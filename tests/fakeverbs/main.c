@@ -1,0 +1,149 @@
+/* The one lock, the chances, the counters, and what is checked when the process ends. */
+#include "tests/fakeverbs/fakeverbs.h"
+#include "tests/fakeverbs/fv.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fv_global fv = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static int started;
+
+const char *const fv_counter_names[FV_N_COUNTERS] = {
+    [FV_OPS] = "ops",       [FV_BYTES] = "bytes",       [FV_POLLS] = "polls",
+    [FV_RNR] = "rnr",       [FV_FLUSHES] = "flushes",   [FV_STALE] = "stale",
+    [FV_ERRORS] = "errors", [FV_REG] = "registrations", [FV_EVENTS] = "events",
+};
+
+void fv_die(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    fprintf(stderr, "fakeverbs: ");
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+    va_end(args);
+    abort();
+}
+
+/* splitmix64 */
+uint64_t fv_rand(struct fv_rng *rng)
+{
+    uint64_t z = rng->state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+uint64_t fv_below(struct fv_rng *rng, uint64_t n)
+{
+    return n > 1 ? fv_rand(rng) % n : 0;
+}
+
+struct fv_rng fv_split(struct fv_rng *rng)
+{
+    return (struct fv_rng){fv_rand(rng)};
+}
+
+static void start(void)
+{
+    fv_config_read(&fv.config, getenv("FAKEVERBS"));
+    fv.rng = (struct fv_rng){fv.config.seed};
+    for (int i = 0; i < fv.config.n_devices; i++) {
+        struct fv_device *device = &fv.devices[i];
+        device->config = &fv.config.devices[i];
+        device->port_up = !device->config->down;
+        device->base.node_type = IBV_NODE_CA;
+        device->base.transport_type = IBV_TRANSPORT_IB;
+        snprintf(device->base.name, sizeof device->base.name, "%s", device->config->name);
+        snprintf(device->base.dev_name, sizeof device->base.dev_name, "uverbs%d", i);
+    }
+    fv_arena_open();
+}
+
+void fv_lock(void)
+{
+    pthread_mutex_lock(&fv.lock);
+    if (!started) {
+        started = 1;
+        start();
+    }
+}
+
+void fv_unlock(void)
+{
+    pthread_mutex_unlock(&fv.lock);
+}
+
+uint64_t fakeverbs_counter(const char *name)
+{
+    static const struct {
+        const char *name;
+        const int *value;
+    } live[] = {{"qps", &fv.live_qps},
+                {"cqs", &fv.live_cqs},
+                {"mrs", &fv.live_mrs},
+                {"pds", &fv.live_pds}};
+    fv_lock();
+    for (int i = 0; i < FV_N_COUNTERS; i++) {
+        if (strcmp(fv_counter_names[i], name) == 0) {
+            uint64_t value = fv.counters[i];
+            fv_unlock();
+            return value;
+        }
+    }
+    for (size_t i = 0; i < sizeof live / sizeof *live; i++) {
+        if (strcmp(live[i].name, name) == 0) {
+            uint64_t value = (uint64_t)*live[i].value;
+            fv_unlock();
+            return value;
+        }
+    }
+    fv_die("there is no counter %s", name);
+}
+
+void fakeverbs_set(const char *settings)
+{
+    fv_lock();
+    int n = fv.config.n_devices;
+    fv_config_change(&fv.config, settings);
+    if (fv.config.n_devices != n)
+        fv_die("devices cannot be added while running");
+    for (int i = 0; i < n; i++)
+        if (!fv.devices[i].up_at)
+            fv_port_set(&fv.devices[i], !fv.config.devices[i].down);
+    fv_unlock();
+}
+
+static void write_stats(void)
+{
+    FILE *file = fopen(fv.config.stats, "w");
+    if (!file)
+        fv_die("cannot write %s", fv.config.stats);
+    for (int i = 0; i < FV_N_COUNTERS; i++)
+        fprintf(file, "%s %llu\n", fv_counter_names[i], (unsigned long long)fv.counters[i]);
+    for (int i = 0; i < fv.config.n_devices; i++)
+        fprintf(file, "%s.ops %llu\n%s.bytes %llu\n", fv.devices[i].base.name,
+                (unsigned long long)fv.devices[i].ops, fv.devices[i].base.name,
+                (unsigned long long)fv.devices[i].bytes);
+    if (fclose(file) != 0)
+        fv_die("cannot write %s", fv.config.stats);
+}
+
+__attribute__((destructor)) static void finish(void)
+{
+    pthread_mutex_lock(&fv.lock);
+    if (started) {
+        int contexts = 0;
+        for (struct fv_context *c = fv.contexts; c; c = c->next)
+            contexts++;
+        if (*fv.config.stats)
+            write_stats();
+        if ((fv.config.leaks >= 1 && fv.live_qps + fv.live_cqs + fv.live_mrs > 0) ||
+            (fv.config.leaks >= 2 && fv.live_pds + contexts > 0))
+            fv_die("left at exit: %d queue pairs, %d completion queues, %d memory regions, "
+                   "%d protection domains, %d contexts",
+                   fv.live_qps, fv.live_cqs, fv.live_mrs, fv.live_pds, contexts);
+    }
+    pthread_mutex_unlock(&fv.lock);
+}
