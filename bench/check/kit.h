@@ -63,13 +63,21 @@ int mn_kit_try_isend(struct mn_check *check, void *comm, struct mn_buf *buf, siz
                      struct mn_req *req);
 int mn_kit_try_irecv(struct mn_check *check, void *comm, int n, struct mn_buf **bufs,
                      const size_t *sizes, const int *tags, struct mn_req *req);
-/* Until posted; other (may be NULL) is tested meanwhile. */
+/* Until posted. */
 void mn_kit_isend(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size, int tag,
                   struct mn_req *req);
+/* The same, testing n receives meanwhile, as NCCL does: a receiver may tell the sender of its
+ * buffers only when it is tested. */
+void mn_kit_isend_polling(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size,
+                          struct mn_req *req, struct mn_req *recvs, int n);
 void mn_kit_irecv(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size, int tag,
                   struct mn_req *req);
 void mn_kit_irecv_group(struct mn_check *check, void *comm, int n, struct mn_buf **bufs,
                         const size_t *sizes, const int *tags, struct mn_req *req);
+/* Sends without waiting for a receive; where the plugin asks for one first (a NULL request), posts
+ * all of in as the receive, sends, and returns 1. */
+int mn_kit_isend_early(struct mn_check *check, struct mn_pair *pair, struct mn_buf *out,
+                       size_t size, struct mn_buf *in, struct mn_req *send, struct mn_req *recv);
 /* One test: fails on an error or a done that is neither 0 nor 1. Returns done. */
 int mn_kit_test(struct mn_check *check, struct mn_req *req);
 /* As mn_kit_test, but an error is only kept in req->result. */

@@ -121,6 +121,28 @@ void mn_kit_isend(struct mn_check *check, void *comm, struct mn_buf *buf, size_t
         again(check, "isend");
 }
 
+void mn_kit_isend_polling(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size,
+                          struct mn_req *req, struct mn_req *recvs, int n)
+{
+    mn_check_step(check, "isend of %zu bytes, the receives tested", size);
+    while (!mn_kit_try_isend(check, comm, buf, size, 0, req)) {
+        for (int i = 0; i < n; i++)
+            mn_kit_test(check, &recvs[i]);
+        again(check, "isend");
+    }
+}
+
+int mn_kit_isend_early(struct mn_check *check, struct mn_pair *pair, struct mn_buf *out,
+                       size_t size, struct mn_buf *in, struct mn_req *send, struct mn_req *recv)
+{
+    mn_check_step(check, "isend of %zu bytes before the receive is posted", size);
+    if (mn_kit_try_isend(check, pair->send, out, size, 0, send))
+        return 0;
+    mn_kit_irecv(check, pair->recv, in, in->size, 0, recv);
+    mn_kit_isend(check, pair->send, out, size, 0, send);
+    return 1;
+}
+
 void mn_kit_irecv_group(struct mn_check *check, void *comm, int n, struct mn_buf **bufs,
                         const size_t *sizes, const int *tags, struct mn_req *req)
 {

@@ -132,8 +132,8 @@ static void check_zero(struct mn_check *check)
         mn_kit_buf(check, pair.send, 256, 0, &out);
         mn_kit_buf(check, pair.recv, 256, 0, &in);
         mn_kit_fill(&out, sizes[i], 40u + (unsigned)i);
-        mn_kit_isend(check, pair.send, &out, sizes[i], 0, &send);
-        mn_kit_irecv(check, pair.recv, &in, 256, 0, &recv);
+        if (!mn_kit_isend_early(check, &pair, &out, sizes[i], &in, &send, &recv))
+            mn_kit_irecv(check, pair.recv, &in, 256, 0, &recv);
         mn_kit_wait2(check, &recv, &send);
         if ((size_t)recv.sizes[0] != sizes[i])
             mn_check_fail(check, "message %zu: %d bytes reported, sent were %zu", i, recv.sizes[0],
@@ -188,8 +188,9 @@ static void check_order(struct mn_check *check)
             all[i] = &reqs[i];
         }
         for (int i = 0; i < ORDER_DEPTH; i++) {
-            mn_kit_isend(check, pair.send, &out[i], 1000 + round * ORDER_DEPTH + (unsigned)i, 0,
-                         &reqs[ORDER_DEPTH + i]);
+            mn_kit_isend_polling(check, pair.send, &out[i],
+                                 1000 + round * ORDER_DEPTH + (unsigned)i, &reqs[ORDER_DEPTH + i],
+                                 reqs, ORDER_DEPTH);
             all[ORDER_DEPTH + i] = &reqs[ORDER_DEPTH + i];
         }
         mn_kit_wait(check, all, 2 * ORDER_DEPTH);
@@ -365,14 +366,18 @@ static void check_reuse(struct mn_check *check)
     mn_kit_buf(check, pair.recv, 20000, 0, &in);
     for (unsigned i = 0; i < 8; i++) {
         mn_kit_fill(&out, 20000, 70 + i);
-        if (i % 2) /* a send that may complete before its receive is posted */
+        int posted = i % 2; /* else a send that may complete before its receive is posted */
+        if (posted) {
             mn_kit_irecv(check, pair.recv, &in, 20000, 0, &recv);
-        mn_kit_isend(check, pair.send, &out, 20000, 0, &send);
+            mn_kit_isend(check, pair.send, &out, 20000, 0, &send);
+        } else {
+            posted = mn_kit_isend_early(check, &pair, &out, 20000, &in, &send, &recv);
+        }
         for (int tests = 0; tests < IDLE_TESTS && !mn_kit_test(check, &send); tests++)
             ;
         if (send.done)
             memset(out.data, 0xee, 20000);
-        if (i % 2 == 0)
+        if (!posted)
             mn_kit_irecv(check, pair.recv, &in, 20000, 0, &recv);
         mn_kit_wait2(check, &recv, &send);
         mn_kit_expect(check, &in, 20000, 70 + i, "the send buffer was overwritten after done");
