@@ -59,6 +59,7 @@ struct mn_p2p_end {
     char node[MN_NAME_MAX];
     struct mn_plugin_info plugin;
     char device[128];
+    char warning[512]; /* the plugin's last, "" = none */
     struct mn_p2p_nic nics[MN_P2P_NICS];
     int n_nics;
 };

@@ -14,6 +14,10 @@ static void print_end(struct mn_out *out, const char *key, const char *title,
     mn_out_strf(out, "symbol", "symbol", "ncclNetPlugin_v%d", end->plugin.version);
     mn_out_str(out, "sha256", "sha256", end->plugin.hash);
     mn_out_str(out, "device", "device", end->device);
+    if (end->warning[0])
+        mn_out_str(out, "warning", "the plugin warned", end->warning);
+    else
+        mn_out_str(out, "warning", NULL, NULL);
     mn_out_end(out);
 }
 

@@ -125,7 +125,7 @@ void mn_p2p_put_nics(cJSON *message, const struct mn_p2p_nic *nics, int count)
     }
 }
 
-int mn_p2p_get_nics(const cJSON *message, struct mn_p2p_nic nics[MN_P2P_NICS])
+void mn_p2p_get_counters(const cJSON *message, struct mn_p2p_end *end)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(message, "nics"), *item;
     int count = 0;
@@ -134,7 +134,7 @@ int mn_p2p_get_nics(const cJSON *message, struct mn_p2p_nic nics[MN_P2P_NICS])
     {
         if (count == MN_P2P_NICS)
             break;
-        struct mn_p2p_nic *nic = &nics[count++];
+        struct mn_p2p_nic *nic = &end->nics[count++];
         get_text(item, "netdev", nic->netdev, sizeof nic->netdev);
         get_text(item, "device", nic->device, sizeof nic->device);
         nic->n.rx_bytes = (uint64_t)get_number(item, "rx");
@@ -146,5 +146,6 @@ int mn_p2p_get_nics(const cJSON *message, struct mn_p2p_nic nics[MN_P2P_NICS])
                            : unit == MN_RDMA_PACKETS ? MN_RDMA_PACKETS
                                                      : MN_RDMA_UNCOUNTED;
     }
-    return count;
+    end->n_nics = count;
+    get_text(message, "warning", end->warning, sizeof end->warning);
 }

@@ -14,6 +14,7 @@ void mn_p2p_get_end(const cJSON *message, struct mn_p2p_end *end);
 /* This side's end, without counters. */
 void mn_p2p_own_end(const struct mn_p2p_pump *pump, struct mn_p2p_end *end);
 void mn_p2p_put_nics(cJSON *message, const struct mn_p2p_nic *nics, int count);
-int mn_p2p_get_nics(const cJSON *message, struct mn_p2p_nic nics[MN_P2P_NICS]);
+/* NICs and the plugin's last warning. */
+void mn_p2p_get_counters(const cJSON *message, struct mn_p2p_end *end);
 
 #endif

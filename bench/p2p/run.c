@@ -272,14 +272,13 @@ static enum mn_err check(struct run *r, size_t size, struct mn_diag *diag)
     return err;
 }
 
-static enum mn_err peer_counters(struct run *r, struct mn_p2p_nic *nics, int *count,
-                                 struct mn_diag *diag)
+static enum mn_err peer_counters(struct run *r, struct mn_p2p_end *end, struct mn_diag *diag)
 {
     cJSON *reply;
     enum mn_err err = ask(r, mn_p2p_message("counters"), "counters", &reply, diag);
 
     if (!err) {
-        *count = mn_p2p_get_nics(reply, nics);
+        mn_p2p_get_counters(reply, end);
         cJSON_Delete(reply);
     }
     return err;
@@ -315,8 +314,7 @@ enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struc
                        struct mn_diag *diag)
 {
     struct run r = {.plan = plan, .report = report, .progress = progress, .ctx = ctx};
-    struct mn_p2p_nic before[2][MN_P2P_NICS];
-    int counts[2] = {0};
+    struct mn_p2p_end *ends = report->ends, before[2] = {{.n_nics = 0}};
 
     memset(report, 0, sizeof *report);
     r.pump = (struct mn_p2p_pump){.plugin = plugin,
@@ -330,15 +328,16 @@ enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struc
         r.steps += plan->sizes[i] <= plan->latency_max;
     enum mn_err err = set_up(&r, diag);
     if (!err)
-        err = peer_counters(&r, before[1], &counts[1], diag);
-    counts[0] = mn_p2p_counters(before[0]);
+        err = peer_counters(&r, &before[1], diag);
+    before[0].n_nics = mn_p2p_counters(before[0].nics);
     if (!err)
         err = measure(&r, diag);
-    report->ends[0].n_nics = mn_p2p_counters(report->ends[0].nics);
+    ends[0].n_nics = mn_p2p_counters(ends[0].nics);
+    mn_strlcpy(ends[0].warning, r.pump.log, sizeof ends[0].warning);
     if (!err)
-        err = peer_counters(&r, report->ends[1].nics, &report->ends[1].n_nics, diag);
+        err = peer_counters(&r, &ends[1], diag);
     for (int i = 0; i < 2; i++)
-        mn_p2p_counters_since(report->ends[i].nics, report->ends[i].n_nics, before[i], counts[i]);
+        mn_p2p_counters_since(ends[i].nics, ends[i].n_nics, before[i].nics, before[i].n_nics);
     if (!err)
         err = mn_ctl_send(ctl, mn_p2p_message("bye"), diag);
     mn_p2p_close(&r.pump);

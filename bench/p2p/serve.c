@@ -84,6 +84,7 @@ static enum mn_err on_counters(struct mn_p2p_pump *pump, struct mn_diag *diag)
     cJSON *reply = mn_p2p_message("counters");
 
     mn_p2p_put_nics(reply, nics, mn_p2p_counters(nics));
+    cJSON_AddStringToObject(reply, "warning", pump->log);
     return mn_ctl_send(pump->ctl, reply, diag);
 }
 
