@@ -60,9 +60,9 @@ static void overrun(struct fv_cq *cq)
     cq->overrun = 1;
     fv_event_put(fv_context_of(cq->base.context),
                  (struct ibv_async_event){.element.cq = &cq->base, .event_type = IBV_EVENT_CQ_ERR});
-    for (int s = 0; s < FV_SLOTS; s++) {
-        struct fv_qp *qp = fv.qps[s];
-        if (qp && (qp->base.send_cq == &cq->base || qp->base.recv_cq == &cq->base)) {
+    for (int i = 0; i < fv.live_qps; i++) {
+        struct fv_qp *qp = fv.live[i];
+        if (qp->base.send_cq == &cq->base || qp->base.recv_cq == &cq->base) {
             fv_event_qp(qp, IBV_EVENT_QP_FATAL);
             fv_qp_error(qp);
         }

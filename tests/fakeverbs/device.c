@@ -200,9 +200,9 @@ void fv_port_set(struct fv_device *device, int up)
     if (device->port_up == up)
         return;
     device->port_up = up;
-    for (int s = 0; s < FV_SLOTS; s++) {
-        struct fv_qp *qp = fv.qps[s];
-        if (qp && qp->device == device) {
+    for (int i = 0; i < fv.live_qps; i++) {
+        struct fv_qp *qp = fv.live[i];
+        if (qp->device == device) {
             atomic_store(&qp->wire->link_up, (uint32_t)up);
             fv_activate(qp);
         }

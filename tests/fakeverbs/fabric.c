@@ -155,9 +155,8 @@ static void watch_all(void)
             fv_port_set(device, 1);
         }
     }
-    for (int s = 0; s < FV_SLOTS && !fv.silent; s++)
-        if (fv.qps[s])
-            watch(fv.qps[s]);
+    for (int i = 0; i < fv.live_qps && !fv.silent; i++)
+        watch(fv.live[i]);
 }
 
 void fv_run(void)

@@ -30,8 +30,8 @@
 
 #include <stdint.h>
 
-/* By the names in the stats file: ops bytes polls rnr flushes stale errors registrations events;
- * also qps cqs mrs pds that exist now. Aborts on another name. */
+/* By the names in the stats file: ops bytes polls rnr flushes stale errors registrations events
+ * dangling; also qps cqs mrs pds that exist now. Aborts on another name. */
 uint64_t fakeverbs_counter(const char *name);
 
 /* One or more settings, as in the environment: "link=fv0:down", "silent=1". N of a key that counts

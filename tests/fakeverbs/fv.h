@@ -18,7 +18,7 @@
 #define FV_DEVICES  8
 #define FV_GIDS     32   /* length of a port's table */
 #define FV_ADDRS    8    /* addresses of a device */
-#define FV_SLOTS    1024 /* queue pairs of a fabric; a power of two */
+#define FV_SLOTS    4096 /* queue pairs of a fabric: 64 bells of 64 bits */
 #define FV_PROCS    64
 #define FV_SGE      32
 #define FV_FRAGMENT (32u << 10)
@@ -39,7 +39,7 @@ struct fv_config {
     long max_qp_wr, max_sge, max_inline, max_msg, max_cqe, max_qp, max_mr, max_rd_atomic, atomics;
     long mtu, dmabuf, steps, timeout;
     long delay, reorder, error, flap, flap_polls, silent, drop_rtr, gidshift, nomem, slowcq;
-    long leaks, spin;
+    long leaks, strict, spin;
     char stats[256], shm[256];
 };
 
@@ -82,7 +82,7 @@ struct fv_wire {
     uint32_t dest_qpn, rq_psn, sq_psn, path_mtu, gid_type;
     union ibv_gid sgid, dgid;
     struct fv_ring req, rsp;
-    _Alignas(64) uint8_t req_data[FV_REQ_RING];
+    _Alignas(4096) uint8_t req_data[FV_REQ_RING];
     uint8_t rsp_data[FV_RSP_RING];
 };
 
@@ -96,7 +96,7 @@ struct fv_proc {
 };
 
 struct fv_arena {
-    uint64_t magic, size;
+    _Atomic uint64_t magic;
     _Atomic uint32_t cursor;
     struct fv_proc procs[FV_PROCS];
     struct fv_wire wires[FV_SLOTS];
@@ -113,6 +113,7 @@ enum fv_counter {
     FV_ERRORS,
     FV_REG,
     FV_EVENTS,
+    FV_DANGLING,
     FV_N_COUNTERS
 };
 extern const char *const fv_counter_names[FV_N_COUNTERS];
@@ -173,14 +174,14 @@ struct fv_swqe {
     unsigned int flags;
     uint32_t imm, rkey;
     int n_sge, started;
-    struct ibv_sge sge[FV_SGE];
+    struct ibv_sge *sge; /* room for max_send_sge */
 };
 
 struct fv_rwqe {
     uint64_t wr_id, ready;
     struct ibv_wc wc;
     int n_sge;
-    struct ibv_sge sge[FV_SGE];
+    struct ibv_sge *sge;
 };
 
 #define FV_PIECES 4
@@ -193,10 +194,11 @@ struct fv_qp {
     uint64_t serial; /* never used twice */
     uint32_t slot;
     struct ibv_qp_cap cap;
-    int sig_all, active, unacked; /* active: index + 1 in the scheduler's list */
+    int sig_all, active, unacked, live; /* active: index + 1 in the scheduler's list */
     struct ibv_qp_attr attr;
     /* Indices only grow. Send: freed <= released <= acked <= sent <= posted. */
     struct fv_swqe *sq;
+    struct ibv_sge *sges;
     uint8_t *inline_data;
     uint64_t sq_freed, sq_released, sq_acked, sq_sent, sq_posted;
     int reads; /* sent and not answered */
@@ -220,6 +222,7 @@ struct fv_global {
     struct fv_proc *proc;
     uint32_t proc_slot;
     struct fv_qp *qps[FV_SLOTS];
+    struct fv_qp *live[FV_SLOTS]; /* the same without holes */
     struct fv_qp *active[FV_SLOTS];
     int n_active, cursor;
     struct fv_mr **mrs; /* by key index */
@@ -296,6 +299,8 @@ void fv_ring_clear(struct fv_ring *ring);
 /* --- arena.c --- */
 void fv_arena_open(void);
 int fv_gid_known(const union ibv_gid *gid);
+/* Asks the kernel. */
 int fv_proc_alive(uint32_t slot);
+void fv_wire_free(struct fv_wire *wire);
 
 #endif

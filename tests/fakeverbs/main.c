@@ -10,9 +10,10 @@ struct fv_global fv = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static int started;
 
 const char *const fv_counter_names[FV_N_COUNTERS] = {
-    [FV_OPS] = "ops",       [FV_BYTES] = "bytes",       [FV_POLLS] = "polls",
-    [FV_RNR] = "rnr",       [FV_FLUSHES] = "flushes",   [FV_STALE] = "stale",
-    [FV_ERRORS] = "errors", [FV_REG] = "registrations", [FV_EVENTS] = "events",
+    [FV_OPS] = "ops",           [FV_BYTES] = "bytes",       [FV_POLLS] = "polls",
+    [FV_RNR] = "rnr",           [FV_FLUSHES] = "flushes",   [FV_STALE] = "stale",
+    [FV_ERRORS] = "errors",     [FV_REG] = "registrations", [FV_EVENTS] = "events",
+    [FV_DANGLING] = "dangling",
 };
 
 void fv_die(const char *format, ...)

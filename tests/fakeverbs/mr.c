@@ -142,28 +142,30 @@ static int uses(const struct ibv_sge *sge, int n, uint32_t lkey)
     return 0;
 }
 
-/* A device would go on reading or writing pages that are no longer the program's to lend. */
+static void dangles(const struct fv_mr *mr, const struct fv_qp *qp, const char *what,
+                    uint64_t wr_id)
+{
+    fv.counters[FV_DANGLING]++;
+    if (fv.config.strict)
+        fv_die("ibv_dereg_mr of %p+%zu, which the %s request with wr_id %#llx on queue pair %u "
+               "still uses",
+               mr->base.addr, mr->base.length, what, (unsigned long long)wr_id, qp->base.qp_num);
+}
+
+/* Work in flight on a region that goes away fails or has already moved what nobody wanted moved. */
 static void check_idle(const struct fv_mr *mr)
 {
-    for (int s = 0; s < FV_SLOTS; s++) {
-        const struct fv_qp *qp = fv.qps[s];
-        if (!qp)
-            continue;
+    for (int q = 0; q < fv.live_qps; q++) {
+        const struct fv_qp *qp = fv.live[q];
         for (uint64_t i = qp->sq_acked; i < qp->sq_posted; i++) {
             const struct fv_swqe *w = &qp->sq[i % qp->cap.max_send_wr];
             if (!(w->flags & IBV_SEND_INLINE) && uses(w->sge, w->n_sge, mr->base.lkey))
-                fv_die("ibv_dereg_mr of %p+%zu, which the send request with wr_id %#llx on queue "
-                       "pair %u still uses",
-                       mr->base.addr, mr->base.length, (unsigned long long)w->wr_id,
-                       qp->base.qp_num);
+                dangles(mr, qp, "send", w->wr_id);
         }
         for (uint64_t i = qp->rq_used; i < qp->rq_posted; i++) {
             const struct fv_rwqe *w = &qp->rq[i % qp->cap.max_recv_wr];
             if (uses(w->sge, w->n_sge, mr->base.lkey))
-                fv_die("ibv_dereg_mr of %p+%zu, which the receive request with wr_id %#llx on "
-                       "queue pair %u still uses",
-                       mr->base.addr, mr->base.length, (unsigned long long)w->wr_id,
-                       qp->base.qp_num);
+                dangles(mr, qp, "receive", w->wr_id);
         }
     }
 }

@@ -37,6 +37,7 @@ static int post_one_send(struct fv_qp *qp, const struct ibv_send_wr *wr)
         .imm = wr->imm_data,
         .rkey = wr->wr.rdma.rkey,
         .n_sge = wr->num_sge,
+        .sge = w->sge,
     };
     if (is_inline) {
         uint8_t *to = qp->inline_data +
@@ -81,7 +82,7 @@ static int post_one_recv(struct fv_qp *qp, const struct ibv_recv_wr *wr)
     if (qp->rq_posted - qp->rq_freed == qp->cap.max_recv_wr)
         return ENOMEM;
     struct fv_rwqe *w = &qp->rq[qp->rq_posted % qp->cap.max_recv_wr];
-    *w = (struct fv_rwqe){.wr_id = wr->wr_id, .n_sge = wr->num_sge};
+    *w = (struct fv_rwqe){.wr_id = wr->wr_id, .n_sge = wr->num_sge, .sge = w->sge};
     if (wr->num_sge > 0)
         memcpy(w->sge, wr->sg_list, (size_t)wr->num_sge * sizeof *w->sge);
     qp->rq_posted++;

@@ -22,7 +22,7 @@ static int claim(struct fv_qp *qp)
     for (int tried = 0; tried < FV_SLOTS; tried++) {
         uint32_t slot = atomic_fetch_add(&arena->cursor, 1) & (FV_SLOTS - 1);
         struct fv_wire *wire = &arena->wires[slot];
-        uint32_t number = (uint32_t)(1 + fv_below(&qp->rng, (1 << 14) - 2)) * FV_SLOTS + slot,
+        uint32_t number = (uint32_t)(1 + fv_below(&qp->rng, (1 << 12) - 2)) * FV_SLOTS + slot,
                  none = 0;
         if (!atomic_compare_exchange_strong(&wire->qpn, &none, number))
             continue;
@@ -44,8 +44,28 @@ static void release(struct fv_qp *qp)
 {
     free(qp->sq);
     free(qp->rq);
+    free(qp->sges);
     free(qp->inline_data);
     free(qp);
+}
+
+static int make_queues(struct fv_qp *qp)
+{
+    const struct ibv_qp_cap *cap = &qp->cap;
+    size_t n_send = cap->max_send_wr, n_recv = cap->max_recv_wr;
+    qp->sq = calloc(n_send, sizeof *qp->sq);
+    qp->rq = calloc(n_recv + 1, sizeof *qp->rq);
+    qp->sges =
+        calloc(n_send * cap->max_send_sge + n_recv * cap->max_recv_sge + 1, sizeof *qp->sges);
+    qp->inline_data = malloc(n_send * cap->max_inline_data + 1);
+    if (!qp->sq || !qp->rq || !qp->sges || !qp->inline_data)
+        return -1;
+    struct ibv_sge *sge = qp->sges;
+    for (size_t i = 0; i < n_send; i++, sge += cap->max_send_sge)
+        qp->sq[i].sge = sge;
+    for (size_t i = 0; i < n_recv; i++, sge += cap->max_recv_sge)
+        qp->rq[i].sge = sge;
+    return 0;
 }
 
 static int make(struct fv_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
@@ -58,14 +78,9 @@ static int make(struct fv_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *at
     if (fv.live_qps >= fv.config.max_qp)
         return ENOMEM;
     qp->cap = attr->cap;
-    qp->sq = calloc(attr->cap.max_send_wr, sizeof *qp->sq);
-    qp->rq = calloc(attr->cap.max_recv_wr + 1, sizeof *qp->rq);
-    qp->inline_data = malloc((size_t)attr->cap.max_send_wr * attr->cap.max_inline_data + 1);
     qp->device = fv_context_of(pd->context)->device;
     qp->rng = fv_split(&fv.rng);
-    if (!qp->sq || !qp->rq || !qp->inline_data)
-        return ENOMEM;
-    if (claim(qp) != 0)
+    if (make_queues(qp) != 0 || claim(qp) != 0)
         return ENOMEM;
     qp->serial = ++fv.serial;
     qp->sig_all = attr->sq_sig_all;
@@ -79,7 +94,8 @@ static int make(struct fv_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *at
     send_cq->qps++;
     recv_cq->qps++;
     ((struct fv_pd *)pd)->children++;
-    fv.live_qps++;
+    qp->live = fv.live_qps;
+    fv.live[fv.live_qps++] = qp;
     return 0;
 }
 
@@ -107,12 +123,13 @@ int ibv_destroy_qp(struct ibv_qp *base)
         fv_die("ibv_destroy_qp with an event that was not acknowledged: it would hang");
     fv_deactivate(qp);
     fv.qps[qp->slot] = NULL;
-    atomic_store(&qp->wire->state, IBV_QPS_RESET);
-    atomic_store(&qp->wire->qpn, 0);
+    fv_wire_free(qp->wire);
     ((struct fv_cq *)base->send_cq)->qps--;
     ((struct fv_cq *)base->recv_cq)->qps--;
     ((struct fv_pd *)base->pd)->children--;
-    fv.live_qps--;
+    struct fv_qp *last = fv.live[--fv.live_qps];
+    fv.live[qp->live] = last;
+    last->live = qp->live;
     fv_unlock();
     release(qp);
     return 0;

@@ -62,16 +62,16 @@ static enum ibv_wc_status begin(struct fv_qp *qp)
     return IBV_WC_SUCCESS;
 }
 
-/* length bytes of a work request's data from offset on, in or out. */
-static void copy(struct fv_qp *qp, const struct fv_swqe *w, uint64_t index, uint64_t offset,
-                 uint8_t *data, uint64_t length, int in)
+/* length bytes of a work request's data from offset on, in or out; -1 when a region is gone. */
+static int copy(struct fv_qp *qp, const struct fv_swqe *w, uint64_t index, uint64_t offset,
+                uint8_t *data, uint64_t length, int in)
 {
     if (w->flags & IBV_SEND_INLINE) {
         memcpy(data,
                qp->inline_data + (size_t)(index % qp->cap.max_send_wr) * qp->cap.max_inline_data +
                    offset,
                length);
-        return;
+        return 0;
     }
     for (int i = 0; i < w->n_sge && length > 0; i++) {
         const struct ibv_sge *sge = &w->sge[i];
@@ -80,7 +80,9 @@ static void copy(struct fv_qp *qp, const struct fv_swqe *w, uint64_t index, uint
             continue;
         }
         uint64_t n = sge->length - offset < length ? sge->length - offset : length;
-        struct fv_mr *mr = fv_mr_by_lkey(qp->base.pd, sge, 0);
+        struct fv_mr *mr = fv_mr_by_lkey(qp->base.pd, sge, in ? IBV_ACCESS_LOCAL_WRITE : 0);
+        if (!mr)
+            return -1;
         uint8_t *local = fv_mr_local(mr, sge->addr + offset);
         if (in)
             fv_dma(local, data, n);
@@ -90,6 +92,7 @@ static void copy(struct fv_qp *qp, const struct fv_swqe *w, uint64_t index, uint
         length -= n;
         offset = 0;
     }
+    return 0;
 }
 
 static int may_start(struct fv_qp *qp, const struct fv_swqe *w)
@@ -140,8 +143,10 @@ int fv_send_step(struct fv_qp *qp)
     packet->offset = w->offset;
     packet->total = w->length;
     packet->rnr_retry = qp->attr.rnr_retry;
-    if (!is_read)
-        copy(qp, w, qp->sq_sent, w->offset, packet->data, bytes, 0);
+    if (!is_read && copy(qp, w, qp->sq_sent, w->offset, packet->data, bytes, 0) != 0) {
+        w->status = IBV_WC_LOC_PROT_ERR;
+        return 1;
+    }
     w->offset += bytes;
     packet->last = is_read || w->offset == w->length;
     qp->reads += is_read;
@@ -165,8 +170,13 @@ static void answered(struct fv_qp *qp, const struct fv_packet *packet)
     }
     if (packet->type == FV_READ_DATA) {
         uint64_t index = qp->sq_acked + ahead;
-        copy(qp, at(qp, index), index, packet->offset, (uint8_t *)(uintptr_t)packet->data,
-             packet->length, 1);
+        if (copy(qp, at(qp, index), index, packet->offset, (uint8_t *)(uintptr_t)packet->data,
+                 packet->length, 1) != 0) {
+            for (; ahead > 0; ahead--)
+                finish(qp, IBV_WC_SUCCESS);
+            fv_send_fail(qp, IBV_WC_LOC_PROT_ERR);
+            return;
+        }
     }
     if (!packet->last)
         return;
