@@ -34,7 +34,7 @@ fetch_kernel()
     (cd "$1" && exec timeout 300 apt-get -qq -o APT::Sandbox::User=root -o Acquire::Retries=3 \
         download $packages) >&2 &
     FETCH=$!
-    wait $FETCH || die "cannot download" $packages
+    wait $FETCH || { if_caught; die "cannot download" $packages; }
     FETCH=''
     for deb in "$1"/*.deb; do
         dpkg-deb -x "$deb" "$1/unpacked" || die "cannot unpack ${deb##*/}"

@@ -148,11 +148,18 @@ wait_node()
     apply_faults "$node"
 }
 
+# The exit that a signal asked for.
+if_caught()
+{
+    [ -z "$CAUGHT" ] || exit "$CAUGHT"
+}
+
 # nap SECONDS: without a process; many wait at once on few cores.
 nap()
 {
     [ -n "${NAP-}" ] || exec {NAP}<> <(:)
     read -rt "$1" -u "$NAP"
+    if_caught
 }
 
 # qmp NODE COMMAND ARGUMENTS: to its QEMU, and waits for the answer.
