@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MAGIC 0x66766d657368ull
@@ -85,6 +84,8 @@ void fv_arena_open(void)
     }
     publish_gids(fv.proc);
     atomic_store(&fv.proc->used, 1);
+    if (fv_is_shared())
+        fv_helper_start();
 }
 
 int fv_gid_known(const union ibv_gid *gid)
@@ -101,12 +102,22 @@ int fv_gid_known(const union ibv_gid *gid)
     return 0;
 }
 
-int fv_proc_alive(uint32_t slot)
+void fv_bury(void)
 {
-    if (slot == fv.proc_slot || arena_fd < 0)
-        return 1;
-    struct flock lock = byte_of(slot);
-    return fcntl(arena_fd, F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+    for (uint32_t slot = 0; slot < FV_PROCS; slot++) {
+        struct flock lock = byte_of(slot);
+        if (slot == fv.proc_slot || !atomic_load(&fv.arena->procs[slot].used) ||
+            fcntl(arena_fd, F_SETLK, &lock) != 0)
+            continue;
+        clear_slot(slot);
+        lock.l_type = F_UNLCK;
+        fcntl(arena_fd, F_SETLK, &lock);
+    }
+}
+
+int fv_is_shared(void)
+{
+    return arena_fd >= 0;
 }
 
 void fv_wire_free(struct fv_wire *wire)

@@ -57,7 +57,7 @@ static const struct key {
     NUMBER(slowcq, 0, "1: a poll gives one completion at most, and often none"),
     NUMBER(leaks, 0, "abort at exit: 1 if QPs, CQs or MRs remain, 2 also PDs and contexts"),
     NUMBER(strict, 1, "0: a region may be deregistered under work in flight, which then fails"),
-    NUMBER(spin, 100, "microseconds a progress thread spins before it sleeps (shm)"),
+    NUMBER(nap, 20, "microseconds between looks of a busy process's helper thread; 0 spins (shm)"),
     TEXT(stats, "file that gets the counters at exit"),
     TEXT(shm, "file of a fabric shared between processes"),
 };

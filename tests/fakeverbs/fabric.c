@@ -3,6 +3,7 @@
 #include "tests/fakeverbs/fv.h"
 
 #include <string.h>
+#include <time.h>
 
 void fv_activate(struct fv_qp *qp)
 {
@@ -28,6 +29,8 @@ void fv_bell(struct fv_wire *wire)
     uint32_t slot = (uint32_t)(wire - fv.arena->wires);
     atomic_fetch_or(&proc->bells[slot / 64], 1ull << slot % 64);
     atomic_fetch_or(&proc->bell, 1ull << slot / 64);
+    if (proc != fv.proc && atomic_load(&proc->sleeping))
+        fv_helper_wake(proc);
 }
 
 static void answer_bells(void)
@@ -133,21 +136,43 @@ static int step(struct fv_qp *qp)
     return moved ? 1 : waits ? -1 : 0;
 }
 
+uint64_t fv_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* How long a queue pair tries: calls in a fabric of one process, which has no clock, and ns with
+ * several, as the attributes say but not for ever. */
+static uint64_t patience(const struct fv_qp *qp)
+{
+    const uint64_t least = 10000000u, most = 10000000000u;
+    if (!fv_is_shared())
+        return (uint64_t)fv.config.timeout;
+    if (qp->attr.timeout == 0)
+        return most;
+    uint64_t ns = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u);
+    return ns < least ? least : ns > most ? most : ns;
+}
+
 /* Work that waits for a peer that cannot be reached fails after a while. */
-static void watch(struct fv_qp *qp)
+static void watch(struct fv_qp *qp, uint64_t now)
 {
     if (qp->base.state != IBV_QPS_RTS || qp->sq_acked == qp->sq_posted || fv_reachable(qp)) {
         qp->lost_since = 0;
         return;
     }
     if (qp->lost_since == 0)
-        qp->lost_since = fv.tick;
-    else if (fv.tick - qp->lost_since >= (uint64_t)fv.config.timeout)
+        qp->lost_since = now;
+    else if (now - qp->lost_since >= patience(qp))
         fv_send_fail(qp, IBV_WC_RETRY_EXC_ERR);
 }
 
-static void watch_all(void)
+void fv_watch(void)
 {
+    uint64_t now = fv_is_shared() ? fv_now() : fv.tick;
+    fv.watched = fv.tick;
     for (int i = 0; i < fv.config.n_devices; i++) {
         struct fv_device *device = &fv.devices[i];
         if (device->up_at && fv.tick >= device->up_at) {
@@ -155,16 +180,18 @@ static void watch_all(void)
             fv_port_set(device, 1);
         }
     }
+    if (fv_is_shared() && now - fv.buried > 50000000u) {
+        fv.buried = now;
+        fv_bury();
+    }
     for (int i = 0; i < fv.live_qps && !fv.silent; i++)
-        watch(fv.live[i]);
+        watch(fv.live[i], now);
 }
 
 void fv_run(void)
 {
-    if (++fv.tick - fv.watched >= 16) {
-        fv.watched = fv.tick;
-        watch_all();
-    }
+    if (++fv.tick - fv.watched >= 16)
+        fv_watch();
     answer_bells();
     int still = 0;
     for (long n = 0; n < fv.config.steps && fv.n_active > 0 && still < fv.n_active; n++) {

@@ -4,7 +4,8 @@ add_library(fakeverbs SHARED ${FAKEVERBS_SRC})
 target_compile_options(fakeverbs PRIVATE -fvisibility=default)
 target_link_libraries(fakeverbs PRIVATE Threads::Threads)
 target_link_options(fakeverbs PRIVATE
-                    LINKER:--version-script=${CMAKE_SOURCE_DIR}/tests/fakeverbs/exports.map)
+                    LINKER:--version-script=${CMAKE_SOURCE_DIR}/tests/fakeverbs/exports.map
+                    LINKER:-z,nodelete)
 set_target_properties(fakeverbs PROPERTIES OUTPUT_NAME ibverbs SOVERSION 1 VERSION 1
                       LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/fakeverbs
                       LINK_DEPENDS ${CMAKE_SOURCE_DIR}/tests/fakeverbs/exports.map)

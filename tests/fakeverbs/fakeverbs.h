@@ -35,7 +35,8 @@
 uint64_t fakeverbs_counter(const char *name);
 
 /* One or more settings, as in the environment: "link=fv0:down", "silent=1". N of a key that counts
- * operations counts from the start of the process. New devices cannot be added. */
+ * operations counts from the start of the process. A seed starts the chances of what is made from
+ * now on anew. Devices cannot be added. */
 void fakeverbs_set(const char *settings);
 
 #endif

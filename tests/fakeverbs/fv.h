@@ -39,7 +39,7 @@ struct fv_config {
     long max_qp_wr, max_sge, max_inline, max_msg, max_cqe, max_qp, max_mr, max_rd_atomic, atomics;
     long mtu, dmabuf, steps, timeout;
     long delay, reorder, error, flap, flap_polls, silent, drop_rtr, gidshift, nomem, slowcq;
-    long leaks, strict, spin;
+    long leaks, strict, nap;
     char stats[256], shm[256];
 };
 
@@ -88,7 +88,7 @@ struct fv_wire {
 
 struct fv_proc {
     _Atomic uint32_t used;
-    _Atomic uint32_t sleeping; /* futex of its progress thread */
+    _Atomic uint32_t sleeping; /* futex of its helper thread */
     _Atomic uint32_t n_gids;
     union ibv_gid gids[FV_DEVICES * FV_ADDRS * 2];
     _Alignas(64) _Atomic uint64_t bell;    /* one bit a word of bells */
@@ -227,7 +227,7 @@ struct fv_global {
     int n_active, cursor;
     struct fv_mr **mrs; /* by key index */
     uint32_t n_mrs;
-    uint64_t tick, serial, ops, watched;
+    uint64_t tick, serial, ops, watched, buried;
     int silent, live_qps, live_cqs, live_mrs, live_pds;
     uint64_t counters[FV_N_COUNTERS];
 };
@@ -274,6 +274,9 @@ void fv_qp_error(struct fv_qp *qp);
 
 /* --- fabric.c: who moves when --- */
 void fv_run(void);
+/* Gives up on peers that have been away too long. */
+void fv_watch(void);
+uint64_t fv_now(void); /* ns */
 void fv_activate(struct fv_qp *qp);
 void fv_deactivate(struct fv_qp *qp);
 void fv_bell(struct fv_wire *wire);
@@ -299,8 +302,13 @@ void fv_ring_clear(struct fv_ring *ring);
 /* --- arena.c --- */
 void fv_arena_open(void);
 int fv_gid_known(const union ibv_gid *gid);
-/* Asks the kernel. */
-int fv_proc_alive(uint32_t slot);
 void fv_wire_free(struct fv_wire *wire);
+/* Frees what processes that died left behind. */
+void fv_bury(void);
+int fv_is_shared(void);
+
+/* --- helper.c: packets arrive, too, while a process of a shared fabric calls nothing --- */
+void fv_helper_start(void);
+void fv_helper_wake(struct fv_proc *proc);
 
 #endif

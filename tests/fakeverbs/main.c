@@ -108,6 +108,8 @@ void fakeverbs_set(const char *settings)
     fv_lock();
     int n = fv.config.n_devices;
     fv_config_change(&fv.config, settings);
+    if (strstr(settings, "seed="))
+        fv.rng = (struct fv_rng){fv.config.seed};
     if (fv.config.n_devices != n)
         fv_die("devices cannot be added while running");
     for (int i = 0; i < n; i++)
@@ -135,6 +137,9 @@ __attribute__((destructor)) static void finish(void)
 {
     pthread_mutex_lock(&fv.lock);
     if (started) {
+        /* Peers in other processes see this one's queue pairs go. */
+        for (int i = 0; i < fv.live_qps; i++)
+            fv_wire_free(fv.live[i]->wire);
         int contexts = 0;
         for (struct fv_context *c = fv.contexts; c; c = c->next)
             contexts++;
