@@ -1,0 +1,85 @@
+# Traffic between the nodes of a lab, for the tests that load this after helper.
+
+TOKEN=00112233445566778899aabbccddeeff
+
+# serve_on NODE FILE: meshnet serve there with that mesh file, until the lab ends; returns when it
+# listens.
+serve_on()
+{
+    on "$1" "(umask 077; echo $TOKEN >/root/token)
+        MESHNET_CONFIG=$2 setsid $MESHNET serve --listen 0.0.0.0 --token-file /root/token \
+            >/root/serve.out 2>&1 &
+        for i in {1..300}; do
+            ! grep -q listening /root/serve.out || exit 0
+            sleep 0.1
+        done
+        cat /root/serve.out
+        exit 1"
+}
+
+# bench_on NODE PEER FILE OPTION…: into $output and $status, and into the file report.
+bench_on()
+{
+    local node=$1 peer=$2 file=$3
+    shift 3
+    run --separate-stderr on "$node" "echo $TOKEN >/root/token; chmod 600 /root/token
+        MESHNET_CONFIG=$file $MESHNET bench --token-file /root/token --peer $peer --json $*"
+    echo "$output" >"$BATS_TEST_TMPDIR/report"
+    echo "$stderr"
+}
+
+# carried_by_rdma HERE PEER: that the last report has right data, moved by these NICs of the two ends
+# over RDMA, and nothing but a few packets of control over their other RDMA devices.
+carried_by_rdma()
+{
+    jq -e --arg here "$1" --arg peer "$2" '
+        def only($netdevs): .transport == "RDMA" and .carried_by == $netdevs and
+            all(.nics[] | select(.device and (.netdev as $n | $netdevs | contains($n) | not));
+                .rdma_tx + .rdma_rx < 20);
+        .checked_messages > 0 and .wrong_messages == 0 and
+        (.counters_here | only($here)) and (.counters_peer | only($peer))' \
+        "$BATS_TEST_TMPDIR/report" || { cat "$BATS_TEST_TMPDIR/report"; return 1; }
+}
+
+# rdma_packets NODE: that its RDMA devices sent or received since it booted.
+rdma_packets()
+{
+    on "$1" 'cat /sys/class/infiniband/*/ports/1/hw_counters/{sent,rcvd}_pkts' |
+        awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+# stream_start RECEIVER SENDER FILE: 256 KiB messages without end; their output is in /root/stream on
+# either node. Returns when they are connected.
+stream_start()
+{
+    local stream=$BUILD/tests/stream handle
+    on "$1" "rm -f /root/handle
+        MESHNET_CONFIG=$3 setsid $stream $PLUGIN receive /root/handle 0 >/root/stream 2>&1 &
+        for i in {1..300}; do
+            [ ! -s /root/handle ] || exit 0
+            sleep 0.1
+        done
+        cat /root/stream
+        exit 1"
+    handle=$(on "$1" base64 -w 0 /root/handle)
+    on "$2" "echo $handle | base64 -d >/root/handle
+        MESHNET_CONFIG=$3 setsid $stream $PLUGIN send /root/handle 0 >/root/stream 2>&1 &
+        for i in {1..300}; do
+            ! grep -q connected /root/stream || exit 0
+            sleep 0.1
+        done
+        cat /root/stream
+        exit 1"
+}
+
+# stream_end NODE SECONDS: waits until the stream there has ended, and prints what it said.
+stream_end()
+{
+    on "$1" "for ((i = 0; i < $2 * 10; i++)); do
+            ! grep -E '^(failed|done)' -A 40 /root/stream || exit 0
+            sleep 0.1
+        done
+        echo 'still running after $2 s'
+        tail -n 3 /root/stream
+        exit 1"
+}
