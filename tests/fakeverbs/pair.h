@@ -38,6 +38,7 @@ struct pair_end {
 
 struct pair {
     struct pair_end a, b;
+    struct ibv_mr far; /* of b in another process */
 };
 
 static void end_make(struct pair_end *end, const struct pair_options *o)
