@@ -22,7 +22,7 @@ write_faults()
     mv "$LAB/link.$1~" "$LAB/link.$1"
 }
 
-# nic_faults NODE NIC NETDEV LINK: pulls or plugs the NIC's cable as FAULT says, and prints the shell
+# nic_faults NODE NIC NETDEV: pulls or plugs the NIC's cable as FAULT says, and prints the shell
 # lines that do the rest in the node. The limit is above what the queue pairs of a few connections
 # have under way, so that the queue does not drop by itself.
 nic_faults()

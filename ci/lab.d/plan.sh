@@ -43,8 +43,8 @@ plan()
          ($nic.addresses // "-")] | @tsv' <<<"$json" >"$LAB/nics" || die "cannot read the JSON"
     check_plan "$1"
     jq -r '.nics[] | select((.port // 1) > 1) |
-        "lab: \(.node)/\(.nic): soft-RoCE has one port a device: \(.device) port \(.port) is named " +
-        "rxe_\(.netdev) here"' <<<"$json" >&2
+        "lab: \(.node)/\(.nic): soft-RoCE has one port a device: \(.device) port \(.port) is " +
+        "named rxe_\(.netdev) here"' <<<"$json" >&2
     {
         echo '127.0.0.1	localhost'
         echo '::1	localhost'
@@ -56,7 +56,7 @@ plan()
 # What a mesh file may say and these machines cannot be.
 check_plan()
 {
-    local node name hostname nic netdev device mac mtu mbps link side addresses
+    local node name hostname of nic netdev device mac mtu mbps link side addresses
     local word='^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'
     [ "$(wc -l <"$LAB/nodes")" -le $NODES_MAX ] ||
         die "$1: $(wc -l <"$LAB/nodes") nodes; the lab has at most $NODES_MAX"
@@ -64,7 +64,6 @@ check_plan()
         [[ $name =~ $word && $hostname =~ $word ]] ||
             die "$1: node \"$name\" (host \"$hostname\"): the lab takes names of letters, digits," \
                 "dot, dash and underscore"
-        # shellcheck disable=SC2034
         while IFS=$'\t' read -r of nic netdev device mac mtu mbps link side addresses; do
             [ "$of" = "$node" ] || continue
             [ "$nic" -le $NICS_MAX ] || die "$1: node $name: the lab has at most $NICS_MAX NICs"

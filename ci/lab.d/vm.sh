@@ -2,7 +2,7 @@
 #
 # $LAB holds, tab between the fields and "-" for none:
 #   nodes   NODE NAME HOSTNAME                                         NODE = 1 … 8
-#   nics    NODE NIC NETDEV DEVICE MAC MTU MBPS LINK SIDE ADDRESSES    NIC = 1 …, LINK 0 = no cable
+#   nics    NODE NIC NETDEV DEVICE MAC MTU MBPS LINK SIDE ADDRESSES    NIC = 1 …, LINK 0: no cable
 #   links   LINK NAME                                                  LINK = 1 …
 #   link.LINK   the faults in force: "cable down", "loss 1%", …
 #   n<NODE>/, hub/   what belongs to one QEMU; s/ its sockets
@@ -91,7 +91,8 @@ END
 # start_node NODE: power on; see wait_node.
 start_node()
 {
-    local node=$1 folder=n$1 args=() of nic netdev device mac mtu mbps link side addresses other card
+    local node=$1 folder=n$1 args=() other card
+    local of nic netdev device mac mtu mbps link side addresses
     rm -rf "${LAB:?}/$folder"
     mkdir "$LAB/$folder" && mkfifo "$LAB/$folder"/{bell,qmp}.{in,out} ||
         fail "cannot make $LAB/$folder"
@@ -211,7 +212,10 @@ run_job()
             cat <&"$err" >&2
             [ -n "$(qemu_pid "n$node")" ] || { code=254 lost='died' && break; }
         fi
-        ((SECONDS - begin < TIMEOUT + 30)) || { code=253 lost="no answer within $TIMEOUT s" && break; }
+        ((SECONDS - begin < TIMEOUT + 30)) || {
+            code=253 lost="no answer within $TIMEOUT s"
+            break
+        }
         nap 0.05
     done
     cat <&"$out"

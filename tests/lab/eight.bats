@@ -29,7 +29,8 @@ teardown_file()
     for i in 1 2 3 4 5 6 7 8; do
         on n$i "busybox ping -c 1 -W 10 10.45.$i.2 &&
             busybox ping -c 1 -W 10 10.45.$(((i + 6) % 8 + 1)).1 &&
-            busybox ping -c 1 -W 10 n$(((i + 3) % 8 + 1)) && [ \$(rdma link show | grep -c ACTIVE) = 2 ]"
+            busybox ping -c 1 -W 10 n$(((i + 3) % 8 + 1)) &&
+            [ \$(rdma link show | grep -c ACTIVE) = 2 ]"
     done
 }
 

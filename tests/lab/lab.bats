@@ -13,12 +13,12 @@ teardown_file()
     lab_down
 }
 
-# soon COMMAND…: true within ten seconds.
+# soon COMMAND…: true within half a minute: the machine may be busy.
 soon()
 {
-    local end=$((SECONDS + 10))
+    local end=$((SECONDS + 30))
     until "$@"; do
-        [ $SECONDS -lt $end ] || { echo "not so within 10 s: $*" && return 1; }
+        [ $SECONDS -lt $end ] || { echo "not so within 30 s: $*" && return 1; }
         sleep 0.2
     done
 }
@@ -33,7 +33,8 @@ port_is()
 cable()
 {
     lab status --json | jq -r --arg link "$1" \
-        '.links[] | select(.link == $link) | [.cable, .loss, .delay, .rate] | map(. // "-") | join(" ")'
+        '.links[] | select(.link == $link) |
+            [.cable, .loss, .delay, .rate] | map(. // "-") | join(" ")'
 }
 
 state()
