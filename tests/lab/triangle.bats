@@ -61,7 +61,7 @@ wiring()
     local a b c nic_a nic_b before
     while read -r a b c nic_a nic_b; do
         before=$(rdma_packets $c)
-        bench_on $a $b "$MESH" --sizes 64,64K,1M --iters 8 --direction both
+        bench_on $a $b "$MESH" --sizes 64,100K --iters 8 --direction both
         [ "$status" -eq 0 ]
         carried_by_rdma $nic_a $nic_b
         [ $(($(rdma_packets $c) - before)) -lt 20 ]
@@ -70,4 +70,114 @@ spark-a spark-b spark-c enp1s0f0np0 enp1s0f0np0
 spark-a spark-c spark-b enp1s0f1np1 enp1s0f0np0
 spark-b spark-c spark-a enp1s0f1np1 enp1s0f1np1
 END
+}
+
+quick_bench()
+{
+    bench_on "$@" --sizes 64K --iters 4 --tests bandwidth --direction out
+}
+
+@test "a GID that moved since discover is found again, and the file's index is warned of" {
+    on spark-a 'set -e
+        cable="dev enp1s0f0np0"
+        ip address del 10.0.1.1/24 $cable
+        ip address add 10.0.77.1/24 $cable
+        ip address add 10.0.1.1/24 $cable
+        grep -q ffff:0a00:4d01 /sys/class/infiniband/rocep1s0f0/ports/1/gids/1'
+    quick_bench spark-a spark-b "$FOUND"
+    [ "$status" -eq 0 ]
+    carried_by_rdma enp1s0f0np0 enp1s0f0np0
+    [[ "$(jq -r .here.warning "$BATS_TEST_TMPDIR/report")" == \
+        *"gid_index 1 of rocep1s0f0 port 1 is not 10.0.1.1 any more: it holds 10.0.77.1"* ]]
+    on spark-a 'ip address del 10.0.77.1/24 dev enp1s0f0np0'
+}
+
+@test "a wrong gid_index is warned of, and the right one is used" {
+    sed 's/{index: 1, address: 10.0.3.1}/{index: 9, address: 10.0.3.1}/' "$FOUND" >"$FOUND.wrong"
+    quick_bench spark-c spark-a "$FOUND.wrong"
+    [ "$status" -eq 0 ]
+    carried_by_rdma enp1s0f0np0 enp1s0f1np1
+    [[ "$(jq -r .here.warning "$BATS_TEST_TMPDIR/report")" == \
+        *"gid_index 9 of rocep1s0f0 port 1 is not 10.0.3.1 any more: it is empty; index 1 is used"* ]]
+}
+
+@test "an address that is gone fails soon, with the GIDs that are there" {
+    local begin
+    on spark-a 'ip address del 10.0.3.0/31 dev enp1s0f1np1'
+    begin=$SECONDS
+    quick_bench spark-a 10.255.0.3 "$MESH" # the cable does not lead there any more
+    [ "$status" -eq 1 ]
+    [ $((SECONDS - begin)) -lt 10 ] # of which the emulated machine needs most to start the program
+    [[ "$stderr" == *"no cable to the peer"*"10.0.3.1/31"*"rocep1s0f0 port 1 gid "*"rocep1s0f1 port 1 gid 0"* ]]
+    quick_bench spark-c 10.255.0.1 "$MESH"
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"no cable to the peer"*"rocep1s0f0 port 1 gid 1  10.0.3.1 RoCE v2"* ]]
+    on spark-a 'ip address add 10.0.3.0/31 dev enp1s0f1np1'
+    quick_bench spark-a spark-c "$MESH"
+    [ "$status" -eq 0 ]
+}
+
+# retries NODE DEVICE: how often packets went missing or came out of order there.
+retries()
+{
+    on "$1" "cat /sys/class/infiniband/$2/ports/1/hw_counters/{completer_retry_err,rcvd_seq_err,out_of_seq_request,duplicate_request}" |
+        awk '{ sum += $1 } END { print sum + 0 }'
+}
+
+@test "packets get lost: slower, but right and without an error" {
+    local before
+    before=$(retries spark-a rocep1s0f1)
+    lab link spark-a-spark-c loss 1%
+    bench_on spark-a spark-c "$MESH" --sizes 4K,64K --iters 20 --tests bandwidth
+    lab link spark-a-spark-c clear
+    [ "$status" -eq 0 ]
+    [ "$(jq .wrong_messages "$BATS_TEST_TMPDIR/report")" -eq 0 ]
+    [ "$(jq .counters_here.transport "$BATS_TEST_TMPDIR/report")" = '"RDMA"' ]
+    [ "$(retries spark-a rocep1s0f1)" -gt "$before" ]
+}
+
+# names TEXT NODE NETDEV: that it is an error naming them.
+names()
+{
+    echo "$1"
+    [[ "$1" == failed*"peer $2, link $3"* ]]
+}
+
+@test "a pulled cable ends both ends in time, naming node and link, and serves again when plugged in" {
+    stream_start spark-c spark-b "$MESH"
+    lab link spark-b-spark-c down
+    names "$(stream_end spark-b 20)" spark-c enp1s0f1np1
+    names "$(stream_end spark-c 20)" spark-b enp1s0f1np1
+    lab link spark-b-spark-c up
+    quick_bench spark-b spark-c "$MESH"
+    [ "$status" -eq 0 ]
+    carried_by_rdma enp1s0f1np1 enp1s0f1np1
+}
+
+@test "an interface switched off at one end ends both" {
+    stream_start spark-c spark-b "$MESH"
+    on spark-b 'ip link set enp1s0f1np1 down'
+    names "$(stream_end spark-b 20)" spark-c enp1s0f1np1
+    names "$(stream_end spark-c 20)" spark-b enp1s0f1np1
+    on spark-b 'ip link set enp1s0f1np1 up'
+}
+
+@test "a killed process is an error for its peer, sender or receiver, within five seconds" {
+    stream_start spark-b spark-a "$MESH"
+    on spark-b 'kill -9 $(pgrep -x stream)'
+    names "$(stream_end spark-a 5)" spark-b enp1s0f0np0
+    stream_start spark-a spark-c "$MESH"
+    on spark-c 'kill -9 $(pgrep -x stream)'
+    names "$(stream_end spark-a 5)" spark-c enp1s0f1np1
+}
+
+@test "a machine without power is an error for its peers in time, and they go on with each other" {
+    stream_start spark-a spark-b "$MESH"
+    stream_start spark-b spark-c "$MESH"
+    lab kill spark-b
+    names "$(stream_end spark-a 20)" spark-b enp1s0f0np0
+    names "$(stream_end spark-c 20)" spark-b enp1s0f1np1
+    quick_bench spark-a spark-c "$MESH"
+    [ "$status" -eq 0 ]
+    carried_by_rdma enp1s0f1np1 enp1s0f0np0
 }
