@@ -12,7 +12,8 @@
 #include "tests/drivers/conformance/kit.h"
 
 static const struct kit_case *const families[] = {kit_transfer_cases, kit_group_cases,
-                                                  kit_connect_cases, kit_process_cases};
+                                                  kit_connect_cases, kit_fault_cases,
+                                                  kit_process_cases};
 #define N_FAMILIES (sizeof families / sizeof *families)
 #define MAX_NAMES  32
 

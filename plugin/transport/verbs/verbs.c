@@ -12,6 +12,7 @@
 #define IDLE_CALLS 256 /* empty calls between looks at the clock */
 #define LOOK_MS    50  /* between looks at the control connection while nothing moves */
 #define DRAIN_MS   50  /* what was sent before the peer closed has completed here by then */
+#define HUNG_TIMES 4
 #define BROKEN_MS  300 /* a peer's word about a broken queue pair is waited for this long */
 
 /* --- failing ---------------------------------------------------------------------------------- */
@@ -41,8 +42,8 @@ static enum mn_err fail_text(struct verbs_comm *comm, int link, enum mn_err code
         link = 0;
     if (link >= 0) {
         const struct verbs_link *l = &comm->links[link];
-        snprintf(where, sizeof where, ", link %s (%s port %u, %s to %s)", l->netdev, l->self.device,
-                 l->self.port, l->from, l->to);
+        snprintf(where, sizeof where, ", link %s (%s port %u, %s to %s)", l->local.netdev,
+                 l->self.device, l->self.port, l->from, l->to);
     }
     MN_WARN("%s peer %s%s: %s", comm->base.is_send ? "send to" : "receive from", comm->peer, where,
             text);
@@ -155,6 +156,56 @@ static enum mn_err look_at_control(struct verbs_comm *comm, uint64_t now)
                       "peer is gone: its process ended without closing the connection");
 }
 
+/* Asks the device of every link for a sign of life: a write of no bytes, which the peer's device
+ * acknowledges. It fails where the link is dead though the control connection, over another, is
+ * not. */
+static enum mn_err probe(struct verbs_comm *comm)
+{
+    for (int q = 0; q < comm->n_qps; q++) {
+        struct verbs_qp *qp = &comm->qps[q];
+        struct verbs_link *link = &comm->links[qp->link];
+        struct ibv_send_wr *bad,
+            wr = {
+                .wr_id = verbs_wr_pack(VERBS_PROBE, 0, 0, (unsigned)q, qp->posted + 1),
+                .opcode = IBV_WR_RDMA_WRITE,
+                .send_flags = IBV_SEND_SIGNALED,
+                .wr.rdma = {comm->peer_ring, link->peer_ring_rkey},
+            };
+        if (qp->posted != qp->retired && comm->base.is_send)
+            continue; /* what is on its way already is as good */
+        if (qp->posted - qp->retired >= qp->depth)
+            continue;
+        int error = ibv_post_send(qp->qp, &wr, &bad);
+        if (error)
+            return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting a probe: %s", strerror(error));
+        qp->posted++;
+        qp->unsignaled = 0;
+        link->pending++;
+    }
+    return MN_OK;
+}
+
+/* A device retries a write and then says that it failed. One that says nothing at all for several
+ * times as long will not any more. */
+static enum mn_err look_at_writes(struct verbs_comm *comm, uint64_t now)
+{
+    unsigned silence = comm->config->settings.rdma_silence_ms;
+
+    if (now - comm->stuck_ms > silence && !comm->probed) {
+        comm->probed = 1;
+        return probe(comm);
+    }
+    if (now - comm->stuck_ms <= HUNG_TIMES * silence)
+        return MN_OK;
+    for (int q = 0; q < comm->n_qps; q++)
+        if (comm->qps[q].posted != comm->qps[q].retired)
+            return verbs_fail(comm, comm->qps[q].link, MN_ERR_LINK_DEAD,
+                              "the device has completed none of %u writes for %u s",
+                              comm->qps[q].posted - comm->qps[q].retired,
+                              HUNG_TIMES * silence / 1000);
+    return MN_OK;
+}
+
 static enum mn_err look_at_ports(struct verbs_comm *comm, uint64_t now)
 {
     unsigned patience = comm->config->settings.rdma_silence_ms / 2;
@@ -176,15 +227,21 @@ static enum mn_err look_at_ports(struct verbs_comm *comm, uint64_t now)
 
 enum mn_err verbs_idle(struct verbs_comm *comm)
 {
-    if (comm->idle++ % IDLE_CALLS && !comm->broken_ms)
+    if (++comm->idle % IDLE_CALLS && !comm->broken_ms)
         return MN_OK;
     uint64_t now = mn_now_ms();
+    if (comm->idle <= IDLE_CALLS) {
+        comm->stuck_ms = now;
+        comm->probed = 0;
+    }
     if (now - comm->looked_ms < LOOK_MS && !comm->broken_ms)
         return MN_OK;
     comm->looked_ms = now;
     enum mn_err err = look_at_control(comm, now);
     if (!err)
         err = look_at_ports(comm, now);
+    if (!err)
+        err = look_at_writes(comm, now);
     if (!err && comm->broken_ms && !comm->ended_ms && now - comm->broken_ms > BROKEN_MS)
         err = verbs_fail(comm, comm->broken_link, MN_ERR_LINK_DEAD, "%s", comm->broken_text);
     return err;

@@ -39,7 +39,7 @@
 
 /* wr_id: what a completion is about, never a pointer. A completion of an earlier generation of its
  * slot is counted and dropped. */
-enum verbs_kind { VERBS_RECEIVED, VERBS_DATA, VERBS_ANNOUNCED };
+enum verbs_kind { VERBS_RECEIVED, VERBS_DATA, VERBS_ANNOUNCED, VERBS_PROBE };
 struct verbs_wr {
     enum verbs_kind kind;
     unsigned generation, slot, qp, posted; /* posted: low 16 bits of the queue pair's count */
@@ -72,6 +72,7 @@ struct verbs_qp {
 struct verbs_link {
     struct verbs_watch watch;
     struct verbs_device *device;
+    struct mn_local local;
     struct mn_rdma_end self, peer;
     struct ibv_cq *cq;
     struct ibv_mr *ring_mr;  /* of the ring, on this device */
@@ -79,7 +80,6 @@ struct verbs_link {
     uint32_t pending;        /* sender: completions to come */
     int first_qp, n_qps;
     uint32_t max_inline;
-    char netdev[IF_NAMESIZE];
     char from[MN_ADDR_TEXT], to[MN_ADDR_TEXT];
 };
 
@@ -154,8 +154,8 @@ struct verbs_comm {
 
     /* when nothing moves */
     uint32_t idle;
-    uint64_t looked_ms, broken_ms, ended_ms;
-    int broken_link;
+    uint64_t looked_ms, stuck_ms, broken_ms, ended_ms;
+    int broken_link, probed;
     char broken_text[192];
     struct mn_chan *control; /* the handshake's connection */
     int peer_closed;         /* BYE was read */

@@ -223,6 +223,8 @@ static void on_completion(struct verbs_comm *comm, struct verbs_link *link, cons
     }
     struct verbs_qp *qp = &comm->qps[id.qp];
     qp->retired += (uint16_t)(id.posted - qp->retired);
+    if (id.kind == VERBS_PROBE)
+        return;
     struct verbs_send *send = &comm->sends[id.slot];
     if (!send->active || send->done || send->generation != id.generation) {
         comm->stale++;
@@ -294,7 +296,7 @@ enum mn_err verbs_isend(struct mn_comm *base, void *data, size_t size, int tag, 
         return err;
     int place = place_for(comm, tag);
     if (place < 0)
-        return verbs_idle(comm);
+        return progress(comm);
     const struct verbs_cts *cts = &comm->head[place];
     if (size > cts->size)
         return verbs_fail(comm, -1, MN_ERR_TOO_LONG,

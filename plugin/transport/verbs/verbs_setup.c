@@ -12,7 +12,7 @@
 #define SETUP_VERSION 1
 #define RETRIES       6  /* 7 means for ever on soft-RoCE, and on other devices for RNR */
 #define RNR_TIMER     12 /* 0.64 ms */
-#define RTR_TRIES     3  /* a neighbour that does not answer in a second may just be busy */
+#define RTR_TRIES     3  /* a neighbour that is silent for a second may just be busy */
 
 enum { JOB_NONE, JOB_RUNNING, JOB_DONE, JOB_ABANDONED };
 
@@ -78,7 +78,7 @@ static void name_link(const struct mn_conn *conn, int i, struct verbs_link *link
 
     link->self = conn->side[ours].rdma[own];
     link->peer = conn->side[!ours].rdma[other];
-    mn_strlcpy(link->netdev, conn->side[ours].locals[own].netdev, sizeof link->netdev);
+    link->local = conn->side[ours].locals[own];
     mn_addr_format(&conn->side[ours].locals[own].addr, link->from, sizeof link->from);
     mn_addr_format(&conn->side[!ours].locals[other].addr, link->to, sizeof link->to);
 }
@@ -118,7 +118,7 @@ static enum mn_err make_qp(struct verbs_comm *comm, struct verbs_link *link, str
     if (!qp->qp)
         return mn_fail_errno(diag,
                              "making a queue pair on %s (%s): %u send and %u receive requests",
-                             link->device->name, link->netdev, init.cap.max_send_wr,
+                             link->device->name, link->local.netdev, init.cap.max_send_wr,
                              init.cap.max_recv_wr);
     qp->number = qp->qp->qp_num;
     qp->depth = init.cap.max_send_wr;
@@ -310,9 +310,19 @@ static uint8_t timeout_for(unsigned silence_ms)
     return n;
 }
 
+/* GID tables shift when addresses come and go: what counts is the GID that the peer was told. */
+static void refresh_gid(struct verbs_link *link)
+{
+    struct verbs_place place;
+
+    if (!verbs_place_find(&link->local, &place, NULL) && place.device == link->device &&
+        !memcmp(place.gid.raw, link->self.gid, sizeof link->self.gid))
+        link->self.gid_index = place.gid_index;
+}
+
 static int to_ready(struct verbs_comm *comm, const struct verbs_qp *qp)
 {
-    const struct verbs_link *link = &comm->links[qp->link];
+    struct verbs_link *link = &comm->links[qp->link];
     const struct mn_settings *s = &comm->config->settings;
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
@@ -327,15 +337,18 @@ static int to_ready(struct verbs_comm *comm, const struct verbs_qp *qp)
                     .is_global = !link->self.infiniband},
     };
     memcpy(attr.ah_attr.grh.dgid.raw, link->peer.gid, sizeof link->peer.gid);
-    attr.ah_attr.grh.sgid_index = (uint8_t)link->self.gid_index;
     attr.ah_attr.grh.hop_limit = 64;
     attr.ah_attr.grh.traffic_class = comm->traffic_class;
     int error = ETIMEDOUT;
-    for (int i = 0; i < RTR_TRIES && error == ETIMEDOUT; i++)
+    for (int i = 0; i < RTR_TRIES && error; i++) {
+        attr.ah_attr.grh.sgid_index = (uint8_t)link->self.gid_index;
         error = link->device->ibv->modify_qp(qp->qp, &attr,
                                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
                                                  IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                                  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+        if (error)
+            refresh_gid(link);
+    }
     if (error)
         return error;
     attr = (struct ibv_qp_attr){
@@ -367,7 +380,7 @@ static void join(struct verbs_job *job)
         errno = error;
         mn_fail_errno(&comm->job_diag,
                       "%s port %u (%s, %s, gid %u) cannot reach %s on %s port %u: %s",
-                      link->device->name, link->self.port, link->netdev, link->from,
+                      link->device->name, link->self.port, link->local.netdev, link->from,
                       link->self.gid_index, link->to, link->peer.device, link->peer.port,
                       error == ETIMEDOUT ? "its address is not answered for; check the cable and "
                                            "that the address is still there"

@@ -125,7 +125,12 @@ void pair_pass(struct kit *kit, struct pair *pair, size_t size)
     buf_free(kit, &to);
 }
 
-void buf_new(struct kit *kit, void *comm, size_t size, size_t shift, struct buf *buf)
+void buf_clear(struct buf *buf)
+{
+    memset(buf->data - GUARD, GUARD_BYTE, buf->size + 2 * GUARD);
+}
+
+int buf_try_new(struct kit *kit, void *comm, size_t size, size_t shift, struct buf *buf)
 {
     size_t room = (PAGE + shift + size + 2 * GUARD + PAGE) & ~(size_t)(PAGE - 1);
 
@@ -133,10 +138,19 @@ void buf_new(struct kit *kit, void *comm, size_t size, size_t shift, struct buf 
     if (!buf->base)
         kit_fail(kit, "no memory for %zu bytes", room);
     buf->data = buf->base + GUARD + shift;
-    memset(buf->data - GUARD, GUARD_BYTE, size + 2 * GUARD);
-    kit_ok(kit, "regMr",
-           mn_plugin_reg_mr(kit->plugin, comm, buf->data, size ? size : 1, NCCL_PTR_HOST,
-                            &buf->mhandle));
+    buf_clear(buf);
+    if (!mn_plugin_reg_mr(kit->plugin, comm, buf->data, size ? size : 1, NCCL_PTR_HOST,
+                          &buf->mhandle))
+        return 1;
+    free(buf->base);
+    buf->base = NULL;
+    return 0;
+}
+
+void buf_new(struct kit *kit, void *comm, size_t size, size_t shift, struct buf *buf)
+{
+    if (!buf_try_new(kit, comm, size, shift, buf))
+        kit_fail(kit, "regMr: %zu bytes refused", size);
 }
 
 void buf_free(struct kit *kit, struct buf *buf)

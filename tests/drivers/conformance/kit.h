@@ -37,7 +37,7 @@ struct kit_case {
     void (*run)(struct kit *kit);
 };
 extern const struct kit_case kit_transfer_cases[], kit_group_cases[], kit_connect_cases[],
-    kit_process_cases[]; /* each ends with a NULL name */
+    kit_fault_cases[], kit_process_cases[]; /* each ends with a NULL name */
 
 _Noreturn void kit_fail(struct kit *kit, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -66,6 +66,10 @@ struct buf {
     void *comm, *mhandle;
 };
 void buf_new(struct kit *kit, void *comm, size_t size, size_t shift, struct buf *buf);
+/* 0, and nothing kept, when the plugin refuses the registration. */
+int buf_try_new(struct kit *kit, void *comm, size_t size, size_t shift, struct buf *buf);
+/* As new: no byte written. */
+void buf_clear(struct buf *buf);
 void buf_free(struct kit *kit, struct buf *buf);
 void buf_fill(struct buf *buf, size_t size, uint64_t key);
 /* The first size bytes hold the pattern of key; the rest and the guards are untouched. */

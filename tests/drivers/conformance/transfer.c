@@ -130,6 +130,9 @@ static void outstanding(struct kit *kit)
     }
     while (n_got < MANY && req_try_recv(kit, &pair, 1, &to[n_got], &tag, &got[n_got]))
         n_got++;
+    /* Word of the receives may be on its way. */
+    for (int polls = 0; polls < 1000; polls++)
+        req_poll(kit);
     while (n_sent < n_got && req_try_send(kit, &pair, &from[n_sent], SIZE, tag, &sent[n_sent]))
         n_sent++;
     if (n_got < LEAST || n_sent < LEAST)
