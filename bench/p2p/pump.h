@@ -13,8 +13,8 @@ struct mn_p2p_pump {
     uint8_t *handles, *peer_handles;  /* MN_HANDLE_SIZE a connection */
     uint8_t *area[2];                 /* message buffers: sent from, received into */
     size_t area_size;
-    void **mhs[2]; /* registrations, one a comm */
-    char log[512]; /* the plugin's last warning */
+    void **mhs[2];  /* registrations, one a comm */
+    char log[1024]; /* the plugin's last warning */
 };
 
 /* What one side of a transfer saw. */

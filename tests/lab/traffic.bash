@@ -1,13 +1,15 @@
 # Traffic between the nodes of a lab, for the tests that load this after helper.
 
 TOKEN=00112233445566778899aabbccddeeff
+# Several emulated machines on a busy host take their time to set up queue pairs.
+SLOW=MESHNET_HANDSHAKE=30s
 
 # serve_on NODE FILE: meshnet serve there with that mesh file, until the lab ends; returns when it
 # listens.
 serve_on()
 {
     on "$1" "(umask 077; echo $TOKEN >/root/token)
-        MESHNET_CONFIG=$2 setsid $MESHNET serve --listen 0.0.0.0 --token-file /root/token \
+        $SLOW MESHNET_CONFIG=$2 setsid $MESHNET serve --listen 0.0.0.0 --token-file /root/token \
             >/root/serve.out 2>&1 &
         for i in {1..300}; do
             ! grep -q listening /root/serve.out || exit 0
@@ -23,7 +25,7 @@ bench_on()
     local node=$1 peer=$2 file=$3
     shift 3
     run --separate-stderr on "$node" "echo $TOKEN >/root/token; chmod 600 /root/token
-        MESHNET_CONFIG=$file $MESHNET bench --token-file /root/token --peer $peer --json $*"
+        $SLOW MESHNET_CONFIG=$file $MESHNET bench --token-file /root/token --peer $peer --json $*"
     echo "$output" >"$BATS_TEST_TMPDIR/report"
     echo "$stderr"
 }
@@ -54,7 +56,7 @@ stream_start()
 {
     local stream=$BUILD/tests/stream handle
     on "$1" "rm -f /root/handle
-        MESHNET_CONFIG=$3 setsid $stream $PLUGIN receive /root/handle 0 >/root/stream 2>&1 &
+        $SLOW MESHNET_CONFIG=$3 setsid $stream $PLUGIN receive /root/handle 0 >/root/stream 2>&1 &
         for i in {1..300}; do
             [ ! -s /root/handle ] || exit 0
             sleep 0.1
@@ -63,7 +65,7 @@ stream_start()
         exit 1"
     handle=$(on "$1" base64 -w 0 /root/handle)
     on "$2" "echo $handle | base64 -d >/root/handle
-        MESHNET_CONFIG=$3 setsid $stream $PLUGIN send /root/handle 0 >/root/stream 2>&1 &
+        $SLOW MESHNET_CONFIG=$3 setsid $stream $PLUGIN send /root/handle 0 >/root/stream 2>&1 &
         for i in {1..300}; do
             ! grep -q connected /root/stream || exit 0
             sleep 0.1
