@@ -43,16 +43,21 @@ static int buffers(struct kit *kit, struct pair *pair, struct buf *from, struct 
     return 1;
 }
 
-/* Whoever failed is closed first, as NCCL does; the other end must come to an end by itself. */
-static void end_of_error(struct kit *kit, struct pair *pair, int sender_failed)
+static void free_all(struct kit *kit, struct buf *bufs)
 {
-    if (sender_failed) {
-        kit_ok(kit, "closeSend", mn_plugin_close_send(kit->plugin, pair->send));
-        pair->send = NULL;
-    } else {
-        kit_ok(kit, "closeRecv", mn_plugin_close_recv(kit->plugin, pair->recv));
-        pair->recv = NULL;
-    }
+    for (int i = 0; i < FLIGHT; i++)
+        if (bufs[i].base)
+            buf_free(kit, &bufs[i]);
+}
+
+/* Whoever failed is closed first, as NCCL does; the other end must come to an end by itself. */
+static void close_end(struct kit *kit, struct pair *pair, int sender, struct buf *bufs)
+{
+    free_all(kit, bufs);
+    kit_ok(kit, "close",
+           sender ? mn_plugin_close_send(kit->plugin, pair->send)
+                  : mn_plugin_close_recv(kit->plugin, pair->recv));
+    *(sender ? &pair->send : &pair->recv) = NULL;
 }
 
 /* Keeps the requests of one end only. */
@@ -92,12 +97,11 @@ static int exchange(struct kit *kit, struct pair *pair, struct buf *from, struct
                 failed |= sent[k].result || got[k].result;
             }
         }
-    if (failed) {
-        end_of_error(kit, pair, sender);
-        keep_end(kit, sender ? got : sent);
+    if (failed && sender) {
+        close_end(kit, pair, 1, from);
+        keep_end(kit, got);
         for (int i = 0; i < FLIGHT; i++)
-            if (sender || sent[i].request)
-                req_wait(kit, sender ? &got[i] : &sent[i]);
+            req_wait(kit, &got[i]);
     }
     for (int i = 0; i < FLIGHT; i++) {
         if (!got[i].done)
@@ -105,6 +109,13 @@ static int exchange(struct kit *kit, struct pair *pair, struct buf *from, struct
         if ((size_t)got[i].sizes[0] != sizes[i])
             kit_fail(kit, "message of %zu bytes, %d reported", sizes[i], got[i].sizes[0]);
         buf_expect(kit, &to[i], sizes[i], key + (uint64_t)i);
+    }
+    if (failed && !sender) {
+        close_end(kit, pair, 0, to);
+        keep_end(kit, sent);
+        for (int i = 0; i < FLIGHT; i++)
+            if (sent[i].request)
+                req_wait(kit, &sent[i]);
     }
     req_drop_all(kit);
     return !failed;
@@ -127,12 +138,8 @@ static void storm(struct kit *kit)
             good = exchange(kit, &pair, from, to);
         kit->tolerant = 0;
         whole += good;
-        for (int i = 0; i < FLIGHT; i++) {
-            if (from[i].base)
-                buf_free(kit, &from[i]);
-            if (to[i].base)
-                buf_free(kit, &to[i]);
-        }
+        free_all(kit, from);
+        free_all(kit, to);
         pair_close(kit, &pair);
     }
     if (!whole)
