@@ -39,4 +39,8 @@ uint64_t fakeverbs_counter(const char *name);
  * now on anew. Devices cannot be added. */
 void fakeverbs_set(const char *settings);
 
+/* How long this thread has been in verbs, in ns, since it asked first (0): what remains of the time
+ * of a call is the caller's own. */
+uint64_t fakeverbs_ns(void);
+
 #endif
