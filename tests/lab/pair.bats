@@ -5,11 +5,13 @@ load helper
 load traffic
 
 MESH=$TOP/configs/pair-two-links.yaml
+ONE=$TOP/configs/pair.yaml # the first of its links
 
 setup_file()
 {
     lab_up "$MESH"
     serve_on spark-b "$MESH"
+    serve_on spark-b "$ONE" --port 18516
 }
 
 teardown_file()
@@ -23,6 +25,35 @@ teardown_file()
     carried_by_rdma 'enp1s0f0np0, enP2p1s0f0np0' 'enp1s0f0np0, enP2p1s0f0np0'
     jq -e '[.counters_here.nics[] | select(.device) | .rdma_tx + .rdma_rx] | min / max > 0.5' \
         "$BATS_TEST_TMPDIR/report"
+}
+
+# speed MESSAGES FILE OPTION…: of that many messages of 1 MiB, in bits a second.
+speed()
+{
+    local messages=$1
+    shift
+    bench_on spark-a spark-b "$@" --sizes 1M --iters "$messages" --warmup 4 --no-check \
+        --tests bandwidth --direction out >&2
+    [ "$status" -eq 0 ] &&
+        jq '.results[0] | .size * .messages * 8 / .seconds | floor' "$BATS_TEST_TMPDIR/report"
+}
+
+# Far below what the machines carry: the links are the limit.
+@test "two links of one rate carry 1.8 times what one does, one at half the rate 0.9 of the sum" {
+    local first second one both
+    read -r first second < <(lab status --json | jq -r '[.links[].link] | join(" ")')
+    lab link "$first" rate 16mbit
+    lab link "$second" rate 16mbit
+    one=$(speed 8 "$ONE" --port 18516)
+    both=$(speed 16 "$MESH")
+    echo "one link $one bit/s, both $both"
+    [ "$both" -ge $((one * 18 / 10)) ]
+    lab link "$second" rate 8mbit
+    both=$(speed 32 "$MESH")
+    lab link "$first" clear
+    lab link "$second" clear
+    echo "the second at half its rate: $both bit/s"
+    [ "$both" -ge $((one * 3 / 2 * 9 / 10)) ]
 }
 
 @test "a thousand connections leave no queue pair, memory region, descriptor or thread behind" {

@@ -51,15 +51,12 @@ END
 @test "bench: allowed to, a pair without a cable goes over TCP where a route leads, and it is said" {
     on spark-a 'ip route add 10.0.2.2 via 10.255.0.3; ip route add 10.0.3.1 via 10.255.0.3'
     on spark-c 'ip route add 10.0.1.1 via 10.255.0.1; ip route add 10.0.4.2 via 10.255.0.1'
-    on spark-c "$SLOW MESHNET_ALLOW_TCP=true MESHNET_CONFIG=$MESH setsid $MESHNET serve --port 18516 \
-        --listen 0.0.0.0 --token-file /root/token >/root/tcp.out 2>&1 &
-        for i in {1..300}; do ! grep -q listening /root/tcp.out || exit 0; sleep 0.1; done; exit 1"
-    run --separate-stderr on spark-a "$SLOW MESHNET_ALLOW_TCP=true MESHNET_CONFIG=$MESH $MESHNET bench \
-        --token-file /root/token --peer spark-c --port 18516 --sizes 100K --iters 8 \
-        --tests bandwidth --direction both --json"
-    echo "$output$stderr"
+    SLOW+=' MESHNET_ALLOW_TCP=true'
+    serve_on spark-c "$MESH" --port 18516
+    bench_on spark-a spark-c "$MESH" --port 18516 --sizes 100K --iters 8 --tests bandwidth \
+        --direction both
     [ "$status" -eq 0 ]
     jq -e '.wrong_messages == 0 and .checked_messages > 0 and
         (.counters_here, .counters_peer | .transport == "TCP" and .carried_by == "mgmt") and
-        (.here.warning | test("TCP"))' <<<"$output"
+        (.here.warning | test("TCP"))' "$BATS_TEST_TMPDIR/report"
 }

@@ -4,13 +4,16 @@ TOKEN=00112233445566778899aabbccddeeff
 # Several emulated machines on a busy host take their time to set up queue pairs.
 SLOW=MESHNET_HANDSHAKE=30s
 
-# serve_on NODE FILE: meshnet serve there with that mesh file, until the lab ends; returns when it
-# listens.
+# serve_on NODE FILE OPTION…: meshnet serve there with that mesh file, until the lab ends; returns
+# when it listens.
 serve_on()
 {
-    on "$1" "(umask 077; echo $TOKEN >/root/token)
-        $SLOW MESHNET_CONFIG=$2 setsid $MESHNET serve --listen 0.0.0.0 --token-file /root/token \
-            >/root/serve.out 2>&1 &
+    local node=$1 file=$2
+    shift 2
+    on "$node" "(umask 077; echo $TOKEN >/root/token)
+        rm -f /root/serve.out
+        $SLOW MESHNET_CONFIG=$file setsid $MESHNET serve --listen 0.0.0.0 \
+            --token-file /root/token $* >/root/serve.out 2>&1 &
         for i in {1..300}; do
             ! grep -q listening /root/serve.out || exit 0
             sleep 0.1
