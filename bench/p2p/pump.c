@@ -407,43 +407,68 @@ static enum mn_err start_send(struct mn_p2p_pump *pump, size_t size, void **requ
     return err;
 }
 
-static enum mn_err start_receive(struct mn_p2p_pump *pump, size_t size, void **request,
-                                 struct watch *w, struct mn_diag *diag)
+/* Receives are posted ahead, as NCCL's proxies do with the steps of a connection: announcing one is
+ * not part of the trip either. */
+#define AHEAD 8
+
+struct ahead {
+    void *requests[AHEAD];
+    uint64_t posted;
+};
+
+static enum mn_err post_ahead(struct mn_p2p_pump *pump, size_t size, struct ahead *ahead,
+                              uint64_t done, uint64_t count, struct mn_diag *diag)
 {
     void *data = pump->area[1];
-    enum mn_err err = MN_OK;
     int tag = 0;
 
-    *request = NULL;
-    for (w->idle = 0; !err && !*request;) {
+    while (ahead->posted < count && ahead->posted - done < AHEAD) {
+        void **request = &ahead->requests[ahead->posted % AHEAD];
+        *request = NULL;
         int result = mn_plugin_irecv(pump->plugin, pump->recvs[0], 1, &data, &size, &tag,
                                      &pump->mhs[1][0], request);
         if (result)
             return failed(pump, "irecv", result, diag);
         if (!*request)
+            break;
+        ahead->posted++;
+    }
+    return MN_OK;
+}
+
+static enum mn_err take_next(struct mn_p2p_pump *pump, size_t size, struct ahead *ahead,
+                             uint64_t done, uint64_t count, struct watch *w, struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
+
+    for (w->idle = 0; !err && ahead->posted == done;) {
+        err = post_ahead(pump, size, ahead, done, count, diag);
+        if (!err && ahead->posted == done)
             err = idle(w, diag);
     }
-    return err;
+    return err ? err : finish(pump, ahead->requests[done % AHEAD], w, diag);
 }
 
 enum mn_err mn_p2p_pingpong(struct mn_p2p_pump *pump, size_t size, uint64_t count, int first,
                             float *rtts, struct mn_diag *diag)
 {
     struct watch w = {.pump = pump, .what = "playing ping-pong"};
-    void *sending = NULL, *receiving;
-    enum mn_err err = MN_OK;
+    struct ahead ahead = {.posted = 0};
+    void *sending = NULL;
+    enum mn_err err = post_ahead(pump, size, &ahead, 0, count, diag);
 
     for (uint64_t i = 0; i < count && !err; i++) {
         double start = rtts ? mn_p2p_now() : 0;
-        err = start_receive(pump, size, &receiving, &w, diag);
-        if (!err && first)
+        if (first)
             err = start_send(pump, size, &sending, &w, diag);
         if (!err)
-            err = finish(pump, receiving, &w, diag);
+            err = take_next(pump, size, &ahead, i, count, &w, diag);
         if (!err && !first)
             err = start_send(pump, size, &sending, &w, diag);
         if (rtts)
             rtts[i] = (float)((mn_p2p_now() - start) * 1e6);
+        if (!err)
+            err = post_ahead(pump, size, &ahead, i + 1, count, diag);
     }
     return !err && sending ? finish(pump, sending, &w, diag) : err;
 }
