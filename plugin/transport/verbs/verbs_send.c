@@ -298,10 +298,10 @@ enum mn_err verbs_isend(struct mn_comm *base, void *data, size_t size, int tag, 
     if (place < 0)
         return progress(comm);
     const struct verbs_cts *cts = &comm->head[place];
-    if (size > cts->size)
+    if (size > cts->size || size > comm->max_message)
         return verbs_fail(comm, -1, MN_ERR_TOO_LONG,
                           "message with tag %d has %zu bytes, the receive posted for it takes %u",
-                          tag, size, cts->size);
+                          tag, size, cts->size < comm->max_message ? cts->size : comm->max_message);
     if (size && !verbs_covers(comm, mhandle, data, size))
         return verbs_fail(comm, -1, MN_ERR_USAGE,
                           "%zu bytes at %p are outside the registered memory", size, data);
