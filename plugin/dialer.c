@@ -19,6 +19,7 @@ struct dialer {
     struct mn_side self;
     struct mn_pair candidates[MAX_CANDIDATES];
     int n_candidates, current;
+    int slow; /* a candidate took the connection and then its time */
     struct mn_conn *conn;
     uint64_t deadline_ms, asked_ms;
     struct mn_diag last;
@@ -209,34 +210,48 @@ static enum mn_err dial_current(const struct mn_config *config, struct dialer *d
     return MN_OK;
 }
 
-/* One candidate after the other; when all have failed, the reason of the last is the answer. */
+static enum mn_err explain(const struct dialer *d, enum mn_err code, const char *why,
+                           struct mn_diag *diag)
+{
+    struct mn_pair pair = d->candidates[d->current];
+    struct mn_addr remote = d->handle.locals[pair.acceptor].addr;
+    char addr[MN_ADDR_TEXT];
+
+    remote.prefix = -1;
+    return mn_fail(diag, code, "peer %s port %u over %s: %s",
+                   mn_addr_format(&remote, addr, sizeof addr), d->handle.port,
+                   pair.connector == MN_ROUTED ? "the routing table"
+                                               : d->self.locals[pair.connector].netdev,
+                   why);
+}
+
+/* One candidate after the other; when all have failed, the reason of the last is the answer. A peer
+ * that took the connection but does not come to accept it is asked again until the dialer's
+ * deadline. */
 static enum mn_err advance(const struct mn_config *config, struct dialer *d, int traffic_class,
                            struct mn_diag *diag)
 {
-    char addr[MN_ADDR_TEXT];
-
-    while (d->current < d->n_candidates) {
-        struct mn_pair pair = d->candidates[d->current];
+    for (;;) {
         enum mn_err err = d->conn ? MN_OK : dial_current(config, d, traffic_class, &d->last);
         if (!err)
             err = mn_conn_step(d->conn, &d->last);
         if (!err || err == MN_ERR_AGAIN)
             return err;
-        struct mn_addr remote = d->handle.locals[pair.acceptor].addr;
-        remote.prefix = -1;
-        mn_fail(diag, err == MN_ERR_TIMEOUT ? MN_ERR_LINK_DEAD : err, "peer %s port %u over %s: %s",
-                mn_addr_format(&remote, addr, sizeof addr), d->handle.port,
-                pair.connector == MN_ROUTED ? "the routing table"
-                                            : d->self.locals[pair.connector].netdev,
-                d->last.text);
-        if (d->conn)
+        explain(d, err == MN_ERR_TIMEOUT ? MN_ERR_LINK_DEAD : err, d->last.text, diag);
+        if (d->conn) {
+            d->slow |= err == MN_ERR_TIMEOUT && d->conn->state > MN_CONN_CONNECT;
             mn_conn_close(d->conn);
+        }
         d->conn = NULL;
-        d->current++;
-        if (d->current < d->n_candidates)
-            MN_WARN("%s; trying the next address", diag->text);
+        if (d->current + 1 < d->n_candidates) {
+            d->current++;
+        } else if (d->slow) {
+            d->current = d->slow = 0;
+        } else {
+            return diag->code;
+        }
+        MN_WARN("%s; trying %s", diag->text, d->current ? "the next address" : "again");
     }
-    return diag->code;
 }
 
 enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_device *device,
@@ -254,11 +269,15 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
     if (err)
         return err;
     d->asked_ms = mn_now_ms();
-    if (d->asked_ms > d->deadline_ms)
-        err = mn_fail(diag, MN_ERR_TIMEOUT, "no connection within %u ms: %s",
-                      config->settings.connect_ms, d->last.text);
-    else
+    if (d->asked_ms > d->deadline_ms) {
+        char why[512];
+        snprintf(why, sizeof why, "not accepted within %u s%s%.440s",
+                 config->settings.connect_ms / 1000, d->last.text[0] ? "; last: " : "",
+                 d->last.text);
+        err = explain(d, MN_ERR_TIMEOUT, why, diag);
+    } else {
         err = advance(config, d, traffic_class, diag);
+    }
     if (err == MN_ERR_AGAIN)
         return err;
     if (!err) {

@@ -63,6 +63,13 @@ expect()
     NCCL_SOCKET_FAMILY=AF_INET6 suite
 }
 
+@test "conformance: a peer that accepts after a handshake's time is asked again" {
+    MESHNET_HANDSHAKE=1s run timeout 100 "$CONFORMANCE" --lib "$PLUGIN" --only accept-late
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"state hello"*"trying again"* ]]
+}
+
 @test "conformance: three seeds" {
     for seed in 2 3 0xfeedface; do
         run timeout 100 "$CONFORMANCE" --lib "$PLUGIN" --only random-order --seed "$seed"

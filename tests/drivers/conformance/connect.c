@@ -58,6 +58,23 @@ static void accept_first(struct kit *kit)
     pair_close(kit, &pair);
 }
 
+/* The peer comes to accept later than one handshake may take (with MESHNET_HANDSHAKE=1s). */
+static void accept_late(struct kit *kit)
+{
+    uint64_t end = kit_now_ms() + 2500;
+    struct pair pair;
+
+    pair_listen(kit, &pair);
+    while (kit_now_ms() < end) {
+        kit_ok(kit, "connect", mn_plugin_connect(kit->plugin, 0, pair.handle, &pair.send));
+        if (pair.send)
+            kit_fail(kit, "connect returned a comm that nobody accepted");
+    }
+    pair_finish(kit, &pair);
+    pair_pass(kit, &pair, 1000);
+    pair_close(kit, &pair);
+}
+
 /* One listener, several connections, each its own. */
 static void one_listener(struct kit *kit)
 {
@@ -189,6 +206,7 @@ const struct kit_case kit_connect_cases[] = {
     {"half-open", half_open},
     {"connect-first", connect_first},
     {"accept-first", accept_first},
+    {"accept-late", accept_late},
     {"one-listener", one_listener},
     {"spoiled-handle", spoiled_handle},
     {"close-half-open", close_half_open},
