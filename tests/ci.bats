@@ -95,3 +95,21 @@ planted()
     printf 'void mn_planted(void)\n{\n}\n' >topo/planted.c
     planted check-warnings mn_planted
 }
+
+@test "seeds: one that fails is shown with the command that runs it again" {
+    mkdir -p build/asan/tests
+    cat >build/asan/tests/conformance <<'END'
+#!/usr/bin/env bash
+[[ "$*" != *"--seed 7 "* ]] || { echo 'not ok 1 - planted'; exit 1; }
+END
+    chmod +x build/asan/tests/conformance
+    run ci/seeds --preset asan --count 9
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"not ok - seed 7, status 1"*"--seed 7 "*"not ok 1 - planted"* ]]
+    [[ "$output" == *"9 seeds on asan: 1 failed"* ]]
+    again=$(ci/seeds --preset asan --from 7 --show)
+    [[ "$output" == *"$again"* ]]
+    run ci/seeds --preset nothing
+    [ "$status" -eq 2 ]
+}
