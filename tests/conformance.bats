@@ -63,6 +63,12 @@ expect()
     NCCL_SOCKET_FAMILY=AF_INET6 suite
 }
 
+@test "conformance: over the double of libibverbs, two queue pairs on a cable, late and out of order" {
+    export LD_LIBRARY_PATH=$BUILD/tests/fakeverbs FAKEVERBS=seed=1,strict=0,delay=20,reorder=1
+    [ -e "$LD_LIBRARY_PATH/libibverbs.so.1" ] || skip "the double is not built"
+    MESHNET_ALLOW_TCP=false MESHNET_QPS_PER_LINK=2 suite
+}
+
 @test "conformance: a peer that accepts after a handshake's time is asked again" {
     MESHNET_HANDSHAKE=1s run timeout 100 "$CONFORMANCE" --lib "$PLUGIN" --only accept-late
     echo "$output"

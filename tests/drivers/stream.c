@@ -5,7 +5,7 @@
  *
  * Messages have 256 KiB; each carries its number, which the receiver compares. MESSAGES 0: until an
  * error. Prints "connected", a line with the count every 256 messages, then "done COUNT" (exit 0),
- * or "failed COUNT RESULT: the plugin's last warning" (exit 1). */
+ * or "failed COUNT RESULT: the plugin's last warning" (exit 1); each warning on stderr. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,8 +25,10 @@ static char warning[1024] = "no warning";
 static void on_log(void *ctx, int level, const char *line)
 {
     (void)ctx;
-    if (level == NCCL_LOG_WARN)
-        mn_strlcpy(warning, line, sizeof warning);
+    if (level != NCCL_LOG_WARN)
+        return;
+    mn_strlcpy(warning, line, sizeof warning);
+    fprintf(stderr, "%s\n", line);
 }
 
 static double now(void)

@@ -33,17 +33,19 @@ static void tell_peer(struct verbs_comm *comm, enum mn_err code, const char *tex
 
 static enum mn_err fail_text(struct verbs_comm *comm, int link, enum mn_err code, const char *text)
 {
-    char where[192] = "";
+    char where[512] = "";
+    size_t used = 0;
     int none = MN_OK;
 
     if (!atomic_compare_exchange_strong(&comm->error, &none, (int)code))
         return (enum mn_err)none;
-    if (link < 0 && comm->n_links == 1)
-        link = 0;
-    if (link >= 0) {
-        const struct verbs_link *l = &comm->links[link];
-        snprintf(where, sizeof where, ", link %s (%s port %u, %s to %s)", l->local.netdev,
-                 l->self.device, l->self.port, l->from, l->to);
+    /* What concerns the peer concerns all links to it. */
+    for (int i = 0; i < comm->n_links && used < sizeof where; i++) {
+        const struct verbs_link *l = &comm->links[i];
+        if (link < 0 || link == i)
+            used += (size_t)snprintf(where + used, sizeof where - used,
+                                     ", link %s (%s port %u, %s to %s)", l->local.netdev,
+                                     l->self.device, l->self.port, l->from, l->to);
     }
     MN_WARN("%s peer %s%s: %s", comm->base.is_send ? "send to" : "receive from", comm->peer, where,
             text);

@@ -1,0 +1,119 @@
+#!/usr/bin/env bats
+# The verbs transport between two processes in namespaces with two cables, on the double of
+# libibverbs: what is chosen, what is refused, what is said. Real soft-RoCE is in tests/lab.
+
+load helper
+
+setup()
+{
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    STREAM=$BUILD/tests/stream
+    NS=mnv$$
+    unset MESHNET_CONFIG MESHNET_NODE "${!NCCL_@}"
+    cd "$BATS_TEST_TMPDIR"
+    ip netns add $NS-a
+    ip netns add $NS-b
+    for cable in 0 1; do
+        ip link add mesh$cable netns $NS-a type veth peer name mesh$cable netns $NS-b
+        for end in a b; do
+            ip -n $NS-$end link set lo up
+            ip -n $NS-$end link set mesh$cable up
+        done
+        ip -n $NS-a addr add 10.66.$cable.1/30 dev mesh$cable
+        ip -n $NS-b addr add 10.66.$cable.2/30 dev mesh$cable
+    done
+    RECEIVER='' SENDER=''
+}
+
+teardown()
+{
+    kill -9 $RECEIVER $SENDER 2>/dev/null || true
+    wait
+    for end in a b; do
+        ip netns del $NS-$end 2>/dev/null || true
+    done
+}
+
+# double ADDRESS0 ADDRESS1 END: what FAKEVERBS is for the end with those two addresses, of one fabric.
+double()
+{
+    echo "shm=$PWD/fabric,dev=rocep1s0f0:mesh0:$1,dev=roceP2p1s0f0:mesh1:$2,stats=$PWD/stats.$3"
+}
+
+# start MESSAGES SENDING [VARIABLE…]: a receives in the background with RDMA, b sends; SENDING tells
+# whether it has a device too (rdma, none).
+start()
+{
+    local messages=$1 sending=$2
+    local library=LD_LIBRARY_PATH=$BUILD/tests/fakeverbs
+    shift 2
+    nsenter --net=/run/netns/$NS-a env "$library" FAKEVERBS="$(double 10.66.0.1 10.66.1.1 a)" "$@" \
+        timeout -k 1 110 "$STREAM" "$PLUGIN" receive handle "$messages" >received 2>received.log 3>&- &
+    RECEIVER=$!
+    [ "$sending" = rdma ] || library=NOTHING=
+    nsenter --net=/run/netns/$NS-b env "$library" FAKEVERBS="$(double 10.66.0.2 10.66.1.2 b)" "$@" \
+        timeout -k 1 110 "$STREAM" "$PLUGIN" send handle "$messages" >sent 2>sent.log 3>&- &
+    SENDER=$!
+}
+
+# finish: both ends say done.
+finish()
+{
+    wait $SENDER || true
+    wait $RECEIVER || true
+    cat sent received
+    grep -q '^done ' sent && grep -q '^done ' received
+}
+
+until_data_flows()
+{
+    for _ in $(seq 300); do
+        grep -q '^256$' received && return
+        sleep 0.1
+    done
+    cat sent received
+    return 1
+}
+
+@test "verbs: both cables carry one connection, without TCP" {
+    start 1024 rdma
+    finish
+    grep -q '^done 1024' received
+    ! grep -q TCP sent received
+    # 256 MiB in all, written by the sender's devices and by nothing else.
+    cat stats.b
+    [ "$(awk '$1 == "bytes" { print $2 }' stats.b)" -ge $((1024 * 262144)) ]
+}
+
+@test "verbs: TCP does not take the place of RDMA unasked; the sender is told why" {
+    start 16 none
+    wait $SENDER || true
+    cat sent sent.log
+    grep -q '^failed .* has no RDMA device on mesh.*MESHNET_ALLOW_TCP=true' sent
+    grep -q '^  rocep1s0f0 port 1 gid 3  10.66.0.1 RoCE v2  mesh0' sent
+}
+
+@test "verbs: TCP instead of RDMA is said at WARN where it is allowed" {
+    start 16 none MESHNET_ALLOW_TCP=true
+    finish
+    cat sent.log
+    grep -q 'TCP carries the data, not RDMA: .* has no RDMA device on mesh' sent.log
+}
+
+@test "verbs: the sender's process is killed: the receiver names the peer" {
+    start 0 rdma
+    until_data_flows
+    kill -9 "$(pgrep -P $SENDER)"
+    wait $RECEIVER || true
+    cat received
+    grep -q '^failed .* ncclRemoteError: .*receive from peer .*, link mesh1 (roceP2p1s0f0 port 1, 10.66.1.1/30 to 10.66.1.2/30).*: peer is gone' received
+}
+
+@test "verbs: the receiver's process is killed: the sender names the peer" {
+    start 0 rdma
+    until_data_flows
+    kill -9 "$(pgrep -P $RECEIVER)"
+    wait $SENDER || true
+    cat sent
+    grep -q '^failed .* ncclRemoteError: .*send to peer .*, link mesh0 (rocep1s0f0 port 1, 10.66.0.2/30 to 10.66.0.1/30).*: peer is gone' sent
+}
