@@ -30,6 +30,7 @@ static int post_one_send(struct fv_qp *qp, const struct ibv_send_wr *wr)
     *w = (struct fv_swqe){
         .wr_id = wr->wr_id,
         .length = length,
+        .ready = fv_ready(qp), /* to be sent: the data is read no earlier */
         .addr = wr->wr.rdma.remote_addr,
         .opcode = wr->opcode,
         .status = IBV_WC_SUCCESS,

@@ -107,6 +107,8 @@ int fv_send_step(struct fv_qp *qp)
     if (qp->base.state != IBV_QPS_RTS || qp->sq_sent == qp->sq_posted)
         return 0;
     struct fv_swqe *w = at(qp, qp->sq_sent);
+    if (fv.tick < w->ready)
+        return -1;
     if (!w->started) {
         if (!may_start(qp, w))
             return -1;

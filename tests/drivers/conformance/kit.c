@@ -287,20 +287,36 @@ void req_recv(struct kit *kit, struct pair *pair, int n, struct buf *bufs, const
     }
 }
 
+/* 1 when it has ended. */
+static int test_once(struct kit *kit, struct req *req)
+{
+    req->result = mn_plugin_test(kit->plugin, req->request, &req->done, req->sizes);
+    if (!kit->tolerant)
+        kit_ok(kit, "test", req->result);
+    return req->done || req->result;
+}
+
 void req_poll(struct kit *kit)
 {
     int kept = 0;
 
     retry_waiting(kit);
-    for (int i = 0; i < kit->n_live; i++) {
-        struct req *req = kit->live[i];
-        req->result = mn_plugin_test(kit->plugin, req->request, &req->done, req->sizes);
-        if (!kit->tolerant)
-            kit_ok(kit, "test", req->result);
-        if (!req->done && !req->result)
-            kit->live[kept++] = req;
-    }
+    for (int i = 0; i < kit->n_live; i++)
+        if (!test_once(kit, kit->live[i]))
+            kit->live[kept++] = kit->live[i];
     kit->n_live = kept;
+}
+
+struct req *req_poll_any(struct kit *kit)
+{
+    if (!kit->n_live)
+        return NULL;
+    int i = (int)(kit_random(kit) % (uint64_t)kit->n_live);
+    struct req *req = kit->live[i];
+    if (!test_once(kit, req))
+        return NULL;
+    kit->live[i] = kit->live[--kit->n_live];
+    return req;
 }
 
 void req_wait(struct kit *kit, struct req *req)

@@ -91,6 +91,8 @@ void req_recv(struct kit *kit, struct pair *pair, int n, struct buf *bufs, const
 void req_drop_all(struct kit *kit);
 /* Tests everything live once. */
 void req_poll(struct kit *kit);
+/* Tests one of them once, whichever chance picks: that one when it has ended, else NULL. */
+struct req *req_poll_any(struct kit *kit);
 void req_wait(struct kit *kit, struct req *req);
 void req_wait_all(struct kit *kit);
 

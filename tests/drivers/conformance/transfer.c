@@ -201,12 +201,77 @@ static void random_order(struct kit *kit)
     }
 }
 
+/* More messages than any ring or count of a connection holds. What is done is done: a sent buffer
+ * is overwritten at once, a received one checked at once. */
+static void long_stream(struct kit *kit)
+{
+    enum { WINDOW = 64, MESSAGES = 5000, SMALL = 9000, LARGE = 300000 };
+    static struct req sent[WINDOW], got[WINDOW];
+    static struct buf from[WINDOW], to[WINDOW];
+    static size_t lengths[MESSAGES];
+    int sending[WINDOW], getting[WINDOW]; /* message number, -1 = free */
+    uint64_t end = kit_now_ms() + 4 * KIT_PATIENCE_S * 1000;
+    int s = 0, g = 0, left = 2 * MESSAGES;
+    const int tag = 3;
+    struct pair pair;
+
+    pair_open(kit, &pair);
+    for (int i = 0; i < WINDOW; i++) {
+        size_t most = i % 16 ? SMALL : LARGE;
+        buf_new(kit, pair.send, most, kit_random(kit) % 64, &from[i]);
+        buf_new(kit, pair.recv, most, kit_random(kit) % 64, &to[i]);
+        sending[i] = getting[i] = -1;
+    }
+    for (int i = 0; i < MESSAGES; i++)
+        lengths[i] = kit_random(kit) % from[i % WINDOW].size;
+    while (left) {
+        int i = s % WINDOW, k = g % WINDOW;
+        struct req *req = NULL;
+        switch (kit_random(kit) % 8) {
+        case 0:
+            if (s == MESSAGES || sending[i] >= 0)
+                break;
+            buf_fill(&from[i], lengths[s], (uint64_t)s);
+            if (req_try_send(kit, &pair, &from[i], lengths[s], tag, &sent[i]))
+                sending[i] = s++;
+            break;
+        case 1:
+            if (g == MESSAGES || getting[k] >= 0)
+                break;
+            buf_clear(&to[k]);
+            if (req_try_recv(kit, &pair, 1, &to[k], &tag, &got[k]))
+                getting[k] = g++;
+            break;
+        default:
+            req = req_poll_any(kit);
+        }
+        if (req && req >= sent && req < sent + WINDOW) {
+            i = (int)(req - sent);
+            memset(from[i].data, 0xee, lengths[sending[i]]);
+            sending[i] = -1;
+        } else if (req) {
+            k = (int)(req - got);
+            size_t length = lengths[getting[k]];
+            if ((size_t)req->sizes[0] != length)
+                kit_fail(kit, "message %d: %zu bytes sent, %d reported", getting[k], length,
+                         req->sizes[0]);
+            buf_expect(kit, &to[k], length, (uint64_t)getting[k]);
+            getting[k] = -1;
+        }
+        left -= req != NULL;
+        if (kit_now_ms() > end)
+            kit_fail(kit, "%d of %d requests not done", left, 2 * MESSAGES);
+    }
+    for (int i = 0; i < WINDOW; i++) {
+        buf_free(kit, &from[i]);
+        buf_free(kit, &to[i]);
+    }
+    pair_close(kit, &pair);
+}
+
 const struct kit_case kit_transfer_cases[] = {
-    {"every-size", every_size},
-    {"send-first", send_first},
-    {"true-size", true_size},
-    {"too-long", too_long},
-    {"outstanding", outstanding},
-    {"random-order", random_order},
-    {NULL, NULL},
+    {"every-size", every_size},   {"send-first", send_first},
+    {"true-size", true_size},     {"too-long", too_long},
+    {"outstanding", outstanding}, {"random-order", random_order},
+    {"long-stream", long_stream}, {NULL, NULL},
 };
