@@ -190,7 +190,14 @@ static enum mn_err advance(struct mn_conn *conn, struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
 
-    if (mn_now_ms() > conn->deadline_ms)
+    uint64_t now = mn_now_ms();
+
+    /* A kernel answers at once, whatever its processes do. */
+    if (conn->state == MN_CONN_CONNECT && conn->control.connector != MN_ROUTED &&
+        now - conn->started_ms > conn->config->settings.handshake_ms / 3)
+        return mn_fail(diag, MN_ERR_LINK_DEAD,
+                       "nobody answers; check that the peer still has this address, and the cable");
+    if (now > conn->deadline_ms)
         return mn_fail(diag, MN_ERR_TIMEOUT, "no answer within the handshake's deadline (state %s)",
                        mn_conn_state_name(conn->state));
     if (conn->state == MN_CONN_CONNECT)

@@ -112,6 +112,23 @@ static void list_addresses(const struct mn_side *side, char *text, size_t size)
                                  mn_addr_format(&side->locals[i].addr, addr, sizeof addr));
 }
 
+/* What both ends have, for a failure that is about addresses. */
+static void add_tables(struct dialer *d, struct mn_diag *diag)
+{
+    struct mn_side remote;
+    char theirs[200];
+    size_t used = strlen(diag->text);
+
+    remote_side(&d->handle, &remote);
+    list_addresses(&remote, theirs, sizeof theirs);
+    for (int i = 0; mn_transports[i]; i++)
+        mn_transports[i]->offer(&d->self);
+    snprintf(diag->text + used, sizeof diag->text - used,
+             ". The peer listens at %s. Own GIDs:\n%s%s%s", theirs,
+             d->self.rdma_table[0] ? d->self.rdma_table : "  none\n",
+             d->self.rdma_text[0] ? "not usable: " : "", d->self.rdma_text);
+}
+
 static enum mn_err find_candidates(const struct mn_config *config, struct dialer *d,
                                    struct mn_diag *diag)
 {
@@ -130,14 +147,15 @@ static enum mn_err find_candidates(const struct mn_config *config, struct dialer
     list_addresses(&remote, theirs, sizeof theirs);
     for (int i = 0; mn_transports[i]; i++)
         mn_transports[i]->offer(&d->self);
-    if (!mn_plan_tcp_possible(&d->self))
-        return mn_fail(
-            diag, MN_ERR_CONFIG,
-            "no cable to the peer: own addresses %s, the peer's %s share no subnet under "
-            "both netmasks, and TCP through the routing table is used only when "
-            "transport.allow_tcp is true (MESHNET_ALLOW_TCP=true). Own GIDs:\n%s%s%s",
-            mine, theirs, d->self.rdma_table[0] ? d->self.rdma_table : "  none\n",
-            d->self.rdma_text[0] ? "not usable: " : "", d->self.rdma_text);
+    if (!mn_plan_tcp_possible(&d->self)) {
+        mn_fail(diag, MN_ERR_CONFIG,
+                "no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
+                "netmasks, and TCP through the routing table is used only when "
+                "transport.allow_tcp is true (MESHNET_ALLOW_TCP=true)",
+                mine, theirs);
+        add_tables(d, diag);
+        return diag->code;
+    }
     MN_WARN("no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
             "netmasks; trying the routing table",
             mine, theirs);
@@ -248,6 +266,8 @@ static enum mn_err advance(const struct mn_config *config, struct dialer *d, int
         } else if (d->slow) {
             d->current = d->slow = 0;
         } else {
+            if (diag->code == MN_ERR_LINK_DEAD)
+                add_tables(d, diag);
             return diag->code;
         }
         MN_WARN("%s; trying %s", diag->text, d->current ? "the next address" : "again");

@@ -109,3 +109,17 @@ process_of()
     grep -q '^done 20000$' received
     grep -q '^done 20000$' sent
 }
+
+@test "failure: an address that goes away before the peer connects: both ends' addresses are named" {
+    nsenter --net=/run/netns/$NS-a timeout -k 1 110 "$STREAM" "$PLUGIN" receive handle 16 >received 3>&- &
+    RECEIVER=$!
+    for _ in $(seq 100); do
+        [ ! -e handle ] || break
+        sleep 0.1
+    done
+    ip -n $NS-a addr del 10.66.0.1/30 dev mesh0
+    run nsenter --net=/run/netns/$NS-b timeout -k 1 30 "$STREAM" "$PLUGIN" send handle 16
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"ncclRemoteError: "*"peer 10.66.0.1 port "*" over mesh0: nobody answers"*"The peer listens at 10.66.0.1/30. Own GIDs:"* ]]
+}
