@@ -30,9 +30,16 @@ const struct mn_check_family *const mn_check_families[] = {
 
 const char *mn_check_status_name(enum mn_check_status status)
 {
-    static const char *const names[] = {"pass", "warn", "fail", "skip"};
+    static const char *const names[] = {"pass", "warn", "fail", "skip", "note"};
 
     return names[status];
+}
+
+const char *mn_check_severity_name(enum mn_check_severity severity)
+{
+    static const char *const names[] = {"must", "should", "info"};
+
+    return names[severity];
 }
 
 int mn_check_matches(const struct mn_check_family *family, const struct mn_check_rule *rule,
@@ -150,7 +157,7 @@ static void watch(struct child *child, unsigned limit_ms)
 }
 
 static _Noreturn void in_child(const struct mn_check_target *target, int fd,
-                               void (*run)(struct mn_check *))
+                               const struct mn_check_rule *rule)
 {
     struct rlimit no_core = {0, 0};
     sigset_t none;
@@ -163,10 +170,10 @@ static _Noreturn void in_child(const struct mn_check_target *target, int fd,
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setrlimit(RLIMIT_CORE, &no_core);
     dup2(STDERR_FILENO, STDOUT_FILENO); /* the report owns the standard output */
-    mn_check_child(target, fd, run);
+    mn_check_child(target, fd, rule);
 }
 
-static enum mn_err start(const struct mn_check_target *target, void (*run)(struct mn_check *),
+static enum mn_err start(const struct mn_check_target *target, const struct mn_check_rule *rule,
                          struct child *child, struct mn_diag *diag)
 {
     int fds[2];
@@ -182,7 +189,7 @@ static enum mn_err start(const struct mn_check_target *target, void (*run)(struc
     }
     if (child->pid == 0) {
         close(fds[0]);
-        in_child(target, fds[1], run);
+        in_child(target, fds[1], rule);
     }
     setpgid(child->pid, child->pid); /* both sides, whoever comes first */
     close(fds[1]);
@@ -212,10 +219,17 @@ static void judge_end(const struct mn_check_target *target, struct child *child)
     }
 }
 
-static enum mn_err run_child(const struct mn_check_target *target, void (*run)(struct mn_check *),
+static enum mn_check_status broken(enum mn_check_severity severity)
+{
+    static const enum mn_check_status is[] = {MN_CHECK_FAIL, MN_CHECK_WARN, MN_CHECK_NOTE};
+
+    return is[severity];
+}
+
+static enum mn_err run_child(const struct mn_check_target *target, const struct mn_check_rule *rule,
                              struct child *child, struct mn_diag *diag)
 {
-    enum mn_err err = start(target, run, child, diag);
+    enum mn_err err = start(target, rule, child, diag);
 
     if (err)
         return err;
@@ -229,7 +243,7 @@ static enum mn_err run_child(const struct mn_check_target *target, void (*run)(s
         child->result->status = MN_CHECK_WARN;
         break;
     case MN_RECORD_FAIL:
-        child->result->status = MN_CHECK_FAIL;
+        child->result->status = broken(rule->severity);
         break;
     case MN_RECORD_SKIP:
         child->result->status = MN_CHECK_SKIP;
@@ -246,7 +260,7 @@ enum mn_err mn_check_run(const struct mn_check_rule *rule, const struct mn_check
     struct child child = {.result = result};
 
     memset(result, 0, sizeof *result);
-    return run_child(target, rule->run, &child, diag);
+    return run_child(target, rule, &child, diag);
 }
 
 static enum mn_err check_version(const struct mn_check_target *target,
@@ -261,6 +275,7 @@ static enum mn_err check_version(const struct mn_check_target *target,
 enum mn_err mn_check_probe(const struct mn_check_target *target, struct mn_check_info *info,
                            struct mn_diag *diag)
 {
+    static const struct mn_check_rule look = {.id = "probe", .run = mn_check_probe_child};
     struct mn_check_target probe = *target;
     struct mn_check_result result = {.status = MN_CHECK_PASS};
     char error[1024] = "";
@@ -276,7 +291,7 @@ enum mn_err mn_check_probe(const struct mn_check_target *target, struct mn_check
         mn_elf_close(&elf);
     }
     probe.limit_ms = PROBE_LIMIT_MS;
-    err = run_child(&probe, mn_check_probe_child, &child, diag);
+    err = run_child(&probe, &look, &child, diag);
     if (err)
         return err;
     if (error[0] && !strchr(target->path, '/'))

@@ -5,6 +5,7 @@
 #define MN_CHECK_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "topo/base/err.h"
 
@@ -12,11 +13,25 @@
 
 struct mn_check; /* what a running rule sees: bench/check/rule.h */
 
+/* What a rule that does not hold means: a failure, a warning, or only a note. A crash or a hang is
+ * a failure whatever the severity. */
+enum mn_check_severity { MN_CHECK_MUST, MN_CHECK_SHOULD, MN_CHECK_INFO };
+const char *mn_check_severity_name(enum mn_check_severity severity); /* "must", … */
+
+enum mn_check_flags {
+    MN_CHECK_RANDOM = 1, /* draws from mn_check_random: another seed is another run */
+    MN_CHECK_ALONE = 2,  /* looks at time or CPU: no other rule runs meanwhile */
+};
+
 struct mn_check_rule {
     const char *id;    /* "family.rule" */
     const char *title; /* what must hold, a few words */
-    const char *needs; /* what the API requires, one sentence, with the NCCL source it comes from */
+    const char *needs; /* what the API requires, one sentence */
     void (*run)(struct mn_check *check);
+    enum mn_check_severity severity;
+    const char *source; /* where it comes from: "NCCL 2.27 transport/net.cc", an API document */
+    const char *breaks; /* what a job does when it does not hold, one sentence */
+    unsigned flags;
 };
 
 struct mn_check_family {
@@ -29,7 +44,14 @@ struct mn_check_family {
 /* In the order they run, NULL-terminated. */
 extern const struct mn_check_family *const mn_check_families[];
 
-enum mn_check_status { MN_CHECK_PASS, MN_CHECK_WARN, MN_CHECK_FAIL, MN_CHECK_SKIP };
+enum mn_check_status {
+    MN_CHECK_PASS,
+    MN_CHECK_WARN,
+    MN_CHECK_FAIL,
+    MN_CHECK_SKIP,
+    MN_CHECK_NOTE,
+    MN_CHECK_N_STATUS
+};
 const char *mn_check_status_name(enum mn_check_status status); /* "pass", "warn", … */
 
 struct mn_check_result {
@@ -47,6 +69,7 @@ struct mn_check_target {
     char path[4096];   /* given to dlopen */
     int version;       /* ABI version to drive, 0 = newest known here */
     unsigned limit_ms; /* per rule */
+    uint64_t seed;     /* with the rule's id, all that its random choices depend on */
 };
 
 struct mn_check_info {

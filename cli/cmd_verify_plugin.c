@@ -70,7 +70,7 @@ struct report {
     const struct mn_check_target *target;
     const struct mn_check_info *info;
     struct mn_out *out; /* NULL for TAP */
-    int counts[4], number;
+    int counts[MN_CHECK_N_STATUS], number;
 };
 
 static int selected(const struct options *o, const struct mn_check_family *family,
@@ -174,7 +174,7 @@ static void tap_rule(const struct report *report, const struct mn_check_rule *ru
 static void text_rule(const struct report *report, const struct mn_check_rule *rule,
                       const struct mn_check_result *result)
 {
-    static const enum mn_color colors[] = {MN_GREEN, MN_YELLOW, MN_RED, MN_DIM};
+    static const enum mn_color colors[] = {MN_GREEN, MN_YELLOW, MN_RED, MN_DIM, MN_PLAIN};
     int open = result->status != MN_CHECK_PASS || report->options->verbose;
 
     mn_out_note(report->out, colors[result->status], "%-5s %-26s %s",

@@ -24,7 +24,7 @@ struct mn_check_record {
 void mn_check_send(struct mn_check *check, char kind, const char *text);
 /* The whole life of a rule's process. */
 _Noreturn void mn_check_child(const struct mn_check_target *target, int fd,
-                              void (*run)(struct mn_check *check));
+                              const struct mn_check_rule *rule);
 void mn_check_probe_child(struct mn_check *check);
 
 #endif

@@ -83,6 +83,30 @@ void mn_check_skip(struct mn_check *check, const char *fmt, ...)
     _exit(0);
 }
 
+/* splitmix64: its whole state is one word, and any word is a good one to start from. */
+uint64_t mn_check_random(struct mn_check *check)
+{
+    uint64_t x = check->random += 0x9e3779b97f4a7c15u;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+uint64_t mn_check_below(struct mn_check *check, uint64_t bound)
+{
+    return mn_check_random(check) % bound;
+}
+
+static uint64_t seed_of(const struct mn_check_target *target, const struct mn_check_rule *rule)
+{
+    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a of the id: rules of one seed differ */
+
+    for (const char *c = rule->id; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+    return hash ^ target->seed * 0x9e3779b97f4a7c15u;
+}
+
 uint64_t mn_check_now_ns(void)
 {
     struct timespec ts;
@@ -210,8 +234,7 @@ void mn_check_probe_child(struct mn_check *check)
     }
 }
 
-void mn_check_child(const struct mn_check_target *target, int fd,
-                    void (*run)(struct mn_check *check))
+void mn_check_child(const struct mn_check_target *target, int fd, const struct mn_check_rule *rule)
 {
     uint64_t limit_ns = (uint64_t)target->limit_ms * 1000000u;
     struct mn_check *check = calloc(1, sizeof *check);
@@ -220,10 +243,12 @@ void mn_check_child(const struct mn_check_target *target, int fd,
         _exit(1);
     log_fd = fd;
     check->target = target;
+    check->rule = rule;
+    check->random = seed_of(target, rule);
     check->fd = fd;
     /* A quarter is left for the verdict, so that a wait that found nothing says so itself. */
     check->deadline_ns = mn_check_now_ns() + limit_ns / 4 * 3;
-    run(check);
+    rule->run(check);
     mn_check_send(check, MN_RECORD_PASS, "");
     _exit(0);
 }

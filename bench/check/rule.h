@@ -11,6 +11,8 @@
 
 struct mn_check {
     const struct mn_check_target *target;
+    const struct mn_check_rule *rule;
+    uint64_t random;           /* state of mn_check_random */
     int fd;                    /* records to the parent */
     uint64_t deadline_ns;      /* waits end here with a verdict, before the parent's limit */
     struct mn_raw raw;         /* after mn_check_load */
@@ -43,6 +45,12 @@ _Noreturn void mn_check_skip(struct mn_check *check, const char *fmt, ...)
 /* One line of struct mn_check_info, "key=value"; the probe only. */
 void mn_check_tell(struct mn_check *check, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* The rule's only source of chance: the target's seed and the rule's id decide every value, so that
+ * --seed replays. A rule that calls it carries MN_CHECK_RANDOM. For one thread at a time. */
+uint64_t mn_check_random(struct mn_check *check);
+/* 0 … bound - 1, bound > 0. */
+uint64_t mn_check_below(struct mn_check *check, uint64_t bound);
 
 uint64_t mn_check_now_ns(void);
 int mn_check_expired(const struct mn_check *check);
