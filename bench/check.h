@@ -10,6 +10,7 @@
 #include "topo/base/err.h"
 
 #define MN_CHECK_LOG_LINES 8
+#define MN_CHECK_VERSIONS  16
 
 struct mn_check; /* what a running rule sees: bench/check/rule.h */
 
@@ -61,7 +62,9 @@ struct mn_check_result {
     int signal;      /* that killed it, 0 = none */
     int timed_out;
     unsigned ms;
-    int n_log; /* the plugin's own warnings while the rule ran */
+    uint64_t seed; /* it ran with */
+    unsigned runs; /* more than 1 under stress */
+    int n_log;     /* the plugin's own warnings while the rule ran */
     char log[MN_CHECK_LOG_LINES][512];
 };
 
@@ -77,6 +80,7 @@ struct mn_check_info {
     char name[256];     /* of the vtable driven, made printable; empty when there is none */
     char versions[128]; /* every ABI version exported, newest first: "v10 v9 v8" */
     int version;        /* driven, 0 = none */
+    int driven[MN_CHECK_VERSIONS]; /* exported and known here, newest first, 0-terminated */
 };
 
 /* Looks at the library in a child process. MN_ERR_NOTFOUND: no such file; MN_ERR_USAGE: not a
@@ -88,6 +92,26 @@ enum mn_err mn_check_probe(const struct mn_check_target *target, struct mn_check
 /* MN_OK whatever the verdict; an error only when no child could be run. */
 enum mn_err mn_check_run(const struct mn_check_rule *rule, const struct mn_check_target *target,
                          struct mn_check_result *result, struct mn_diag *diag);
+
+struct mn_check_job {
+    const struct mn_check_family *family;
+    const struct mn_check_rule *rule;
+    int version; /* 0 = the target's */
+    struct mn_check_result result;
+};
+
+struct mn_check_plan {
+    const struct mn_check_target *target;
+    unsigned parallel;  /* rules at once; those with MN_CHECK_ALONE run by themselves */
+    unsigned stress_ms; /* each rule again, with the next seed, until then or until it fails */
+    /* Called for each job in order, as soon as it and all before it are done; may be NULL. */
+    void (*done)(void *ctx, const struct mn_check_job *job);
+    void *ctx;
+};
+
+/* Fills the jobs' results. Holds SIGCHLD back meanwhile, and leaves no process behind. */
+enum mn_err mn_check_run_all(const struct mn_check_plan *plan, struct mn_check_job *jobs, size_t n,
+                             struct mn_diag *diag);
 
 /* Whether "id" or "family" names this rule. */
 int mn_check_matches(const struct mn_check_family *family, const struct mn_check_rule *rule,

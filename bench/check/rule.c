@@ -1,14 +1,15 @@
 /* The child's side of a rule: records, verdicts, and bringing the plugin up. */
 #include "bench/check/rule.h"
 
-#include <ctype.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,69 +19,113 @@
 
 #define LOG_WARN 2 /* ncclDebugLogLevel */
 
-static int log_fd = -1; /* the logger has no context argument */
+static struct mn_check_shared *logs; /* the logger has no context argument */
 
-static void write_record(int fd, char kind, const char *text)
+static void write_log(const char *text)
 {
-    struct mn_check_record record = {.kind = kind};
+    unsigned line = atomic_fetch_add(&logs->logs_begun, 1);
 
-    snprintf(record.text, sizeof record.text, "%s", text);
-    for (char *c = record.text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = ' ';
-    while (write(fd, &record, sizeof record) < 0 && errno == EINTR)
-        ;
+    if (line < MN_CHECK_LOG_LINES)
+        mn_strlcpy(logs->log[line], text, sizeof *logs->log);
+    else
+        atomic_store(&logs->logs_begun, MN_CHECK_LOG_LINES);
 }
 
-void mn_check_send(struct mn_check *check, char kind, const char *text)
+/* A plugin that forks and returns twice would run the rule twice: the copy ends here. */
+static void only_ours(const struct mn_check *check)
 {
-    write_record(check->fd, kind, text);
-    if (kind == MN_RECORD_PASS || kind == MN_RECORD_WARN || kind == MN_RECORD_FAIL ||
-        kind == MN_RECORD_SKIP)
+    if (getpid() != check->pid)
         _exit(0);
 }
 
-#define SEND(check, kind, fmt)                                                                     \
-    do {                                                                                           \
-        char text[1023];                                                                           \
-        va_list ap;                                                                                \
-        va_start(ap, fmt);                                                                         \
-        vsnprintf(text, sizeof text, fmt, ap);                                                     \
-        va_end(ap);                                                                                \
-        mn_check_send(check, kind, text);                                                          \
-    } while (0)
-
 void mn_check_step(struct mn_check *check, const char *fmt, ...)
 {
-    SEND(check, MN_RECORD_STEP, fmt);
+    struct mn_check_shared *shared = check->shared;
+    unsigned step = atomic_fetch_add(&shared->steps_begun, 1);
+    char *text = shared->step[step % MN_CHECK_STEPS];
+    va_list ap;
+
+    only_ours(check);
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof *shared->step, fmt, ap);
+    va_end(ap);
+    atomic_store(&shared->steps, step + 1);
 }
 
 void mn_check_note(struct mn_check *check, const char *fmt, ...)
 {
-    SEND(check, MN_RECORD_NOTE, fmt);
+    va_list ap;
+
+    only_ours(check);
+    va_start(ap, fmt);
+    vsnprintf(check->shared->note, sizeof check->shared->note, fmt, ap);
+    va_end(ap);
 }
 
-void mn_check_tell(struct mn_check *check, const char *fmt, ...)
+static _Noreturn void end(struct mn_check *check, enum mn_check_verdict verdict, const char *fmt,
+                          va_list ap)
 {
-    SEND(check, MN_RECORD_TELL, fmt);
+    int expected = 0;
+
+    only_ours(check);
+    if (atomic_compare_exchange_strong(&check->shared->claimed, &expected, 1)) {
+        vsnprintf(check->shared->seen, sizeof check->shared->seen, fmt, ap);
+        atomic_store(&check->shared->verdict, verdict);
+    } else { /* another thread, or another process of this rule: its verdict is being written */
+        for (int i = 0; i < 1000 && !atomic_load(&check->shared->verdict); i++)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    _exit(0);
 }
 
 void mn_check_fail(struct mn_check *check, const char *fmt, ...)
 {
-    SEND(check, MN_RECORD_FAIL, fmt);
-    _exit(0);
+    va_list ap;
+
+    va_start(ap, fmt);
+    end(check, MN_VERDICT_FAIL, fmt, ap);
 }
 
 void mn_check_warn(struct mn_check *check, const char *fmt, ...)
 {
-    SEND(check, MN_RECORD_WARN, fmt);
-    _exit(0);
+    va_list ap;
+
+    va_start(ap, fmt);
+    end(check, MN_VERDICT_WARN, fmt, ap);
 }
 
 void mn_check_skip(struct mn_check *check, const char *fmt, ...)
 {
-    SEND(check, MN_RECORD_SKIP, fmt);
-    _exit(0);
+    va_list ap;
+
+    va_start(ap, fmt);
+    end(check, MN_VERDICT_SKIP, fmt, ap);
+}
+
+static _Noreturn void pass(struct mn_check *check, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static _Noreturn void pass(struct mn_check *check, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    end(check, MN_VERDICT_PASS, fmt, ap);
+}
+
+pid_t mn_check_fork(struct mn_check *check)
+{
+    pid_t parent = check->pid, pid = fork();
+
+    if (pid < 0)
+        mn_check_skip(check, "cannot start a second process: %s", strerror(errno));
+    if (pid == 0) {
+        check->pid = getpid();
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+    }
+    return pid;
 }
 
 /* splitmix64: its whole state is one word, and any word is a good one to start from. */
@@ -137,7 +182,7 @@ static void capture_log(int level, unsigned long flags, const char *file, int li
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    write_record(log_fd, MN_RECORD_LOG, text);
+    write_log(text);
 }
 
 static const void *find_vtable(void *lib, int wanted, const struct mn_raw_version **version)
@@ -193,62 +238,59 @@ void mn_check_init(struct mn_check *check)
     mn_raw_read_props(&check->raw, props, &check->props);
 }
 
-static void tell_name(struct mn_check *check, const char *name)
-{
-    char text[256] = "";
-
-    if (name)
-        mn_strlcpy(text, name, sizeof text);
-    for (char *c = text; *c; c++)
-        if (!isprint((unsigned char)*c))
-            *c = '?';
-    mn_check_tell(check, "name=%s", text);
-}
-
 void mn_check_probe_child(struct mn_check *check)
 {
+    struct mn_check_info *info = &check->shared->info;
     const struct mn_raw_version *version = NULL;
-    const void *vtable;
+    const char *const *vtable;
     struct link_map *map;
+    int n_driven = 0;
     void *lib = dlopen(check->target->path, RTLD_NOW | RTLD_LOCAL);
 
     if (!lib) {
-        mn_check_tell(check, "error=%s", dlerror());
+        mn_strlcpy(check->shared->error, dlerror(), sizeof check->shared->error);
         return;
     }
     if (dlinfo(lib, RTLD_DI_LINKMAP, &map) == 0) {
         char *real = realpath(map->l_name, NULL);
-        mn_check_tell(check, "path=%s", real ? real : map->l_name);
+        mn_strlcpy(info->path, real ? real : map->l_name, sizeof info->path);
         free(real);
     }
     for (int v = 12; v >= 2; v--) {
         char symbol[32];
+        size_t used = strlen(info->versions);
         snprintf(symbol, sizeof symbol, "ncclNetPlugin_v%d", v);
         if (dlsym(lib, symbol))
-            mn_check_tell(check, "exports=v%d", v);
+            snprintf(info->versions + used, sizeof info->versions - used, "%sv%d", used ? " " : "",
+                     v);
     }
+    for (const struct mn_raw_version *v = mn_raw_versions; v->version; v++)
+        if (dlsym(lib, v->symbol) && n_driven < MN_CHECK_VERSIONS - 1)
+            info->driven[n_driven++] = v->version;
     vtable = find_vtable(lib, check->target->version, &version);
     if (vtable) {
-        mn_check_tell(check, "version=%d", version->version);
-        tell_name(check, *(const char *const *)vtable);
+        info->version = version->version;
+        if (*vtable)
+            mn_strlcpy(info->name, *vtable, sizeof info->name);
     }
 }
 
-void mn_check_child(const struct mn_check_target *target, int fd, const struct mn_check_rule *rule)
+void mn_check_child(const struct mn_check_target *target, const struct mn_check_rule *rule,
+                    struct mn_check_shared *shared)
 {
     uint64_t limit_ns = (uint64_t)target->limit_ms * 1000000u;
     struct mn_check *check = calloc(1, sizeof *check);
 
     if (!check)
         _exit(1);
-    log_fd = fd;
+    logs = shared;
     check->target = target;
     check->rule = rule;
+    check->shared = shared;
+    check->pid = getpid();
     check->random = seed_of(target, rule);
-    check->fd = fd;
     /* A quarter is left for the verdict, so that a wait that found nothing says so itself. */
     check->deadline_ns = mn_check_now_ns() + limit_ns / 4 * 3;
     rule->run(check);
-    mn_check_send(check, MN_RECORD_PASS, "");
-    _exit(0);
+    pass(check, "%s", "");
 }

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "bench/check.h"
 #include "bench/check/raw.h"
@@ -12,8 +13,9 @@
 struct mn_check {
     const struct mn_check_target *target;
     const struct mn_check_rule *rule;
-    uint64_t random;           /* state of mn_check_random */
-    int fd;                    /* records to the parent */
+    uint64_t random; /* state of mn_check_random */
+    struct mn_check_shared *shared;
+    pid_t pid;                 /* the process that runs the rule */
     uint64_t deadline_ns;      /* waits end here with a verdict, before the parent's limit */
     struct mn_raw raw;         /* after mn_check_load */
     int n_dev;                 /* after mn_check_init */
@@ -42,9 +44,9 @@ _Noreturn void mn_check_warn(struct mn_check *check, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 _Noreturn void mn_check_skip(struct mn_check *check, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* One line of struct mn_check_info, "key=value"; the probe only. */
-void mn_check_tell(struct mn_check *check, const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
+/* A second process of the rule, as fork(); it may use the verdicts too, and the first one counts.
+ * It ends with _exit() or a verdict, at the latest with the first process. */
+pid_t mn_check_fork(struct mn_check *check);
 
 /* The rule's only source of chance: the target's seed and the rule's id decide every value, so that
  * --seed replays. A rule that calls it carries MN_CHECK_RANDOM. For one thread at a time. */
