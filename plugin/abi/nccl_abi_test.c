@@ -1,5 +1,5 @@
-/* The layouts of nccl_abi.h against a table of facts taken from the ABI's own headers: every struct
- * and member, nothing left over on either side. */
+/* The layouts of nccl_abi.h and nccl_coll_abi.h against a table of facts taken from the ABI's own
+ * headers: every struct and member, nothing left over on either side. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,158 +11,136 @@
 
 #include <cjson/cJSON.h>
 
-#include "plugin/abi/nccl_abi.h"
+#include "plugin/abi/nccl_coll_abi.h"
 #include "topo/base/alloc.h"
 
 struct row {
     const char *type, *member; /* no member: the size of the type */
-    size_t value;
+    size_t offset, size;
 };
-#define SIZE(type)                                                                                 \
-    {                                                                                              \
-#type, NULL, sizeof(type)                                                                  \
-    }
-#define AT(type, member)                                                                           \
-    {                                                                                              \
-#type, #member, offsetof(type, member)                                                     \
-    }
+
+/* clang-format off */
+#define SIZE(T) {#T, NULL, 0, sizeof(T)}
+#define AT(T, member) {#T, #member, offsetof(T, member), sizeof(((T *)NULL)->member)}
+
+#define PROPS_HEAD(T) SIZE(T), AT(T, name), AT(T, pciPath), AT(T, guid), AT(T, ptrSupport)
+#define PROPS_V4(T) PROPS_HEAD(T), AT(T, speed), AT(T, port), AT(T, maxComms)
+#define PROPS_V5(T) PROPS_V4(T), AT(T, latency), AT(T, maxRecvs)
+#define PROPS_V7(T) PROPS_V5(T), AT(T, netDeviceType), AT(T, netDeviceVersion)
+#define PROPS_V8(T) PROPS_V7(T), AT(T, regIsGlobal)
+#define PROPS_V9(T) \
+    PROPS_V8(T), AT(T, forceFlush), AT(T, vProps), AT(T, maxP2pBytes), AT(T, maxCollBytes)
+#define PROPS_V11(T) PROPS_V9(T), AT(T, maxMultiRequestSize)
+#define PROPS_V12(T) PROPS_V11(T), AT(T, railId), AT(T, planeId)
+
+#define NET_V4(T) \
+    SIZE(T), AT(T, name), AT(T, init), AT(T, devices), AT(T, getProperties), AT(T, listen), \
+    AT(T, connect), AT(T, accept), AT(T, regMr), AT(T, deregMr), AT(T, isend), AT(T, irecv), \
+    AT(T, iflush), AT(T, test), AT(T, closeSend), AT(T, closeRecv), AT(T, closeListen)
+#define NET_V6(T) NET_V4(T), AT(T, regMrDmaBuf)
+#define NET_V7(T) NET_V6(T), AT(T, getDeviceMr), AT(T, irecvConsumed)
+#define NET_V9(T) NET_V7(T), AT(T, makeVDevice)
+#define NET_V11(T) NET_V9(T), AT(T, finalize), AT(T, setNetAttr)
+
+#define COLL_V8(T) \
+    SIZE(T), AT(T, name), AT(T, init), AT(T, devices), AT(T, getProperties), AT(T, listen), \
+    AT(T, connect), AT(T, reduceSupport), AT(T, regMr), AT(T, regMrDmaBuf), AT(T, deregMr), \
+    AT(T, iallreduce), AT(T, iallgather), AT(T, ireducescatter), AT(T, iflush), AT(T, test), \
+    AT(T, closeColl), AT(T, closeListen)
+#define COLL_V9(T) COLL_V8(T), AT(T, makeVDevice)
+#define COLL_V11(T) COLL_V9(T), AT(T, finalize)
+
+#define CONFIG(T) SIZE(T), AT(T, trafficClass)
+#define VDEVICE(T) SIZE(T), AT(T, ndevs), AT(T, devs)
+#define SGE(T) SIZE(T), AT(T, mhandle), AT(T, address), AT(T, size)
+#define ATTR(T) \
+    SIZE(T), AT(T, sendCommAttr), AT(T, recvCommAttr), AT(T, op), AT(T, algo), AT(T, proto)
+#define COMM_ATTR(T) \
+    SIZE(T), AT(T, maxConcurrentPeers), AT(T, minConcurrentPeers), AT(T, maxFlowsPerPeer), \
+    AT(T, minFlowsPerPeer)
+#define DEVICE_HANDLE(T) \
+    SIZE(T), AT(T, netDeviceType), AT(T, netDeviceVersion), AT(T, handle), AT(T, size), \
+    AT(T, needsProxyProgress)
 
 static const struct row rows[] = {
-    SIZE(ncclNetCommConfig_v10_t),
-    AT(ncclNetCommConfig_v10_t, trafficClass),
-    SIZE(ncclNetDeviceHandle_v7_t),
-    AT(ncclNetDeviceHandle_v7_t, netDeviceType),
-    AT(ncclNetDeviceHandle_v7_t, netDeviceVersion),
-    AT(ncclNetDeviceHandle_v7_t, handle),
-    AT(ncclNetDeviceHandle_v7_t, size),
-    AT(ncclNetDeviceHandle_v7_t, needsProxyProgress),
-    SIZE(ncclNetProperties_v10_t),
-    AT(ncclNetProperties_v10_t, name),
-    AT(ncclNetProperties_v10_t, pciPath),
-    AT(ncclNetProperties_v10_t, guid),
-    AT(ncclNetProperties_v10_t, ptrSupport),
-    AT(ncclNetProperties_v10_t, regIsGlobal),
-    AT(ncclNetProperties_v10_t, forceFlush),
-    AT(ncclNetProperties_v10_t, speed),
-    AT(ncclNetProperties_v10_t, port),
-    AT(ncclNetProperties_v10_t, latency),
-    AT(ncclNetProperties_v10_t, maxComms),
-    AT(ncclNetProperties_v10_t, maxRecvs),
-    AT(ncclNetProperties_v10_t, netDeviceType),
-    AT(ncclNetProperties_v10_t, netDeviceVersion),
-    AT(ncclNetProperties_v10_t, vProps),
-    AT(ncclNetProperties_v10_t, maxP2pBytes),
-    AT(ncclNetProperties_v10_t, maxCollBytes),
-    SIZE(ncclNetProperties_v8_t),
-    AT(ncclNetProperties_v8_t, name),
-    AT(ncclNetProperties_v8_t, pciPath),
-    AT(ncclNetProperties_v8_t, guid),
-    AT(ncclNetProperties_v8_t, ptrSupport),
-    AT(ncclNetProperties_v8_t, regIsGlobal),
-    AT(ncclNetProperties_v8_t, speed),
-    AT(ncclNetProperties_v8_t, port),
-    AT(ncclNetProperties_v8_t, latency),
-    AT(ncclNetProperties_v8_t, maxComms),
-    AT(ncclNetProperties_v8_t, maxRecvs),
-    AT(ncclNetProperties_v8_t, netDeviceType),
-    AT(ncclNetProperties_v8_t, netDeviceVersion),
-    SIZE(ncclNetProperties_v9_t),
-    AT(ncclNetProperties_v9_t, name),
-    AT(ncclNetProperties_v9_t, pciPath),
-    AT(ncclNetProperties_v9_t, guid),
-    AT(ncclNetProperties_v9_t, ptrSupport),
-    AT(ncclNetProperties_v9_t, regIsGlobal),
-    AT(ncclNetProperties_v9_t, forceFlush),
-    AT(ncclNetProperties_v9_t, speed),
-    AT(ncclNetProperties_v9_t, port),
-    AT(ncclNetProperties_v9_t, latency),
-    AT(ncclNetProperties_v9_t, maxComms),
-    AT(ncclNetProperties_v9_t, maxRecvs),
-    AT(ncclNetProperties_v9_t, netDeviceType),
-    AT(ncclNetProperties_v9_t, netDeviceVersion),
-    AT(ncclNetProperties_v9_t, vProps),
-    AT(ncclNetProperties_v9_t, maxP2pBytes),
-    AT(ncclNetProperties_v9_t, maxCollBytes),
-    SIZE(ncclNetVDeviceProps_v10_t),
-    AT(ncclNetVDeviceProps_v10_t, ndevs),
-    AT(ncclNetVDeviceProps_v10_t, devs),
-    SIZE(ncclNetVDeviceProps_v9_t),
-    AT(ncclNetVDeviceProps_v9_t, ndevs),
-    AT(ncclNetVDeviceProps_v9_t, devs),
-    SIZE(ncclNet_v10_t),
-    AT(ncclNet_v10_t, name),
-    AT(ncclNet_v10_t, init),
-    AT(ncclNet_v10_t, devices),
-    AT(ncclNet_v10_t, getProperties),
-    AT(ncclNet_v10_t, listen),
-    AT(ncclNet_v10_t, connect),
-    AT(ncclNet_v10_t, accept),
-    AT(ncclNet_v10_t, regMr),
-    AT(ncclNet_v10_t, regMrDmaBuf),
-    AT(ncclNet_v10_t, deregMr),
-    AT(ncclNet_v10_t, isend),
-    AT(ncclNet_v10_t, irecv),
-    AT(ncclNet_v10_t, iflush),
-    AT(ncclNet_v10_t, test),
-    AT(ncclNet_v10_t, closeSend),
-    AT(ncclNet_v10_t, closeRecv),
-    AT(ncclNet_v10_t, closeListen),
-    AT(ncclNet_v10_t, getDeviceMr),
-    AT(ncclNet_v10_t, irecvConsumed),
-    AT(ncclNet_v10_t, makeVDevice),
-    SIZE(ncclNet_v8_t),
-    AT(ncclNet_v8_t, name),
-    AT(ncclNet_v8_t, init),
-    AT(ncclNet_v8_t, devices),
-    AT(ncclNet_v8_t, getProperties),
-    AT(ncclNet_v8_t, listen),
-    AT(ncclNet_v8_t, connect),
-    AT(ncclNet_v8_t, accept),
-    AT(ncclNet_v8_t, regMr),
-    AT(ncclNet_v8_t, regMrDmaBuf),
-    AT(ncclNet_v8_t, deregMr),
-    AT(ncclNet_v8_t, isend),
-    AT(ncclNet_v8_t, irecv),
-    AT(ncclNet_v8_t, iflush),
-    AT(ncclNet_v8_t, test),
-    AT(ncclNet_v8_t, closeSend),
-    AT(ncclNet_v8_t, closeRecv),
-    AT(ncclNet_v8_t, closeListen),
-    AT(ncclNet_v8_t, getDeviceMr),
-    AT(ncclNet_v8_t, irecvConsumed),
-    SIZE(ncclNet_v9_t),
-    AT(ncclNet_v9_t, name),
-    AT(ncclNet_v9_t, init),
-    AT(ncclNet_v9_t, devices),
-    AT(ncclNet_v9_t, getProperties),
-    AT(ncclNet_v9_t, listen),
-    AT(ncclNet_v9_t, connect),
-    AT(ncclNet_v9_t, accept),
-    AT(ncclNet_v9_t, regMr),
-    AT(ncclNet_v9_t, regMrDmaBuf),
-    AT(ncclNet_v9_t, deregMr),
-    AT(ncclNet_v9_t, isend),
-    AT(ncclNet_v9_t, irecv),
-    AT(ncclNet_v9_t, iflush),
-    AT(ncclNet_v9_t, test),
-    AT(ncclNet_v9_t, closeSend),
-    AT(ncclNet_v9_t, closeRecv),
-    AT(ncclNet_v9_t, closeListen),
-    AT(ncclNet_v9_t, getDeviceMr),
-    AT(ncclNet_v9_t, irecvConsumed),
-    AT(ncclNet_v9_t, makeVDevice),
+    NET_V4(ncclNet_v4_t),
+    NET_V4(ncclNet_v5_t),
+    NET_V6(ncclNet_v6_t),
+    NET_V7(ncclNet_v7_t),
+    NET_V7(ncclNet_v8_t),
+    NET_V9(ncclNet_v9_t),
+    NET_V9(ncclNet_v10_t),
+    NET_V11(ncclNet_v11_t),
+    NET_V11(ncclNet_v12_t),
+    COLL_V8(ncclCollNet_v8_t),
+    COLL_V9(ncclCollNet_v9_t),
+    COLL_V9(ncclCollNet_v10_t),
+    COLL_V11(ncclCollNet_v11_t),
+    COLL_V11(ncclCollNet_v12_t),
+    PROPS_V4(ncclNetProperties_v4_t),
+    PROPS_V5(ncclNetProperties_v5_t),
+    PROPS_V5(ncclNetProperties_v6_t),
+    PROPS_V7(ncclNetProperties_v7_t),
+    PROPS_V8(ncclNetProperties_v8_t),
+    PROPS_V9(ncclNetProperties_v9_t),
+    PROPS_V9(ncclNetProperties_v10_t),
+    PROPS_V11(ncclNetProperties_v11_t),
+    PROPS_V12(ncclNetProperties_v12_t),
+    DEVICE_HANDLE(ncclNetDeviceHandle_v7_t),
+    VDEVICE(ncclNetVDeviceProps_v9_t),
+    VDEVICE(ncclNetVDeviceProps_v10_t),
+    VDEVICE(ncclNetVDeviceProps_v11_t),
+    VDEVICE(ncclNetVDeviceProps_v12_t),
+    CONFIG(ncclNetCommConfig_v10_t),
+    CONFIG(ncclNetCommConfig_v11_t),
+    CONFIG(ncclNetCommConfig_v12_t),
+    ATTR(ncclNetAttr_v11_t),
+    ATTR(ncclNetAttr_v12_t),
+    COMM_ATTR(ncclNetCommAttr_v11_t),
+    COMM_ATTR(ncclNetCommAttr_v12_t),
+    SGE(ncclNetSGE_v8_t),
+    SGE(ncclNetSGE_v9_t),
+    SGE(ncclNetSGE_v10_t),
+    SGE(ncclNetSGE_v11_t),
+    SGE(ncclNetSGE_v12_t),
 };
+/* clang-format on */
 #define N_ROWS (sizeof rows / sizeof *rows)
 
+static void check(const cJSON *structs, const struct row *r)
+{
+    const cJSON *type = cJSON_GetObjectItemCaseSensitive(structs, r->type);
+    const cJSON *size = cJSON_GetObjectItemCaseSensitive(type, "sizeof");
+
+    if (!cJSON_IsNumber(size))
+        fail_msg("%s: not among the facts", r->type);
+    if (!r->member) {
+        if (size->valueint != (int)r->size)
+            fail_msg("%s: %zu bytes here, %d in the facts", r->type, r->size, size->valueint);
+        return;
+    }
+    const cJSON *members = cJSON_GetObjectItemCaseSensitive(type, "members");
+    const cJSON *fact = cJSON_GetObjectItemCaseSensitive(members, r->member);
+    if (cJSON_GetArraySize(fact) != 2)
+        fail_msg("%s.%s: not among the facts", r->type, r->member);
+    int offset = cJSON_GetArrayItem(fact, 0)->valueint,
+        bytes = cJSON_GetArrayItem(fact, 1)->valueint;
+    if (offset != (int)r->offset || bytes != (int)r->size)
+        fail_msg("%s.%s: %zu bytes at %zu here, %d at %d in the facts", r->type, r->member, r->size,
+                 r->offset, bytes, offset);
+}
+
+/* No row twice and as many rows as facts: nothing of either side is left out. */
 static void test_layouts(void **state)
 {
-    const char *path = SOURCE_DIR "/tests/fixtures/nccl-abi.json";
     size_t len = 0, facts = 0;
     char *text = NULL;
     struct mn_diag diag;
 
     (void)state;
-    assert_int_equal(mn_file_read(path, 1 << 20, &text, &len, &diag), MN_OK);
+    assert_int_equal(mn_file_read(SOURCE_DIR "/tests/fixtures/nccl-abi.json", 1 << 20, &text, &len,
+                                  &diag),
+                     MN_OK);
     cJSON *root = cJSON_ParseWithLength(text, len);
     const cJSON *structs = cJSON_GetObjectItemCaseSensitive(root, "structs"), *type;
     assert_non_null(structs);
@@ -170,19 +148,11 @@ static void test_layouts(void **state)
         1 + (size_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(type, "members"));
     assert_int_equal(facts, N_ROWS);
     for (size_t i = 0; i < N_ROWS; i++) {
-        const struct row *r = &rows[i];
-        type = cJSON_GetObjectItemCaseSensitive(structs, r->type);
-        const cJSON *fact =
-            r->member
-                ? cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(type,
-                                                                                    "members"),
-                                                   r->member)
-                : cJSON_GetObjectItemCaseSensitive(type, "sizeof");
-        if (!cJSON_IsNumber(fact))
-            fail_msg("%s.%s: not in %s", r->type, r->member ? r->member : "sizeof", path);
-        if (fact->valueint != (int)r->value)
-            fail_msg("%s.%s: %zu here, %d in %s", r->type, r->member ? r->member : "sizeof",
-                     r->value, fact->valueint, path);
+        check(structs, &rows[i]);
+        for (size_t j = 0; j < i; j++)
+            assert_false(strcmp(rows[i].type, rows[j].type) == 0 &&
+                         strcmp(rows[i].member ? rows[i].member : "",
+                                rows[j].member ? rows[j].member : "") == 0);
     }
     cJSON_Delete(root);
     free(text);
