@@ -13,11 +13,13 @@
 #include "bench/check.h"
 
 struct fault {
-    const char *name, *rule, *text;
+    const char *name;
+    int version; /* driven, 0 = newest */
+    const char *rule, *text;
 };
 
 static const struct fault faults[] = {
-#define FAULT_ROW(name, rule, text) {#name, rule, text},
+#define FAULT_ROW(name, version, rule, text) {#name, version, rule, text},
 #include FAULTS_DEF
 #undef FAULT_ROW
 };
@@ -41,7 +43,7 @@ static struct mn_check_target target_of(const char *plugin, int version, unsigne
     return target;
 }
 
-static struct mn_check_result run_fault(const char *name, const char *rule)
+static struct mn_check_result run_fault(const char *name, int version, const char *rule)
 {
     char plugin[128];
     struct mn_check_target target;
@@ -49,7 +51,7 @@ static struct mn_check_result run_fault(const char *name, const char *rule)
     struct mn_diag diag;
 
     snprintf(plugin, sizeof plugin, "libnccl-net-fault-%s", name);
-    target = target_of(plugin, 0, 4000);
+    target = target_of(plugin, version, 4000);
     assert_non_null(find_rule(rule));
     assert_int_equal(mn_check_run(find_rule(rule), &target, &result, &diag), MN_OK);
     return result;
@@ -102,7 +104,8 @@ static void test_faults_are_found(void **state)
 
     (void)state;
     for (size_t i = 0; i < N_FAULTS; i++) {
-        struct mn_check_result result = run_fault(faults[i].name, faults[i].rule);
+        struct mn_check_result result =
+            run_fault(faults[i].name, faults[i].version, faults[i].rule);
         /* A stray symbol is a warning by design. */
         enum mn_check_status wanted =
             strcmp(faults[i].rule, "load.exports") == 0 ? MN_CHECK_WARN : MN_CHECK_FAIL;
@@ -134,7 +137,7 @@ static void test_every_rule_is_a_target(void **state)
 
 static void test_a_hang_names_limit_and_step(void **state)
 {
-    struct mn_check_result result = run_fault("TEST_HANGS", "transfer.test_returns");
+    struct mn_check_result result = run_fault("TEST_HANGS", 0, "transfer.test_returns");
 
     (void)state;
     assert_true(result.timed_out);
@@ -144,7 +147,7 @@ static void test_a_hang_names_limit_and_step(void **state)
 
 static void test_a_crash_names_signal_and_step(void **state)
 {
-    struct mn_check_result result = run_fault("CLOSE_CRASHES", "close.idle");
+    struct mn_check_result result = run_fault("CLOSE_CRASHES", 0, "close.idle");
 
     (void)state;
     assert_int_equal(result.signal, SIGABRT);
@@ -154,7 +157,7 @@ static void test_a_crash_names_signal_and_step(void **state)
 
 static void test_plugin_warnings_travel(void **state)
 {
-    struct mn_check_result result = run_fault("SELF_REFUSED", "connect.self");
+    struct mn_check_result result = run_fault("SELF_REFUSED", 0, "connect.self");
 
     (void)state;
     assert_int_equal(result.n_log, 1);

@@ -37,7 +37,7 @@ sleeping()
 # expect STATUS PLUGIN ARGUMENT...: of the test plugins.
 expect()
 {
-    run timeout 100 "$CONFORMANCE" --lib "$BUILD/tests/plugins/libnccl-net-$2.so" "${@:3}"
+    run timeout 100 "$CONFORMANCE" --lib "$BUILD/tests/broken/libnccl-net-$2.so" "${@:3}"
     echo "$2:"
     grep -v '^# ' <<<"$output"
     [ "$status" -eq "$1" ]
@@ -142,7 +142,7 @@ END
 }
 
 @test "the suite fails on a faulty plugin, at the case that looks for the fault" {
-    [ -e "$BUILD/tests/plugins/libnccl-net-ref.so" ] || skip "test plugins are not built"
+    [ -e "$BUILD/tests/broken/libnccl-net-ref.so" ] || skip "test plugins are not built"
     # NCCL does not ask that a sender learns of a message too long: the reference does not tell it.
     expect 0 ref --skip thousand --skip too-long
     while read -r fault name; do
