@@ -14,6 +14,7 @@
  * must agree, since the handle came over a network. */
 struct dialer {
     struct dialer *next;
+    const struct mn_config *config; /* of the context that dials */
     uint64_t ticket;
     struct mn_handle handle;
     struct mn_side self;
@@ -29,17 +30,24 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dialer *dialers;
 static uint64_t next_ticket = 1;
 
-static struct dialer *find(const struct mn_handle *handle)
+static struct dialer *find(const struct mn_config *config, const struct mn_handle *handle)
 {
     struct dialer *d;
 
     pthread_mutex_lock(&lock);
     for (d = dialers; d; d = d->next)
-        if (d->ticket == handle->scratch && handle->scratch &&
+        if (d->config == config && d->ticket == handle->scratch && handle->scratch &&
             mn_mac_equal(d->handle.nonce, handle->nonce, MN_NONCE_SIZE))
             break;
     pthread_mutex_unlock(&lock);
     return d;
+}
+
+static void end(struct dialer *d)
+{
+    if (d->conn)
+        mn_conn_close(d->conn);
+    free(d);
 }
 
 static void forget(struct dialer *d)
@@ -51,20 +59,18 @@ static void forget(struct dialer *d)
             break;
         }
     pthread_mutex_unlock(&lock);
-    if (d->conn)
-        mn_conn_close(d->conn);
-    free(d);
+    end(d);
 }
 
-void mn_dialer_sweep(const struct mn_config *config)
+/* Ends those of config that were last asked after before a time. */
+static void end_older(const struct mn_config *config, uint64_t before)
 {
-    uint64_t now = mn_now_ms(), limit = 2 * (uint64_t)config->settings.connect_ms;
     struct dialer *stale = NULL;
 
     pthread_mutex_lock(&lock);
     for (struct dialer **p = &dialers; *p;) {
         struct dialer *d = *p;
-        if (now - d->asked_ms > limit) {
+        if (d->config == config && d->asked_ms < before) {
             *p = d->next;
             d->next = stale;
             stale = d;
@@ -76,10 +82,20 @@ void mn_dialer_sweep(const struct mn_config *config)
     while (stale) {
         struct dialer *d = stale;
         stale = d->next;
-        if (d->conn)
-            mn_conn_close(d->conn);
-        free(d);
+        end(d);
     }
+}
+
+void mn_dialer_sweep(const struct mn_config *config)
+{
+    uint64_t now = mn_now_ms(), limit = 2 * (uint64_t)config->settings.connect_ms;
+
+    end_older(config, now > limit ? now - limit : 0);
+}
+
+void mn_dialer_drop(const struct mn_config *config)
+{
+    end_older(config, UINT64_MAX);
 }
 
 static void remote_side(const struct mn_handle *handle, struct mn_side *side)
@@ -176,6 +192,7 @@ static enum mn_err begin(const struct mn_config *config, const struct mn_device 
 
     if (!d)
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection");
+    d->config = config;
     d->handle = *handle;
     mn_side_self(config, device, &d->self);
     enum mn_err err = find_candidates(config, d, diag);
@@ -283,7 +300,7 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
 
     if (err)
         return err;
-    struct dialer *d = find(&h);
+    struct dialer *d = find(config, &h);
     if (!d)
         err = begin(config, device, &h, handle, &d, diag);
     if (err)
@@ -306,4 +323,24 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
     }
     forget(d);
     return err;
+}
+
+static struct dialer *named(const struct mn_config *config, const void *handle)
+{
+    struct mn_handle h;
+
+    return mn_handle_read(handle, config->cluster_key, &h, NULL) ? NULL : find(config, &h);
+}
+
+int mn_dialer_answered(const struct mn_config *config, const void *handle)
+{
+    const struct dialer *d = named(config, handle);
+    return d && d->conn && d->conn->state > MN_CONN_CONNECT;
+}
+
+void mn_dialer_forget(const struct mn_config *config, const void *handle)
+{
+    struct dialer *d = named(config, handle);
+    if (d)
+        forget(d);
 }

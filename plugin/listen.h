@@ -22,8 +22,15 @@ void mn_listener_close(struct mn_listener *listener);
 enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_device *device,
                            int traffic_class, void *handle, struct mn_conn **conn,
                            struct mn_diag *diag);
-/* Forgets connections that were begun and not asked after for longer than two connect timeouts. */
+/* 1 when the peer's host has taken the connection that handle names, accepted or not. */
+int mn_dialer_answered(const struct mn_config *config, const void *handle);
+/* Gives up the connection that handle names, if there is one. */
+void mn_dialer_forget(const struct mn_config *config, const void *handle);
+/* Forgets connections of this configuration that were begun and not asked after for longer than
+ * two connect timeouts. */
 void mn_dialer_sweep(const struct mn_config *config);
+/* Gives up all connections of this configuration. */
+void mn_dialer_drop(const struct mn_config *config);
 
 /* A side of the handshake as this process sees itself. */
 void mn_side_self(const struct mn_config *config, const struct mn_device *device,

@@ -34,14 +34,24 @@ struct mn_net_props {
     int16_t rail_id, plane_id;
 };
 
-/* logger is ncclDebugLogger_t (void * here so that this header is free of the ABI). Repeated calls
- * are fine: the first configures, later ones count. */
+/* A communicator's context. NULL everywhere means the one that versions without contexts share. */
+struct mn_net;
+
+/* Up to v10. logger is ncclDebugLogger_t (void * here so that this header is free of the ABI).
+ * Repeated calls are fine: the first configures, later ones count. */
 int mn_net_init(void *logger);
+/* v11 and later: a context of its own. traffic_class -1 = the mesh file's. *net is NULL after an
+ * error. */
+int mn_net_open(void *logger, int traffic_class, struct mn_net **net);
+/* Closes what the context still has, waits for threads that work for it; after the last context
+ * no thread and no device is left. NULL and what is no context (any more) is ignored. */
+int mn_net_finalize(struct mn_net *net);
+
 int mn_net_devices(int *ndev);
 int mn_net_properties(int dev, struct mn_net_props *props);
-int mn_net_listen(int dev, void *handle, void **listen_comm);
-/* traffic_class -1 = the mesh file's. */
-int mn_net_connect(int dev, int traffic_class, void *handle, void **send_comm);
+int mn_net_listen(struct mn_net *net, int dev, void *handle, void **listen_comm);
+/* traffic_class -1 = the context's. */
+int mn_net_connect(struct mn_net *net, int dev, int traffic_class, void *handle, void **send_comm);
 int mn_net_accept(void *listen_comm, void **recv_comm);
 int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle);
 int mn_net_dereg_mr(void *comm, void *mhandle);

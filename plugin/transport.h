@@ -56,12 +56,22 @@ struct mn_transport {
     /* Advances the comm; never blocks. When *done, sizes (may be NULL) has one entry a receive and
      * the request is the transport's again. */
     enum mn_err (*test)(struct mn_request *request, int *done, int *sizes);
+
+    /* --- end ---
+     * A context has ended and all it had is closed: waits until no thread works on what it left,
+     * which takes no longer than what such a thread waits for. last: no context is left; ends every
+     * thread and closes every device. The next comm begins anew. */
+    void (*quit)(int last);
 };
 
-/* First member of every transport's comm. */
+struct mn_registration;
+
+/* First member of every transport's comm; what follows is_send is the core's, zero at first. */
 struct mn_comm {
     const struct mn_transport *ops;
     int is_send;
+    struct mn_registration *registrations;
+    struct mn_comm *next, **at;
 };
 
 /* NULL-terminated, one row a transport. */

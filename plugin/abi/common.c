@@ -43,7 +43,7 @@ ncclResult_t mn_abi_close_listen(void *listen_comm)
 
 ncclResult_t mn_abi_listen(int dev, void *handle, void **listen_comm)
 {
-    return (ncclResult_t)mn_net_listen(dev, handle, listen_comm);
+    return (ncclResult_t)mn_net_listen(NULL, dev, handle, listen_comm);
 }
 
 ncclResult_t mn_abi_iflush(void *recv_comm, int n, void **data, int *sizes, void **mhandles,
@@ -56,7 +56,7 @@ ncclResult_t mn_abi_connect(int dev, void *handle, void **send_comm,
                             ncclNetDeviceHandle_v7_t **send_dev_comm)
 {
     (void)send_dev_comm;
-    return (ncclResult_t)mn_net_connect(dev, NCCL_NET_TRAFFIC_CLASS_UNDEF, handle, send_comm);
+    return (ncclResult_t)mn_net_connect(NULL, dev, NCCL_NET_TRAFFIC_CLASS_UNDEF, handle, send_comm);
 }
 
 ncclResult_t mn_abi_accept(void *listen_comm, void **recv_comm,

@@ -14,7 +14,7 @@ static ncclResult_t connect_v10(int dev, ncclNetCommConfig_v10_t *config, void *
                                 void **send_comm, ncclNetDeviceHandle_v10_t **send_dev_comm)
 {
     (void)send_dev_comm;
-    return (ncclResult_t)mn_net_connect(dev,
+    return (ncclResult_t)mn_net_connect(NULL, dev,
                                         config ? config->trafficClass
                                                : NCCL_NET_TRAFFIC_CLASS_UNDEF,
                                         handle, send_comm);

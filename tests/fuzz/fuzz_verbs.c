@@ -120,7 +120,7 @@ static struct verbs_comm *make(int sender, int control)
     context.ops.post_recv = post_recv;
     context.ops.poll_cq = poll_cq;
     memory.base = (uintptr_t)buffer;
-    comm->base = (struct mn_comm){&mn_transport_verbs, sender};
+    comm->base = (struct mn_comm){.ops = &mn_transport_verbs, .is_send = sender};
     comm->config = &config;
     comm->broken_link = -1;
     comm->n_links = LINKS;

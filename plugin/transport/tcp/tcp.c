@@ -160,7 +160,7 @@ static enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct m
         free(comm);
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection to %s", conn->peer_text);
     }
-    comm->base = (struct mn_comm){&mn_transport_tcp, conn->connector};
+    comm->base = (struct mn_comm){.ops = &mn_transport_tcp, .is_send = conn->connector};
     comm->config = conn->config;
     comm->silence_ms = s->silence_ms;
     comm->chunk = s->chunk_bytes < TCP_STRIPE_MIN ? TCP_STRIPE_MIN : s->chunk_bytes;
@@ -323,6 +323,13 @@ static void tcp_cancel(struct mn_conn *conn)
     (void)conn;
 }
 
+/* There is no thread; a socket that lingers stays until its peer has read all. */
+static void tcp_quit(int last)
+{
+    (void)last;
+    tcp_linger_sweep();
+}
+
 const struct mn_transport mn_transport_tcp = {
     .name = "TCP",
     .kind = MN_TRANSPORT_TCP,
@@ -340,4 +347,5 @@ const struct mn_transport mn_transport_tcp = {
     .irecv = tcp_irecv,
     .flush = tcp_flush,
     .test = tcp_test,
+    .quit = tcp_quit,
 };

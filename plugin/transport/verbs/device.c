@@ -8,8 +8,9 @@
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct verbs_device all_devices[VERBS_MAX_DEVICES];
-static int n_devices;
+static int n_devices, opened;
 
 /* iWARP has no write with immediate data as this transport needs it, and other transports no RC
  * queue pairs. */
@@ -114,8 +115,33 @@ static void open_all(void)
 
 int verbs_devices(struct verbs_device **devices)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, open_all);
+    pthread_mutex_lock(&lock);
+    if (!opened)
+        open_all();
+    opened = 1;
+    int n = n_devices;
+    pthread_mutex_unlock(&lock);
     *devices = all_devices;
-    return n_devices;
+    return n;
+}
+
+void verbs_devices_close(struct verbs_device *devices, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int error = devices[i].ibv->dealloc_pd(devices[i].pd);
+        if (!error)
+            error = devices[i].ibv->close_device(devices[i].context);
+        if (error)
+            MN_WARN("RDMA device %s cannot be closed: %s", devices[i].name,
+                    strerror(error > 0 ? error : errno));
+    }
+}
+
+void verbs_devices_quit(void)
+{
+    pthread_mutex_lock(&lock);
+    verbs_events_stop();
+    verbs_devices_close(all_devices, n_devices);
+    n_devices = opened = 0;
+    pthread_mutex_unlock(&lock);
 }

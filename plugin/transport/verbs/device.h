@@ -1,5 +1,5 @@
-/* The RDMA devices of this process: opened once, kept for its life, their events handed to the
- * connections that use them. */
+/* The RDMA devices of this process: opened once, kept while any communicator lives, their events
+ * handed to the connections that use them. */
 #ifndef MN_VERBS_DEVICE_H
 #define MN_VERBS_DEVICE_H
 
@@ -23,6 +23,9 @@ struct verbs_device {
  * are cheap. Devices that cannot be opened are left out with a warning. Returns the count, 0 when
  * there is none or no libibverbs. Thread-safe; may ask the kernel but does not wait for it. */
 int verbs_devices(struct verbs_device **devices);
+/* Joins the event thread and closes the devices. Nothing that uses one may be left; the next call
+ * of verbs_devices() opens them again. */
+void verbs_devices_quit(void);
 
 /* --- events -----------------------------------------------------------------------------------
  *

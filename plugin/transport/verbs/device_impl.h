@@ -7,8 +7,10 @@
 
 /* Opens what the library lists and RC queue pairs can use; returns the count, at most max. */
 int verbs_devices_open(const struct mn_ibv *ibv, struct verbs_device *devices, int max);
-/* Starts the thread that reads the events of these devices, for the life of the process. */
+void verbs_devices_close(struct verbs_device *devices, int n);
+/* Starts the thread that reads the events of these devices; ends it. */
 void verbs_events_start(struct verbs_device *devices, int n);
+void verbs_events_stop(void);
 
 /* --- ports and GIDs as they are now ------------------------------------------------------------
  */

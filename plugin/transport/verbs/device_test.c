@@ -121,6 +121,15 @@ static int get_event(struct ibv_context *context, struct ibv_async_event *event)
     return -1;
 }
 
+static int given_back;
+
+static int dealloc_pd(struct ibv_pd *pd)
+{
+    assert_true(pd >= pds && pd < pds + N);
+    given_back++;
+    return 0;
+}
+
 static void ack_event(struct ibv_async_event *event)
 {
     (void)event;
@@ -137,6 +146,7 @@ static const struct mn_ibv library = {
     .query_device = query_device,
     .query_port_compat = query_port,
     .alloc_pd = alloc_pd,
+    .dealloc_pd = dealloc_pd,
     .get_async_event = get_event,
     .ack_async_event = ack_event,
 };
@@ -193,6 +203,9 @@ static void only_usable_devices_are_opened(void **state)
     assert_ptr_equal(devices[1].ibv, &library);
     assert_int_equal(devices[1].attr.max_qp_wr, 107);
     assert_int_equal(opened - closed, 2);
+    verbs_devices_close(devices, 2);
+    assert_int_equal(opened, closed);
+    assert_int_equal(given_back, 2);
     assert_true(was_logged("info: RDMA device iw0"));
     assert_true(was_logged("info: RDMA device efa0"));
     assert_true(was_logged("info: RDMA device noport"));
@@ -467,6 +480,15 @@ static void an_unplugged_device_is_given_up(void **state)
     assert_int_not_equal(other.port_down, 0);
 }
 
+static int stop_events(void **state)
+{
+    (void)state;
+    verbs_events_stop();
+    assert_int_equal(find_thread("mn-verbs-event"), 0);
+    verbs_events_stop();
+    return 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest opening[] = {
@@ -486,5 +508,5 @@ int main(void)
     };
     mn_log_set_sink(keep);
     int failed = cmocka_run_group_tests(opening, NULL, NULL);
-    return cmocka_run_group_tests(with_events, start_events, NULL) + failed;
+    return cmocka_run_group_tests(with_events, start_events, stop_events) + failed;
 }

@@ -5,12 +5,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "plugin/conn.h"
+#include "plugin/thread.h"
 #include "topo/base/log.h"
 
 /* Guards the list and what the thread does with its members, so that a removed watch is never
@@ -169,34 +170,34 @@ static void lose(struct verbs_device *device)
     tell(device, &gone, 0);
 }
 
-struct listening {
+struct reader {
     struct verbs_device *devices;
     int n;
-    struct pollfd fds[VERBS_MAX_DEVICES];
+    struct pollfd fds[VERBS_MAX_DEVICES + 1]; /* the last one ends the thread */
+    int stop;
+    pthread_t thread;
 };
 
-static void *listen_for_events(void *arg)
+static struct reader *reader; /* NULL: no thread; changed by start and stop only */
+
+static void *read_events(void *arg)
 {
-    struct listening *all = arg;
-    /* NCCL pins the thread that made this one. */
-    pthread_setname_np(pthread_self(), "mn-verbs-event");
-    cpu_set_t cpus;
-    memset(&cpus, 0xff, sizeof cpus);
-    pthread_setaffinity_np(pthread_self(), sizeof cpus, &cpus);
+    struct reader *r = arg;
     for (;;) {
-        if (poll(all->fds, (nfds_t)all->n, -1) < 0) {
+        if (poll(r->fds, (nfds_t)r->n + 1, -1) < 0) {
             if (errno == EINTR)
                 continue;
             MN_WARN("events of RDMA devices are not read any more: poll: %s", strerror(errno));
-            free(all);
             return NULL;
         }
-        for (int i = 0; i < all->n; i++) {
-            short revents = all->fds[i].revents;
+        if (r->fds[r->n].revents)
+            return NULL;
+        for (int i = 0; i < r->n; i++) {
+            short revents = r->fds[i].revents;
             /* After the last event of a device that hangs up, drain() says EAGAIN. */
-            if (revents && (!drain(&all->devices[i]) || revents & (POLLHUP | POLLERR | POLLNVAL))) {
-                all->fds[i].fd = -1;
-                lose(&all->devices[i]);
+            if (revents && (!drain(&r->devices[i]) || revents & (POLLHUP | POLLERR | POLLNVAL))) {
+                r->fds[i].fd = -1;
+                lose(&r->devices[i]);
             }
         }
     }
@@ -208,42 +209,52 @@ static int set_nonblocking(int fd)
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
 }
 
-static int start_thread(struct listening *all)
+static int start_thread(struct reader *r)
 {
-    pthread_attr_t attr;
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    sigset_t everything, before;
-    sigfillset(&everything);
-    pthread_sigmask(SIG_SETMASK, &everything, &before);
-    pthread_t thread;
-    int err = pthread_create(&thread, &attr, listen_for_events, all);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
+    r->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (r->stop < 0)
+        return errno;
+    r->fds[r->n] = (struct pollfd){.fd = r->stop, .events = POLLIN};
+    int err = mn_thread_start("mn-verbs-event", read_events, r, &r->thread);
+    if (err)
+        close(r->stop);
     return err;
 }
 
 void verbs_events_start(struct verbs_device *devices, int n)
 {
-    struct listening *all = calloc(1, sizeof *all);
-    int err = all ? 0 : ENOMEM;
-    if (all) {
-        all->devices = devices;
-        all->n = n;
+    struct reader *r = calloc(1, sizeof *r);
+    int err = r ? 0 : ENOMEM;
+    if (r) {
+        r->devices = devices;
+        r->n = n;
         for (int i = 0; i < n; i++) {
             int fd = devices[i].context->async_fd;
             if (!set_nonblocking(fd)) {
                 MN_WARN("events of %s cannot be read (%s)", devices[i].name, strerror(errno));
                 fd = -1;
             }
-            all->fds[i] = (struct pollfd){.fd = fd, .events = POLLIN};
+            r->fds[i] = (struct pollfd){.fd = fd, .events = POLLIN};
         }
-        err = start_thread(all);
+        err = start_thread(r);
     }
     if (err != 0) {
         MN_WARN("no thread for the events of RDMA devices (%s): a lost port is only noticed by "
                 "its silence",
                 strerror(err));
-        free(all);
+        free(r);
+        return;
     }
+    reader = r;
+}
+
+void verbs_events_stop(void)
+{
+    if (!reader)
+        return;
+    eventfd_write(reader->stop, 1);
+    pthread_join(reader->thread, NULL);
+    close(reader->stop);
+    free(reader);
+    reader = NULL;
 }

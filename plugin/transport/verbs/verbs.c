@@ -344,6 +344,15 @@ static enum mn_err verbs_test(struct mn_request *request, int *done, int *sizes)
     return verbs_recv_test(comm, (struct verbs_group *)request, done, sizes);
 }
 
+static void verbs_quit(int last)
+{
+    verbs_work_settle();
+    if (!last)
+        return;
+    verbs_work_end();
+    verbs_devices_quit();
+}
+
 const struct mn_transport mn_transport_verbs = {
     .name = "RDMA",
     .kind = MN_TRANSPORT_VERBS,
@@ -361,4 +370,5 @@ const struct mn_transport mn_transport_verbs = {
     .irecv = verbs_irecv,
     .flush = verbs_flush,
     .test = verbs_test,
+    .quit = verbs_quit,
 };

@@ -210,7 +210,7 @@ static struct verbs_comm *make_comm(const struct mn_conn *conn)
 
     if (!comm)
         return NULL;
-    comm->base = (struct mn_comm){&mn_transport_verbs, conn->connector};
+    comm->base = (struct mn_comm){.ops = &mn_transport_verbs, .is_send = conn->connector};
     comm->config = conn->config;
     comm->n_links = conn->plan.n_pairs;
     comm->broken_link = -1;

@@ -2,72 +2,87 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <string.h>
 #include <time.h>
+
+#include "plugin/thread.h"
 
 #define MAX_THREADS 4
 #define IDLE_S      5
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t waiting = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t waiting = PTHREAD_COND_INITIALIZER; /* threads, for a job */
+static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
 static struct verbs_job *first, **last = &first;
-static int n_threads, n_idle, n_queued;
+static int n_threads, n_idle, n_queued, n_running, ending;
 
-/* NCCL's threads are pinned to the cores near their GPU; this one belongs to nobody. */
-static void unpin(void)
+static struct worker {
+    pthread_t thread;
+    enum { FREE, WORKING, LEFT } state; /* LEFT: it returns, and is to be joined */
+} workers[MAX_THREADS];
+
+static struct verbs_job *take(void)
 {
-    cpu_set_t all;
+    struct verbs_job *job = first;
 
-    memset(&all, 0xff, sizeof all);
-    (void)pthread_setaffinity_np(pthread_self(), sizeof all, &all);
-    (void)pthread_setname_np(pthread_self(), "mn-verbs-work");
+    if (!job)
+        return NULL;
+    first = job->next;
+    n_queued--;
+    if (!first)
+        last = &first;
+    return job;
 }
 
-static void *work(void *none)
+/* 0: nothing came for a while. */
+static int wait_for_job(void)
 {
-    (void)none;
-    unpin();
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += IDLE_S;
+    n_idle++;
+    int late = pthread_cond_timedwait(&waiting, &lock, &until);
+    n_idle--;
+    return !late || first;
+}
+
+static void *work(void *arg)
+{
+    struct worker *self = arg;
+
     pthread_mutex_lock(&lock);
     for (;;) {
-        struct verbs_job *job = first;
+        struct verbs_job *job = take();
         if (job) {
-            first = job->next;
-            n_queued--;
-            if (!first)
-                last = &first;
+            n_running++;
             pthread_mutex_unlock(&lock);
             job->run(job);
             pthread_mutex_lock(&lock);
-            continue;
-        }
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_sec += IDLE_S;
-        n_idle++;
-        int late = pthread_cond_timedwait(&waiting, &lock, &until);
-        n_idle--;
-        if (late && !first)
+            if (!--n_running && !n_queued)
+                pthread_cond_broadcast(&settled);
+        } else if (ending || !wait_for_job()) {
             break;
+        }
     }
     n_threads--;
+    self->state = LEFT;
     pthread_mutex_unlock(&lock);
     return NULL;
 }
 
-static int start_thread(void)
+static int start_worker(void)
 {
-    sigset_t all, before;
-    pthread_t thread;
+    struct worker *worker = workers;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, NULL, work, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    while (worker->state == WORKING)
+        worker++;
+    if (worker->state == LEFT)
+        pthread_join(worker->thread, NULL);
+    worker->state = FREE;
+    int error = mn_thread_start("mn-verbs-work", work, worker, &worker->thread);
     if (error)
         return error;
-    pthread_detach(thread);
+    worker->state = WORKING;
     n_threads++;
     return 0;
 }
@@ -78,7 +93,7 @@ int verbs_work(struct verbs_job *job)
 
     pthread_mutex_lock(&lock);
     if (n_queued >= n_idle && n_threads < MAX_THREADS)
-        error = start_thread();
+        error = start_worker();
     if (error && n_threads)
         error = 0; /* the others will come to it */
     if (!error) {
@@ -90,4 +105,29 @@ int verbs_work(struct verbs_job *job)
     }
     pthread_mutex_unlock(&lock);
     return error;
+}
+
+void verbs_work_settle(void)
+{
+    pthread_mutex_lock(&lock);
+    while (n_queued || n_running)
+        pthread_cond_wait(&settled, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+void verbs_work_end(void)
+{
+    pthread_mutex_lock(&lock);
+    ending = 1;
+    pthread_cond_broadcast(&waiting);
+    for (int i = 0; i < MAX_THREADS; i++) {
+        if (workers[i].state == FREE)
+            continue;
+        pthread_mutex_unlock(&lock);
+        pthread_join(workers[i].thread, NULL);
+        pthread_mutex_lock(&lock);
+        workers[i].state = FREE;
+    }
+    ending = 0;
+    pthread_mutex_unlock(&lock);
 }

@@ -11,5 +11,9 @@ struct verbs_job {
 /* Runs the job on one of a few threads, started when needed and ended when idle. The job must stay
  * until run() was called; run() may free it. 0, or an errno value when no thread could be had. */
 int verbs_work(struct verbs_job *job);
+/* Waits until no job is queued or running. */
+void verbs_work_settle(void);
+/* Runs what is queued and joins the threads. The next job starts one again. */
+void verbs_work_end(void);
 
 #endif
