@@ -98,3 +98,27 @@ ncclResult_t mn_abi_properties_v9(int dev, ncclNetProperties_v9_t *props)
     };
     return ncclSuccess;
 }
+
+ncclResult_t mn_abi_properties_v8(int dev, ncclNetProperties_v8_t *props)
+{
+    ncclNetProperties_v9_t p;
+    ncclResult_t result = mn_abi_properties_v9(dev, &p);
+
+    if (result != ncclSuccess)
+        return result;
+    *props = (ncclNetProperties_v8_t){
+        .name = p.name,
+        .pciPath = p.pciPath,
+        .guid = p.guid,
+        .ptrSupport = p.ptrSupport,
+        .regIsGlobal = p.regIsGlobal,
+        .speed = p.speed,
+        .port = p.port,
+        .latency = p.latency,
+        .maxComms = p.maxComms,
+        .maxRecvs = p.maxRecvs,
+        .netDeviceType = p.netDeviceType,
+        .netDeviceVersion = p.netDeviceVersion,
+    };
+    return ncclSuccess;
+}

@@ -30,6 +30,7 @@ ncclResult_t mn_abi_accept(void *listen_comm, void **recv_comm,
                            ncclNetDeviceHandle_v7_t **recv_dev_comm);
 /* v8 to v12 */
 ncclResult_t mn_abi_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle);
+ncclResult_t mn_abi_properties_v8(int dev, ncclNetProperties_v8_t *props);
 /* v9 to v10 */
 ncclResult_t mn_abi_properties_v9(int dev, ncclNetProperties_v9_t *props);
 

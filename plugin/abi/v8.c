@@ -3,30 +3,6 @@
 
 extern MN_EXPORT const ncclNet_v8_t ncclNetPlugin_v8;
 
-static ncclResult_t properties(int dev, ncclNetProperties_v8_t *props)
-{
-    ncclNetProperties_v9_t p;
-    ncclResult_t result = mn_abi_properties_v9(dev, &p);
-
-    if (result != ncclSuccess)
-        return result;
-    *props = (ncclNetProperties_v8_t){
-        .name = p.name,
-        .pciPath = p.pciPath,
-        .guid = p.guid,
-        .ptrSupport = p.ptrSupport,
-        .regIsGlobal = p.regIsGlobal,
-        .speed = p.speed,
-        .port = p.port,
-        .latency = p.latency,
-        .maxComms = p.maxComms,
-        .maxRecvs = p.maxRecvs,
-        .netDeviceType = p.netDeviceType,
-        .netDeviceVersion = p.netDeviceVersion,
-    };
-    return ncclSuccess;
-}
-
 static ncclResult_t isend(void *comm, void *data, int size, int tag, void *mhandle, void **request)
 {
     *request = NULL;
@@ -55,7 +31,7 @@ const ncclNet_v8_t ncclNetPlugin_v8 = {
     .name = "meshnet",
     .init = mn_abi_init,
     .devices = mn_abi_devices,
-    .getProperties = properties,
+    .getProperties = mn_abi_properties_v8,
     .listen = mn_abi_listen,
     .connect = mn_abi_connect,
     .accept = mn_abi_accept,
