@@ -93,6 +93,15 @@ static void forget_config(void)
     base = NULL;
 }
 
+enum mn_err mn_net_check_class(int traffic_class, struct mn_diag *diag)
+{
+    return traffic_class <= 255 ? MN_OK
+                                : mn_fail(diag, MN_ERR_CONFIG,
+                                          "traffic class %d: expected 0 to 255, the byte of the IP "
+                                          "header (ncclConfig_t.trafficClass)",
+                                          traffic_class);
+}
+
 static enum mn_err begin(int traffic_class, struct mn_net **out, struct mn_diag *diag)
 {
     enum mn_err err = base ? MN_OK : read_config(diag);
@@ -134,11 +143,11 @@ int mn_net_open(void *logger, int traffic_class, struct mn_net **net)
     struct mn_diag diag = {.text = ""};
 
     *net = NULL;
-    if (traffic_class > 255)
-        return ncclInvalidArgument;
     pthread_mutex_lock(&life_lock);
     set_logger(logger);
-    enum mn_err err = begin(traffic_class, net, &diag);
+    enum mn_err err = mn_net_check_class(traffic_class, &diag);
+    if (!err)
+        err = begin(traffic_class, net, &diag);
     pthread_mutex_unlock(&life_lock);
     return err ? mn_net_explain(err, "init", &diag) : ncclSuccess;
 }

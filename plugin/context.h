@@ -38,6 +38,8 @@ struct mn_net *mn_net_or_shared(struct mn_net *net);
 /* NULL: no such context or no such device. */
 const struct mn_device *mn_net_device(const struct mn_net *net, int dev);
 
+/* As the application gave it; below 0 = not at all. */
+enum mn_err mn_net_check_class(int traffic_class, struct mn_diag *diag);
 /* What the devices are: NULL when no init has succeeded. */
 const struct mn_config *mn_net_config(void);
 

@@ -16,6 +16,12 @@
 #define CHECK_AT       112
 #define CELL_V6        1u
 
+#define SHORT_MAGIC    0x344du /* "M4" */
+#define SHORT_AT       29
+#define SHORT_CHECK_AT 60
+#define SHORT_MORE     128u
+#define SHORT_V6       100u /* added to the prefix */
+
 static const uint8_t public_key[MN_KEY_SIZE] = "meshnet handle";
 
 static const uint8_t *check_key(const uint8_t key[MN_KEY_SIZE])
@@ -151,4 +157,103 @@ void mn_handle_set_scratch(void *bytes, uint64_t scratch)
 {
     struct mn_bytes b = {(uint8_t *)bytes + SCRATCH_AT, (uint8_t *)bytes + CHECK_AT, 0};
     mn_put(&b, scratch, 8);
+}
+
+static int put_short(struct mn_bytes *b, const struct mn_addr *addr)
+{
+    int v6 = addr->family == AF_INET6;
+    ptrdiff_t size = v6 ? 16 : 4;
+
+    if (b->end - b->at < 1 + size)
+        return 0;
+    mn_put(b, (unsigned)addr->prefix + (v6 ? SHORT_V6 : 0), 1);
+    mn_put_raw(b, addr->bytes, (size_t)size);
+    return 1;
+}
+
+/* 0: the address to take for its NIC; 1: the other family's first; 2: any further one. */
+static int rank_of(const struct mn_handle *handle, int i)
+{
+    const struct mn_local *l = handle->locals;
+    int first = 1, has_v4 = 0;
+
+    for (int j = 0; j < handle->n_locals; j++) {
+        if (l[j].nic != l[i].nic)
+            continue;
+        has_v4 |= l[j].addr.family == AF_INET;
+        first &= j >= i || l[j].addr.family != l[i].addr.family;
+    }
+    return !first ? 2 : l[i].addr.family == AF_INET6 && has_v4;
+}
+
+void mn_handle_write_short(const struct mn_handle *handle, const uint8_t key[MN_KEY_SIZE],
+                           void *bytes)
+{
+    uint8_t out[MN_SHORT_HANDLE_SIZE] = {0};
+    struct mn_bytes b = {out + SHORT_AT, out + SHORT_CHECK_AT, 0};
+    unsigned count = 0, more = handle->truncated ? SHORT_MORE : 0;
+
+    for (int rank = 0; rank < 3; rank++)
+        for (int i = 0; i < handle->n_locals; i++) {
+            if (rank_of(handle, i) != rank)
+                continue;
+            if (put_short(&b, &handle->locals[i].addr))
+                count++;
+            else
+                more = SHORT_MORE;
+        }
+    b = (struct mn_bytes){out, out + SHORT_AT, 0};
+    mn_put(&b, SHORT_MAGIC, 2);
+    mn_put(&b, count | more, 1);
+    mn_put(&b, handle->port, 2);
+    mn_put(&b, handle->node_id, 8);
+    mn_put_raw(&b, handle->nonce, MN_NONCE_SIZE);
+    b = (struct mn_bytes){out + SHORT_CHECK_AT, out + sizeof out, 0};
+    mn_put(&b, mn_mac64(check_key(key), out, SHORT_CHECK_AT), 4);
+    memcpy(bytes, out, sizeof out);
+}
+
+static int get_short(struct mn_bytes *b, struct mn_local *local)
+{
+    unsigned prefix = (unsigned)mn_get(b, 1);
+    int v6 = prefix >= SHORT_V6;
+
+    local->addr.family = v6 ? AF_INET6 : AF_INET;
+    local->addr.prefix = (int)(prefix - (v6 ? SHORT_V6 : 0));
+    mn_get_raw(b, local->addr.bytes, v6 ? 16 : 4);
+    return !b->bad && local->addr.prefix <= (v6 ? 128 : 32);
+}
+
+enum mn_err mn_handle_read_short(const void *bytes, const uint8_t key[MN_KEY_SIZE],
+                                 struct mn_handle *handle, struct mn_diag *diag)
+{
+    uint8_t in[MN_SHORT_HANDLE_SIZE];
+
+    memcpy(in, bytes, sizeof in);
+    memset(handle, 0, sizeof *handle);
+    struct mn_bytes b = {in, in + SHORT_AT, 0};
+    if (mn_get(&b, 2) != SHORT_MAGIC)
+        return mn_fail(diag, MN_ERR_PROTO,
+                       "handle was not written by meshnet through the v4 interface: do all ranks "
+                       "run the same NCCL and load the same network plugin?");
+    struct mn_bytes check = {in + SHORT_CHECK_AT, in + sizeof in, 0};
+    if (mn_get(&check, 4) != (uint32_t)mn_mac64(check_key(key), in, SHORT_CHECK_AT))
+        return mn_fail(diag, MN_ERR_PROTO,
+                       "handle is damaged, or the peer has another cluster key (plugin.key_file)");
+    unsigned count = (unsigned)mn_get(&b, 1);
+    handle->truncated = (count & SHORT_MORE) != 0;
+    count &= ~SHORT_MORE;
+    handle->port = (uint16_t)mn_get(&b, 2);
+    handle->node_id = mn_get(&b, 8);
+    mn_get_raw(&b, handle->nonce, MN_NONCE_SIZE);
+    if (!handle->port || !count || count > MN_MAX_LOCALS)
+        return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (port %u, %u addresses)",
+                       handle->port, count);
+    b = (struct mn_bytes){in + SHORT_AT, in + SHORT_CHECK_AT, 0};
+    for (; handle->n_locals < (int)count; handle->n_locals++) {
+        handle->locals[handle->n_locals].nic = (uint8_t)handle->n_locals;
+        if (!get_short(&b, &handle->locals[handle->n_locals]))
+            return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (address %d)", handle->n_locals);
+    }
+    return MN_OK;
 }

@@ -34,6 +34,20 @@ enum mn_err mn_handle_read(const void *bytes, const uint8_t key[MN_KEY_SIZE],
                            struct mn_handle *handle, struct mn_diag *diag);
 void mn_handle_set_scratch(void *bytes, uint64_t scratch);
 
+/* The 64 bytes of v4:
+ *
+ *   0 magic 2 | 2 addresses 1, 128 more: others exist | 3 port 2 | 5 node id 8 | 13 nonce 16
+ *   29 addresses 31 | 60 check 4
+ *
+ * An address is {prefix 1, bytes 4}, or {100 + prefix, bytes 16}: six of IPv4 fit, or one of each
+ * family and two more of IPv4. Each cable's first one is taken before any second one, IPv4 before
+ * IPv6, since the peer may be at the end of just that cable; speeds and the rest come with the
+ * handshake. No scratch: whoever connects keeps his state himself. */
+void mn_handle_write_short(const struct mn_handle *handle, const uint8_t key[MN_KEY_SIZE],
+                           void *bytes);
+enum mn_err mn_handle_read_short(const void *bytes, const uint8_t key[MN_KEY_SIZE],
+                                 struct mn_handle *handle, struct mn_diag *diag);
+
 /* Speed code of a cell: 0 unknown, else about 12 steps a decade. */
 uint8_t mn_speed_encode(long mbps);
 long mn_speed_decode(uint8_t code);

@@ -86,7 +86,9 @@ int mn_net_connect(struct mn_net *net, int dev, int traffic_class, void *handle,
     if (traffic_class < 0)
         traffic_class = net->config.settings.traffic_class;
     mn_dialer_sweep(&net->config);
-    enum mn_err err = mn_dialer_step(&net->config, d, traffic_class, handle, &conn, &diag);
+    enum mn_err err = mn_net_check_class(traffic_class, &diag);
+    if (!err)
+        err = mn_dialer_step(&net->config, d, traffic_class, handle, &conn, &diag);
     if (err == MN_ERR_AGAIN)
         return ncclSuccess;
     return err ? mn_net_explain(err, "connect", &diag) : open_comm(net, conn, send_comm);

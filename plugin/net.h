@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MN_HANDLE_SIZE 128
-#define MN_MAX_RECVS   8
+#define MN_HANDLE_SIZE       128
+#define MN_SHORT_HANDLE_SIZE 64 /* up to v4 */
+#define MN_MAX_RECVS         8
 
 /* Superset of ncclNetProperties_v3..v12. Strings live as long as the library. */
 struct mn_net_props {
@@ -53,6 +54,16 @@ int mn_net_listen(struct mn_net *net, int dev, void *handle, void **listen_comm)
 /* traffic_class -1 = the context's. */
 int mn_net_connect(struct mn_net *net, int dev, int traffic_class, void *handle, void **send_comm);
 int mn_net_accept(void *listen_comm, void **recv_comm);
+
+/* v4, whose connect and accept give a comm or an error. Both are bounded by the mesh file's connect
+ * timeout. connect waits for the peer's host only, not for its accept: NCCL connects all its sends
+ * before it accepts anything. The handshake goes on in a thread, since NCCL may make no call before
+ * the peer's accept is through; until then isend has no request to give, and if it fails isend says
+ * so. */
+int mn_net_listen_short(int dev, void *handle, void **listen_comm);
+int mn_net_connect_early(int dev, void *handle, void **send_comm);
+int mn_net_accept_wait(void *listen_comm, void **recv_comm);
+
 int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle);
 int mn_net_dereg_mr(void *comm, void *mhandle);
 int mn_net_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void **request);

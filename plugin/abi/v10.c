@@ -13,25 +13,10 @@ static ncclResult_t init(ncclDebugLogger_t logger, ncclProfilerCallback_t profil
 static ncclResult_t connect_v10(int dev, ncclNetCommConfig_v10_t *config, void *handle,
                                 void **send_comm, ncclNetDeviceHandle_v10_t **send_dev_comm)
 {
+    int traffic_class = config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF;
+
     (void)send_dev_comm;
-    return (ncclResult_t)mn_net_connect(NULL, dev,
-                                        config ? config->trafficClass
-                                               : NCCL_NET_TRAFFIC_CLASS_UNDEF,
-                                        handle, send_comm);
-}
-
-static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mhandle,
-                          void *phandle, void **request)
-{
-    (void)phandle;
-    return (ncclResult_t)mn_net_isend(comm, data, size, tag, mhandle, request);
-}
-
-static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *tags, void **mhandles,
-                          void **phandles, void **request)
-{
-    (void)phandles;
-    return (ncclResult_t)mn_net_irecv(comm, n, data, sizes, tags, mhandles, request);
+    return (ncclResult_t)mn_net_connect(NULL, dev, traffic_class, handle, send_comm);
 }
 
 const ncclNet_v10_t ncclNetPlugin_v10 = {
@@ -44,8 +29,8 @@ const ncclNet_v10_t ncclNetPlugin_v10 = {
     .accept = mn_abi_accept,
     .regMr = mn_abi_reg_mr,
     .deregMr = mn_abi_dereg_mr,
-    .isend = isend,
-    .irecv = irecv,
+    .isend = mn_abi_isend_v10,
+    .irecv = mn_abi_irecv_v10,
     .iflush = mn_abi_iflush,
     .test = mn_abi_test,
     .closeSend = mn_abi_close_send,

@@ -1,5 +1,5 @@
-/* NCCL 2.24 and 2.25. size_t transfers; *request may hold NCCL_NET_OPTIONAL_RECV_COMPLETION on
- * entry to irecv, a hint that is not used: without the completion there is no proof of delivery. */
+/* NCCL 2.24 and 2.25. Transfers count in size_t. makeVDevice is NULL here and later: the plugin
+ * joins links itself, and 2.24 to 2.26 go wrong with one that refuses. */
 #include "plugin/abi/common.h"
 
 extern MN_EXPORT const ncclNet_v9_t ncclNetPlugin_v9;
