@@ -12,6 +12,16 @@ ncclResult_t mn_abi_coll_listen(int dev, void *handle, void **listen_comm)
     return (ncclResult_t)mn_coll_listen(NULL, dev, handle, listen_comm);
 }
 
+ncclResult_t mn_abi_coll_init_v11(void **ctx, uint64_t comm_id, ncclDebugLogger_t logger)
+{
+    return mn_abi_init_v11(ctx, comm_id, NULL, logger, NULL);
+}
+
+ncclResult_t mn_abi_coll_listen_v11(void *ctx, int dev, void *handle, void **listen_comm)
+{
+    return (ncclResult_t)mn_coll_listen(ctx, dev, handle, listen_comm);
+}
+
 ncclResult_t mn_abi_coll_connect(void **handles, int nranks, int rank, void *listen_comm,
                                  void **coll_comm)
 {

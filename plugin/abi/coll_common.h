@@ -18,6 +18,9 @@ ncclResult_t mn_abi_coll_close(void *coll_comm);
 ncclResult_t mn_abi_coll_close_listen(void *listen_comm);
 /* v8 to v10 */
 ncclResult_t mn_abi_coll_listen(int dev, void *handle, void **listen_comm);
+/* v11 to v12 */
+ncclResult_t mn_abi_coll_init_v11(void **ctx, uint64_t comm_id, ncclDebugLogger_t logger);
+ncclResult_t mn_abi_coll_listen_v11(void *ctx, int dev, void *handle, void **listen_comm);
 /* v9 to v12 */
 ncclResult_t mn_abi_coll_iallreduce(void *coll_comm, void *send, void *recv, size_t count,
                                     ncclDataType_t type, ncclRedOp_t op, void *send_mhandle,

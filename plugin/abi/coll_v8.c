@@ -3,6 +3,16 @@
 
 extern MN_EXPORT const ncclCollNet_v8_t ncclCollNetPlugin_v8;
 
+static ncclResult_t properties(int dev, ncclNetProperties_v8_t *props)
+{
+    struct mn_net_props p;
+    ncclResult_t result = (ncclResult_t)mn_net_properties(dev, &p);
+
+    if (result == ncclSuccess)
+        *props = (ncclNetProperties_v8_t){MN_PROPS_V8(p)};
+    return result;
+}
+
 static ncclResult_t iallreduce(void *coll_comm, void *send, void *recv, int count,
                                ncclDataType_t type, ncclRedOp_t op, void *send_mhandle,
                                void *recv_mhandle, void **request)
@@ -42,7 +52,7 @@ const ncclCollNet_v8_t ncclCollNetPlugin_v8 = {
     .name = "meshnet",
     .init = mn_abi_init,
     .devices = mn_abi_devices,
-    .getProperties = mn_abi_properties_v8,
+    .getProperties = properties,
     .listen = mn_abi_coll_listen,
     .connect = mn_abi_coll_connect,
     .reduceSupport = mn_abi_coll_reduce_support,
