@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -121,6 +122,84 @@ static void test_selector(void **state)
     assert_false(mn_selector_match(",", "eth0", -1));
 }
 
+static void test_short_round_trip(void **state)
+{
+    struct mn_handle h = example(), back;
+    uint8_t area[MN_SHORT_HANDLE_SIZE + 2];
+
+    (void)state;
+    for (int keyed = 0; keyed < 2; keyed++) {
+        memset(area, 0xee, sizeof area);
+        mn_handle_write_short(&h, keyed ? some_key : no_key, area + 1);
+        assert_int_equal(area[0], 0xee);
+        assert_int_equal(area[MN_SHORT_HANDLE_SIZE + 1], 0xee);
+        assert_int_equal(mn_handle_read_short(area + 1, keyed ? some_key : no_key, &back, NULL),
+                         MN_OK);
+        assert_memory_equal(back.nonce, h.nonce, sizeof h.nonce);
+        assert_int_equal(back.node_id, h.node_id);
+        assert_int_equal(back.port, 4791);
+        assert_int_equal(back.truncated, 0);
+        /* Each cable's own before the other family's. */
+        const int order[] = {0, 2, 1};
+        assert_int_equal(back.n_locals, 3);
+        for (int i = 0; i < 3; i++) {
+            assert_true(mn_addr_equal(&back.locals[i].addr, &h.locals[order[i]].addr));
+            assert_int_equal(back.locals[i].addr.prefix, h.locals[order[i]].addr.prefix);
+        }
+        assert_int_not_equal(mn_handle_read_short(area + 1, keyed ? no_key : some_key, &back, NULL),
+                             MN_OK);
+    }
+}
+
+static void test_short_takes_every_cable_first(void **state)
+{
+    struct mn_handle h = example(), back;
+    uint8_t bytes[MN_SHORT_HANDLE_SIZE];
+    char text[32];
+
+    (void)state;
+    /* Two addresses on each of four cables: all cables, and two seconds. */
+    for (int i = 0; i < 8; i++) {
+        snprintf(text, sizeof text, "10.0.%d.%d/30", i / 2, 1 + i % 2);
+        h.locals[i] = local(text, (uint8_t)(i / 2), 100000);
+    }
+    h.n_locals = 8;
+    mn_handle_write_short(&h, no_key, bytes);
+    assert_int_equal(mn_handle_read_short(bytes, no_key, &back, NULL), MN_OK);
+    assert_int_equal(back.n_locals, 6);
+    assert_int_equal(back.truncated, 1);
+    for (int i = 0; i < 6; i++)
+        assert_true(mn_addr_equal(&back.locals[i].addr, &h.locals[i < 4 ? 2 * i : 2 * i - 7].addr));
+
+    /* IPv6 alone: the first, and what follows is told to exist. */
+    h.locals[0] = local("fd00::1/128", 0, 0);
+    h.locals[1] = local("fd01::1/0", 1, 0);
+    h.n_locals = 2;
+    mn_handle_write_short(&h, no_key, bytes);
+    assert_int_equal(mn_handle_read_short(bytes, no_key, &back, NULL), MN_OK);
+    assert_int_equal(back.n_locals, 1);
+    assert_int_equal(back.locals[0].addr.family, AF_INET6);
+    assert_int_equal(back.locals[0].addr.prefix, 128);
+    assert_int_equal(back.truncated, 1);
+}
+
+static void test_short_damage_is_found(void **state)
+{
+    struct mn_handle h = example(), back;
+    uint8_t bytes[MN_SHORT_HANDLE_SIZE], whole[MN_HANDLE_SIZE];
+
+    (void)state;
+    mn_handle_write_short(&h, no_key, bytes);
+    for (size_t bit = 0; bit < 8 * sizeof bytes; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        assert_int_not_equal(mn_handle_read_short(bytes, no_key, &back, NULL), MN_OK);
+        bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+    }
+    assert_int_equal(mn_handle_read_short(bytes, no_key, &back, NULL), MN_OK);
+    mn_handle_write(&h, no_key, whole);
+    assert_int_not_equal(mn_handle_read_short(whole, no_key, &back, NULL), MN_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +208,9 @@ int main(void)
         cmocka_unit_test(test_every_damaged_byte_is_seen),
         cmocka_unit_test(test_cluster_key_is_needed),
         cmocka_unit_test(test_selector),
+        cmocka_unit_test(test_short_round_trip),
+        cmocka_unit_test(test_short_takes_every_cable_first),
+        cmocka_unit_test(test_short_damage_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
