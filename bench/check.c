@@ -14,10 +14,21 @@
 #define LOOK_MS        200 /* a lost SIGCHLD delays a report by this */
 
 const struct mn_check_family *const mn_check_families[] = {
-    &mn_check_load_family,    &mn_check_device_family,
-    &mn_check_connect_family, &mn_check_transfer_family,
-    &mn_check_group_family,   &mn_check_request_family,
-    &mn_check_close_family,   NULL,
+    &mn_check_load_family,
+    &mn_check_device_family,
+    &mn_check_connect_family,
+    &mn_check_memory_family,
+    &mn_check_transfer_family,
+    &mn_check_group_family,
+    &mn_check_request_family,
+    &mn_check_visible_family,
+    &mn_check_thread_family,
+    &mn_check_close_family,
+    &mn_check_life_family,
+    &mn_check_death_family,
+    &mn_check_idle_family,
+    &mn_check_scenario_family,
+    NULL,
 };
 
 const char *mn_check_status_name(enum mn_check_status status)
@@ -32,6 +43,11 @@ const char *mn_check_severity_name(enum mn_check_severity severity)
     static const char *const names[] = {"must", "should", "info"};
 
     return names[severity];
+}
+
+int mn_check_applies(const struct mn_check_rule *rule, int version)
+{
+    return version >= rule->since && (!rule->until || version <= rule->until);
 }
 
 int mn_check_matches(const struct mn_check_family *family, const struct mn_check_rule *rule,

@@ -12,6 +12,7 @@
 #define MN_CHECK_LOG_LINES 8
 #define MN_CHECK_VERSIONS  16
 
+struct mn_check_profile;
 struct mn_check; /* what a running rule sees: bench/check/rule.h */
 
 /* What a rule that does not hold means: a failure, a warning, or only a note. A crash or a hang is
@@ -33,7 +34,11 @@ struct mn_check_rule {
     const char *source; /* where it comes from: "NCCL 2.27 transport/net.cc", an API document */
     const char *breaks; /* what a job does when it does not hold, one sentence */
     unsigned flags;
+    int since, until; /* ABI versions it applies to, 0 = no bound; else it is skipped */
 };
+
+/* Whether the rule says anything about plugins driven through this ABI version. */
+int mn_check_applies(const struct mn_check_rule *rule, int version);
 
 struct mn_check_family {
     const char *name;
@@ -73,6 +78,8 @@ struct mn_check_target {
     int version;       /* ABI version to drive, 0 = newest known here */
     unsigned limit_ms; /* per rule */
     uint64_t seed;     /* with the rule's id, all that its random choices depend on */
+    const struct mn_check_profile
+        *profile; /* the release to behave like, NULL = none (profile.h) */
 };
 
 struct mn_check_info {

@@ -152,6 +152,11 @@ static uint64_t seed_of(const struct mn_check_target *target, const struct mn_ch
     return hash ^ target->seed * 0x9e3779b97f4a7c15u;
 }
 
+int mn_check_dialect(const struct mn_check *check, enum mn_check_dialect dialect)
+{
+    return !check->target->profile || (check->target->profile->dialect & dialect) != 0;
+}
+
 uint64_t mn_check_now_ns(void)
 {
     struct timespec ts;
@@ -206,6 +211,8 @@ void mn_check_load(struct mn_check *check)
     check->raw.vtable = find_vtable(check->raw.lib, check->target->version, &check->raw.version);
     if (!check->raw.vtable)
         mn_check_skip(check, "no net symbol that is driven here (rule load.symbols)");
+    if (!mn_check_applies(check->rule, check->raw.version->version))
+        mn_check_skip(check, "does not apply to v%d", check->raw.version->version);
 }
 
 void mn_check_ok(struct mn_check *check, const char *call, int result)

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "bench/check.h"
+#include "bench/check/profile.h"
 #include "bench/check/raw.h"
 
 struct mn_check {
@@ -23,8 +24,10 @@ struct mn_check {
 };
 
 extern const struct mn_check_family mn_check_load_family, mn_check_device_family,
-    mn_check_connect_family, mn_check_transfer_family, mn_check_group_family,
-    mn_check_request_family, mn_check_close_family;
+    mn_check_connect_family, mn_check_memory_family, mn_check_transfer_family,
+    mn_check_group_family, mn_check_request_family, mn_check_visible_family, mn_check_thread_family,
+    mn_check_close_family, mn_check_life_family, mn_check_death_family, mn_check_idle_family,
+    mn_check_scenario_family;
 
 #define MN_CHECK_FAMILY(var, family_name, family_title, rows)                                      \
     const struct mn_check_family var = {.name = (family_name),                                     \
@@ -53,6 +56,9 @@ pid_t mn_check_fork(struct mn_check *check);
 uint64_t mn_check_random(struct mn_check *check);
 /* 0 … bound - 1, bound > 0. */
 uint64_t mn_check_below(struct mn_check *check, uint64_t bound);
+
+/* Whether the release to behave like does this; without a profile some release always does. */
+int mn_check_dialect(const struct mn_check *check, enum mn_check_dialect dialect);
 
 uint64_t mn_check_now_ns(void);
 int mn_check_expired(const struct mn_check *check);

@@ -1,0 +1,137 @@
+/* What a plugin costs while nothing happens. Only CPU time counts: a busy machine changes none of
+ * it. */
+#include <sched.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "bench/check/kit.h"
+
+#define WINDOW_MS 100
+#define WINDOWS   4
+#define SPIN_MS   10 /* of each window: far above any timer, below a spinner on a full machine */
+#define TESTS     20000
+#define ABSURD_NS 100000
+
+static uint64_t cpu_ns(clockid_t clock)
+{
+    struct timespec ts;
+
+    clock_gettime(clock, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Of all threads but this one. */
+static int64_t others_ns(void)
+{
+    const uint64_t own = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+
+    return (int64_t)(cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - own);
+}
+
+/* A thread that spins takes its share of every window; one that is still tidying up, of the first
+ * at most. */
+static void judge_quiet(struct mn_check *check, const char *state)
+{
+    int64_t least = INT64_MAX;
+
+    mn_check_step(check, "nothing happens: %s", state);
+    for (int i = 0; i < WINDOWS; i++) {
+        int64_t before = others_ns(), spent;
+        nanosleep(&(struct timespec){.tv_nsec = WINDOW_MS * 1000000L}, NULL);
+        spent = others_ns() - before;
+        least = spent < least ? spent : least;
+    }
+    if (least >= SPIN_MS * 1000000)
+        mn_check_fail(
+            check,
+            "the plugin's threads took at least %.0f ms of CPU in each of %d times %d ms, "
+            "%s",
+            (double)least / 1e6, WINDOWS, WINDOW_MS, state);
+    mn_check_note(check, "%.2f ms of CPU in %d ms, %s", least < 0 ? 0 : (double)least / 1e6,
+                  WINDOW_MS, state);
+}
+
+static void check_loaded(struct mn_check *check)
+{
+    mn_check_init(check);
+    judge_quiet(check, "initialised, no connection");
+}
+
+static void check_connected(struct mn_check *check)
+{
+    struct mn_pair pair;
+    struct mn_buf in;
+    struct mn_req recv;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_pass(check, &pair, 1000, 1000, 1);
+    mn_kit_buf(check, pair.recv, 1000, 0, &in);
+    mn_kit_irecv(check, pair.recv, &in, 1000, 0, &recv);
+    mn_kit_test(check, &recv);
+    judge_quiet(check, "one connection, a receive posted, nothing sent");
+}
+
+static void check_listening(struct mn_check *check)
+{
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &pair);
+    judge_quiet(check, "one listen comm, nobody connects");
+}
+
+static void check_test_cost(struct mn_check *check)
+{
+    struct mn_pair pair;
+    struct mn_buf in;
+    struct mn_req recv;
+    struct rusage before, after;
+    uint64_t start, each, n;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_pass(check, &pair, 1000, 1000, 1);
+    mn_kit_buf(check, pair.recv, 1000, 0, &in);
+    mn_kit_irecv(check, pair.recv, &in, 1000, 0, &recv);
+    mn_check_step(check, "test of a receive with nothing sent, %d times", TESTS);
+    getrusage(RUSAGE_THREAD, &before);
+    start = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+    for (n = 0; n < TESTS && !mn_check_expired(check); n++)
+        mn_kit_test(check, &recv);
+    each = (cpu_ns(CLOCK_THREAD_CPUTIME_ID) - start) / (n ? n : 1);
+    getrusage(RUSAGE_THREAD, &after);
+    if (each >= ABSURD_NS)
+        mn_check_fail(check, "a test that finds nothing takes %.1f us of CPU", (double)each / 1e3);
+    mn_check_note(check,
+                  "a test that finds nothing takes %llu ns of CPU; %lu of them, %ld ms in "
+                  "the kernel",
+                  (unsigned long long)each, (unsigned long)n,
+                  (after.ru_stime.tv_sec - before.ru_stime.tv_sec) * 1000 +
+                      (after.ru_stime.tv_usec - before.ru_stime.tv_usec) / 1000);
+}
+
+static const struct mn_check_rule rules[] = {
+    {"idle.loaded", "an initialised plugin without connections is quiet",
+     "the plugin is loaded in every process of the job, used or not", check_loaded,
+     .severity = MN_CHECK_SHOULD, .source = "ncclNet API (ext-net README), NCCL 2.27 plugin/net.cc",
+     .breaks = "A core of each process is lost to a thread that does nothing.",
+     .flags = MN_CHECK_ALONE},
+    {"idle.listening", "waiting for a peer takes no CPU of its own",
+     "accept is polled by NCCL; between two calls nothing needs to run", check_listening,
+     .severity = MN_CHECK_SHOULD, .source = "NCCL 2.27 proxy.cc (proxyProgressAsync)",
+     .breaks = "A core of each process is lost while a job starts or waits for a rank.",
+     .flags = MN_CHECK_ALONE},
+    {"idle.connected", "an idle connection takes no CPU of its own",
+     "connections stay open for days; what progress needs is done in test or on an event",
+     check_connected, .severity = MN_CHECK_SHOULD,
+     .source = "NCCL 2.27 proxy.cc (ncclProxyProgress)",
+     .breaks = "Cores that should compute spin between two steps of a job.",
+     .flags = MN_CHECK_ALONE},
+    {"idle.test_cost", "a test that finds nothing is cheap",
+     "one thread polls every request of a communicator in turn: tens of nanoseconds each",
+     check_test_cost, .severity = MN_CHECK_INFO, .source = "NCCL 2.27 proxy.cc (progressOps)",
+     .breaks = "Latency grows with the number of open requests.", .flags = MN_CHECK_ALONE},
+};
+
+MN_CHECK_FAMILY(mn_check_idle_family, "idle", "cost while nothing happens", rules);

@@ -1,0 +1,94 @@
+#include "bench/check/peer.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define POLL_MS 20
+
+void mn_peer_start(struct mn_check *check, void (*run)(struct mn_check *check, int fd),
+                   struct mn_peer *peer)
+{
+    int fds[2];
+
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+        mn_check_skip(check, "no sockets to a second process: %s", strerror(errno));
+    peer->pid = mn_check_fork(check);
+    if (peer->pid == 0) {
+        close(fds[0]);
+        run(check, fds[1]);
+        _exit(0);
+    }
+    close(fds[1]);
+    peer->fd = fds[0];
+}
+
+void mn_peer_signal(struct mn_check *check, struct mn_peer *peer, int signal)
+{
+    mn_check_step(check, "SIG%s to the peer's process", sigabbrev_np(signal));
+    kill(peer->pid, signal);
+}
+
+void mn_peer_kill(struct mn_check *check, struct mn_peer *peer)
+{
+    mn_peer_signal(check, peer, SIGKILL);
+    while (waitpid(peer->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    close(peer->fd);
+}
+
+void mn_peer_tell(struct mn_check *check, int fd, const void *data, size_t size)
+{
+    /* A few hundred bytes: they fit into the socket whatever the other side does. */
+    if (send(fd, data, size, MSG_NOSIGNAL) != (ssize_t)size)
+        mn_check_fail(check, "the other process has ended");
+}
+
+void mn_peer_hear(struct mn_check *check, int fd, void *data, size_t size)
+{
+    for (size_t got = 0; got < size;) {
+        struct pollfd pfd = {.fd = fd, .events = POLLIN};
+        ssize_t n = 0;
+        if (mn_check_expired(check))
+            mn_check_fail(check, "the other process does not come on");
+        if (poll(&pfd, 1, POLL_MS) < 1)
+            continue;
+        n = recv(fd, (char *)data + got, size - got, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+            mn_check_fail(check, "the other process has ended");
+        got += n > 0 ? (size_t)n : 0;
+    }
+}
+
+void mn_peer_accept(struct mn_check *check, int fd, struct mn_pair *pair)
+{
+    mn_kit_listen(check, 0, pair);
+    mn_peer_tell(check, fd, pair->handle, sizeof pair->handle);
+    mn_check_step(check, "accept a connection from another process");
+    while (!pair->recv) {
+        mn_kit_try_accept(check, pair);
+        if (!pair->recv && mn_check_expired(check))
+            mn_check_fail(check, "no connection from another process: accept stays at NULL");
+        sched_yield();
+    }
+    mn_check_ok(check, "closeListen", mn_raw_close_listen(&check->raw, pair->listen));
+    pair->listen = NULL;
+}
+
+void mn_peer_connect(struct mn_check *check, int fd, struct mn_pair *pair)
+{
+    *pair = (struct mn_pair){.dev = 0};
+    mn_peer_hear(check, fd, pair->handle, sizeof pair->handle);
+    mn_check_step(check, "connect to another process");
+    while (!pair->send) {
+        mn_kit_try_connect(check, pair);
+        if (!pair->send && mn_check_expired(check))
+            mn_check_fail(check, "no connection to another process: connect stays at NULL");
+        sched_yield();
+    }
+}

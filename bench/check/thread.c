@@ -1,0 +1,251 @@
+/* Threads as NCCL has them: connections are made on one and used on another, and several
+ * communicators live in one process. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "bench/check/kit.h"
+
+#define THREADS 4
+#define ROUNDS  24
+#define HALF    8
+
+/* Runs run on a thread of its own for each of the n parts, each of size bytes, and waits. */
+static void on_threads(struct mn_check *check, void *(*run)(void *), void *parts, size_t size,
+                       int n)
+{
+    pthread_t threads[THREADS];
+
+    for (int i = 0; i < n; i++)
+        if (pthread_create(&threads[i], NULL, run, (char *)parts + (size_t)i * size) != 0)
+            mn_check_skip(check, "no further thread can be started");
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i], NULL);
+}
+
+struct lane {
+    struct mn_check *check;
+    struct mn_pair pair;
+    unsigned seed;
+    int rounds;
+};
+
+static void *pass_rounds(void *arg)
+{
+    struct lane *lane = arg;
+
+    for (int i = 0; i < lane->rounds; i++) {
+        size_t size = (size_t)(1000 + 7919 * i) % 200000;
+        mn_kit_pass(lane->check, &lane->pair, size, size + 64, lane->seed + (unsigned)i);
+    }
+    return NULL;
+}
+
+static void *connect_and_pass(void *arg)
+{
+    struct lane *lane = arg;
+
+    mn_kit_connect(lane->check, &lane->pair);
+    pass_rounds(lane);
+    mn_kit_close(lane->check, &lane->pair);
+    return NULL;
+}
+
+static void check_comms(struct mn_check *check)
+{
+    struct lane lanes[THREADS];
+
+    mn_check_init(check);
+    for (int i = 0; i < THREADS; i++)
+        lanes[i] =
+            (struct lane){.check = check, .seed = 1000u * (unsigned)(i + 1), .rounds = ROUNDS};
+    on_threads(check, connect_and_pass, lanes, sizeof *lanes, THREADS);
+}
+
+/* The service thread makes the connection and registers; the progress thread uses it. */
+static void check_handover(struct mn_check *check)
+{
+    struct lane lane = {.check = check, .seed = 5, .rounds = 4};
+
+    mn_check_init(check);
+    mn_kit_connect(check, &lane.pair);
+    pass_rounds(&lane);
+    mn_check_step(check, "the connection is used on another thread");
+    on_threads(check, pass_rounds, &lane, sizeof lane, 1);
+    mn_check_step(check, "the connection is closed on the first thread");
+    mn_kit_close(check, &lane.pair);
+}
+
+static void *connect_only(void *arg)
+{
+    struct lane *lane = arg;
+
+    while (!lane->pair.send) {
+        mn_kit_try_connect(lane->check, &lane->pair);
+        if (!lane->pair.send && mn_check_expired(lane->check))
+            mn_check_fail(lane->check, "connect on another thread than listen stays at NULL");
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void *accept_only(void *arg)
+{
+    struct lane *lane = arg;
+
+    while (!lane->pair.recv) {
+        mn_kit_try_accept(lane->check, &lane->pair);
+        if (!lane->pair.recv && mn_check_expired(lane->check))
+            mn_check_fail(lane->check, "accept on another thread than listen stays at NULL");
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void *one_end(void *arg)
+{
+    struct lane **lane = arg;
+
+    return (*lane)->rounds ? connect_only(*lane) : accept_only(*lane);
+}
+
+/* listen, connect and accept on three threads. The two ends are copies: one member each. */
+static void check_ends(struct mn_check *check)
+{
+    mn_check_init(check);
+    for (unsigned i = 0; i < HALF; i++) {
+        struct lane sender = {.check = check, .rounds = 1}, receiver = {.check = check};
+        struct lane *both[2] = {&sender, &receiver};
+        mn_kit_listen(check, 0, &receiver.pair);
+        sender.pair = receiver.pair;
+        mn_check_step(check, "connect and accept on threads of their own");
+        on_threads(check, one_end, both, sizeof *both, 2);
+        receiver.pair.send = sender.pair.send;
+        mn_kit_pass(check, &receiver.pair, 5000, 5000, i);
+    }
+}
+
+struct crowd {
+    struct mn_check *check;
+    struct mn_pair pairs[HALF];
+    unsigned seed;
+};
+
+static void *connect_crowd(void *arg)
+{
+    struct crowd *crowd = arg;
+    int left = 1;
+
+    for (int i = 0; i < HALF; i++)
+        mn_kit_listen(crowd->check, 0, &crowd->pairs[i]);
+    while (left) {
+        left = 0;
+        for (int i = 0; i < HALF; i++) {
+            mn_kit_try_connect(crowd->check, &crowd->pairs[i]);
+            mn_kit_try_accept(crowd->check, &crowd->pairs[HALF - 1 - i]);
+        }
+        for (int i = 0; i < HALF; i++)
+            left += !crowd->pairs[i].send || !crowd->pairs[i].recv;
+        if (left && mn_check_expired(crowd->check))
+            mn_check_fail(crowd->check, "%d of %d connections of one thread did not come up", left,
+                          HALF);
+        sched_yield();
+    }
+    for (int i = 0; i < HALF; i++)
+        mn_kit_pass(crowd->check, &crowd->pairs[i], 600, 600, crowd->seed + (unsigned)i);
+    return NULL;
+}
+
+static void check_connects(struct mn_check *check)
+{
+    static struct crowd crowds[THREADS];
+
+    mn_check_init(check);
+    for (int i = 0; i < THREADS; i++) {
+        crowds[i].check = check;
+        crowds[i].seed = 100u * (unsigned)(i + 1);
+    }
+    mn_check_step(check, "%d connections on each of %d threads", HALF, THREADS);
+    on_threads(check, connect_crowd, crowds, sizeof *crowds, THREADS);
+}
+
+static atomic_int stop;
+
+static void *open_and_close(void *arg)
+{
+    struct lane *lane = arg;
+
+    while (!atomic_load(&stop)) {
+        mn_kit_connect(lane->check, &lane->pair);
+        mn_kit_pass(lane->check, &lane->pair, 300, 300, lane->seed);
+        mn_kit_close(lane->check, &lane->pair);
+        lane->rounds++;
+    }
+    return NULL;
+}
+
+static void *transfer_until_closed(void *arg)
+{
+    struct lane *lanes = *(struct lane **)arg;
+
+    /* Until the other thread has been through a few connections beside. */
+    mn_kit_connect(lanes[0].check, &lanes[0].pair);
+    for (unsigned i = 0; i < ROUNDS || lanes[1].rounds < 4; i++) {
+        mn_kit_pass(lanes[0].check, &lanes[0].pair, 50000, 50000, i);
+        if (mn_check_expired(lanes[0].check))
+            mn_check_fail(lanes[0].check, "connections beside a transfer do not come up");
+        sched_yield();
+    }
+    atomic_store(&stop, 1);
+    return NULL;
+}
+
+struct either {
+    struct lane *lanes;
+    int closes;
+};
+
+static void *closing_or_moving(void *arg)
+{
+    struct either *either = arg;
+
+    return either->closes ? open_and_close(&either->lanes[1])
+                          : transfer_until_closed(&either->lanes);
+}
+
+static void check_close(struct mn_check *check)
+{
+    struct lane lanes[2] = {{.check = check}, {.check = check, .seed = 9}};
+    struct either both[2] = {{lanes, 0}, {lanes, 1}};
+
+    mn_check_init(check);
+    mn_check_step(check, "transfers on one thread, connections opened and closed on another");
+    on_threads(check, closing_or_moving, both, sizeof *both, 2);
+}
+
+static const struct mn_check_rule rules[] = {
+    {"thread.comms", "several threads use comms of their own at once",
+     "every communicator of a process has its own service and progress threads", check_comms,
+     .source = "NCCL 2.27 proxy.cc (one pair of threads a communicator)",
+     .breaks = "A process with several GPUs corrupts data or crashes."},
+    {"thread.handover", "a comm made on one thread is used on another",
+     "the service thread connects and registers, the progress thread sends and receives",
+     check_handover, .source = "NCCL 2.27 proxy.cc (ncclProxyService, ncclProxyProgress)",
+     .breaks = "No job gets past its first transfer."},
+    {"thread.ends", "listen, connect and accept may come from three threads",
+     "ranks of one process connect to each other, each on its own service thread", check_ends,
+     .source = "NCCL 2.27 proxy.cc, transport/net.cc",
+     .breaks = "A process with several GPUs hangs while it connects."},
+    {"thread.connects", "several threads connect at once, many connections each",
+     "dozens of half-open connections are interleaved on each of several service threads",
+     check_connects, .source = "NCCL 2.27 transport.cc, proxy.cc (proxyProgressAsync)",
+     .breaks =
+         "Connections go to the wrong peer or never come up when communicators start together."},
+    {"thread.close", "comms open and close beside the transfers of others",
+     "communicators are created and destroyed while others of the process run", check_close,
+     .source = "NCCL 2.27 proxy.cc, transport/net.cc (sendProxyFree)",
+     .breaks = "Destroying one communicator breaks another."},
+};
+
+MN_CHECK_FAMILY(mn_check_thread_family, "thread", "threads", rules);
