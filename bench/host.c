@@ -1,230 +1,258 @@
 #include <dlfcn.h>
 #include <link.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/host.h"
 #include "bench/host/host_impl.h"
-#include "plugin/abi/nccl_abi.h"
 #include "topo/base/alloc.h"
 
 /* Newest first: the first whose symbol a library has is driven, as NCCL does. */
 static const struct mn_host_version *const versions[] = {
-    &mn_host_v10,
-    &mn_host_v9,
-    &mn_host_v8,
+    &mn_host_v12, &mn_host_v11, &mn_host_v10, &mn_host_v9, &mn_host_v8,
+    &mn_host_v7,  &mn_host_v6,  &mn_host_v5,  &mn_host_v4,
 };
 #define N_VERSIONS (sizeof versions / sizeof *versions)
-#define NEWEST     12 /* looked for, so that a report names what is there */
-#define OLDEST     2
+#define OLDEST     2 /* looked for, so that a report names what is there */
 
-/* The logger that plugins call has no argument of ours, so there is one for the process. */
-static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
-static mn_plugin_log log_call;
-static void *log_ctx;
+static _Thread_local const char *fault;
 
-static void logger(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
-                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-
-static void logger(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
-                   const char *fmt, ...)
+const char *mn_plugin_fault(void)
 {
-    char text[1024];
-    va_list args;
-
-    (void)flags;
-    (void)file;
-    (void)line;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    pthread_mutex_lock(&log_lock);
-    if (log_call)
-        log_call(log_ctx, (int)level, text);
-    pthread_mutex_unlock(&log_lock);
+    return fault ? fault : "";
 }
 
-static void look_for_versions(struct mn_plugin *p)
+int mn_host_broken(const char *what)
+{
+    fault = what;
+    return MN_HOST_BROKEN;
+}
+
+static void look_for_versions(struct mn_host_library *l)
 {
     int n = 0;
 
-    for (int v = NEWEST; v >= OLDEST; v--) {
+    for (int v = MN_HOST_NEWEST; v >= OLDEST; v--) {
         char symbol[32];
         snprintf(symbol, sizeof symbol, "ncclNetPlugin_v%d", v);
-        if (dlsym(p->library, symbol))
-            p->info.versions[n++] = v;
+        if (dlsym(l->handle, symbol))
+            l->info.versions[n++] = v;
     }
 }
 
-static enum mn_err choose(struct mn_plugin *p, int version, struct mn_diag *diag)
+enum mn_err mn_host_refuse(const struct mn_plugin_info *info, struct mn_diag *diag)
+{
+    static const char neuron[] = "libnccom-net";
+    const char *slash = strrchr(info->path, '/'), *file = slash ? slash + 1 : info->path;
+
+    if (strncmp(file, neuron, sizeof neuron - 1) == 0 ||
+        (strcmp(info->name, "AWS Libfabric") == 0 && info->versions[0] < 7))
+        return mn_fail(diag, MN_ERR_UNSUPPORTED,
+                       "%s: \"%s\" is built for Neuron, not for NCCL: its v%d has another layout; "
+                       "use a build for GPUs",
+                       info->path, info->name, info->version);
+    return MN_OK;
+}
+
+static enum mn_err choose(struct mn_host_library *l, int version, struct mn_diag *diag)
 {
     for (size_t i = 0; i < N_VERSIONS; i++) {
         char symbol[32];
         if (version && versions[i]->version != version)
             continue;
         snprintf(symbol, sizeof symbol, "ncclNetPlugin_v%d", versions[i]->version);
-        p->table = dlsym(p->library, symbol);
-        if (!p->table)
+        l->table = dlsym(l->handle, symbol);
+        if (!l->table)
             continue;
-        p->version = versions[i];
-        p->info.version = versions[i]->version;
+        l->version = versions[i];
+        l->info.version = versions[i]->version;
         /* Every version begins with the name. */
-        const char *name = *(const char *const *)p->table;
-        mn_strlcpy(p->info.name, name ? name : "(null)", sizeof p->info.name);
-        return MN_OK;
+        const char *name = *(const char *const *)l->table;
+        if (!name)
+            return mn_fail(diag, MN_ERR_UNSUPPORTED, "%s: %s has no name", l->info.path, symbol);
+        mn_strlcpy(l->info.name, name, sizeof l->info.name);
+        return mn_host_refuse(&l->info, diag);
     }
     if (version)
         return mn_fail(diag, MN_ERR_UNSUPPORTED,
-                       "%s: no symbol ncclNetPlugin_v%d that can be driven (v8, v9, v10 can)",
-                       p->info.path, version);
+                       "%s: no symbol ncclNetPlugin_v%d that can be driven (v%d to v%d can)",
+                       l->info.path, version, MN_HOST_OLDEST, MN_HOST_NEWEST);
     return mn_fail(diag, MN_ERR_UNSUPPORTED,
-                   "%s: not a network plugin: looked for ncclNetPlugin_v10, _v9 and _v8",
-                   p->info.path);
+                   "%s: not a network plugin: looked for ncclNetPlugin_v%d to _v%d", l->info.path,
+                   MN_HOST_NEWEST, MN_HOST_OLDEST);
+}
+
+struct mn_plugin *mn_plugin_context(struct mn_plugin *of)
+{
+    struct mn_plugin *p = mn_zalloc(sizeof *p);
+
+    p->library = of->library;
+    p->mode = of->mode;
+    p->traffic_class = NCCL_NET_TRAFFIC_CLASS_UNDEF;
+    pthread_mutex_lock(&p->library->lock);
+    p->library->users++;
+    pthread_mutex_unlock(&p->library->lock);
+    p->library->version->read(p->library->table, &p->slots);
+    return p;
+}
+
+static void resolve(struct mn_host_library *l, const char *path)
+{
+    struct link_map *map;
+
+    mn_strlcpy(l->info.path, path, sizeof l->info.path);
+    if (!dlinfo(l->handle, RTLD_DI_LINKMAP, &map) && map->l_name[0]) {
+        char *real = realpath(map->l_name, NULL);
+        mn_strlcpy(l->info.path, real ? real : map->l_name, sizeof l->info.path);
+        free(real);
+    }
 }
 
 enum mn_err mn_plugin_open(const char *path, int version, struct mn_plugin **plugin,
                            struct mn_diag *diag)
 {
-    struct mn_plugin *p = mn_zalloc(sizeof *p);
-    struct link_map *map;
+    struct mn_host_library *l = mn_zalloc(sizeof *l);
+    enum mn_err err = MN_OK;
 
-    p->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!p->library) {
-        enum mn_err err =
-            mn_fail(diag, MN_ERR_NOTFOUND, "%s cannot be loaded: %s", path, dlerror());
-        free(p);
+    l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!l->handle) {
+        err = mn_fail(diag, MN_ERR_NOTFOUND, "%s cannot be loaded: %s", path, dlerror());
+        free(l);
         return err;
     }
-    mn_strlcpy(p->info.path, path, sizeof p->info.path);
-    if (!dlinfo(p->library, RTLD_DI_LINKMAP, &map) && map->l_name[0]) {
-        char *real = realpath(map->l_name, NULL);
-        mn_strlcpy(p->info.path, real ? real : map->l_name, sizeof p->info.path);
-        free(real);
-    }
-    look_for_versions(p);
-    enum mn_err err = choose(p, version, diag);
+    resolve(l, path);
+    look_for_versions(l);
+    err = choose(l, version, diag);
     if (!err)
-        err = mn_sha256_file(p->info.path, p->info.hash, diag);
+        err = mn_sha256_file(l->info.path, l->info.hash, diag);
+    if (!err && l->version->blocks && !(l->block = mn_host_block_new()))
+        err = mn_fail(diag, MN_ERR_NOMEM, "%s: no memory", l->info.path);
     if (err) {
-        dlclose(p->library);
-        free(p);
+        dlclose(l->handle);
+        free(l);
         return err;
     }
-    *plugin = p;
+    pthread_mutex_init(&l->lock, NULL);
+    l->log = mn_host_log_take(l->handle);
+    struct mn_plugin first = {.library = l};
+    *plugin = mn_plugin_context(&first);
     return MN_OK;
 }
 
 void mn_plugin_close(struct mn_plugin *p)
 {
-    /* A plugin older than v11 has no call that ends its threads: it stays mapped. */
+    struct mn_host_library *l = p->library;
+    int unmapped = l->version->version >= 11;
+
+    mn_plugin_finalize(p);
+    pthread_mutex_lock(&l->lock);
+    int users = --l->users;
+    pthread_mutex_unlock(&l->lock);
     free(p);
+    if (users)
+        return;
+    if (l->block)
+        mn_host_block_end(l->block);
+    if (unmapped)
+        dlclose(l->handle);
+    mn_host_log_give(l->log, unmapped);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
 }
 
 const struct mn_plugin_info *mn_plugin_info(const struct mn_plugin *p)
 {
-    return &p->info;
+    return &p->library->info;
 }
 
 void mn_plugin_set_log(struct mn_plugin *p, mn_plugin_log log, void *ctx)
 {
-    (void)p;
-    pthread_mutex_lock(&log_lock);
-    log_call = log;
-    log_ctx = ctx;
-    pthread_mutex_unlock(&log_lock);
+    mn_host_log_set(p->library->log, log, ctx);
+}
+
+void mn_plugin_set_mode(struct mn_plugin *p, enum mn_host_mode mode)
+{
+    p->mode = mode;
+}
+
+void mn_plugin_set_config(struct mn_plugin *p, uint64_t comm_id, int traffic_class)
+{
+    p->comm_id = comm_id;
+    p->traffic_class = traffic_class;
+}
+
+/* Plugins store the callback; one that counts on it being callable gets a polite no-op. */
+static ncclResult_t profiler(void **event, int type, void *phandle, int64_t plugin, void *data)
+{
+    (void)event;
+    (void)type;
+    (void)phandle;
+    (void)plugin;
+    (void)data;
+    return ncclSuccess;
+}
+
+/* NCCL calls these without a look. */
+static int complete(const struct mn_host_slots *s, int version)
+{
+    return s->devices && (s->listen_v4 || s->listen_v11) &&
+           (s->connect_v4 || s->connect_v7 || s->connect_v10 || s->connect_v11) &&
+           (s->accept_v4 || s->accept_v7) && (s->reg_v4 || s->reg_v8) && s->dereg &&
+           (s->isend_v4 || s->isend_v5 || s->isend_v9 || s->isend_v10) &&
+           (s->irecv_v4 || s->irecv_v5 || s->irecv_v9 || s->irecv_v10) && s->test &&
+           s->close_send && s->close_recv && s->close_listen && (version < 11 || s->finalize);
+}
+
+static int call_init(struct mn_plugin *p)
+{
+    ncclDebugLogger_t logger = mn_host_log_function(p->library->log);
+    ncclNetCommConfig_v11_t config = {p->traffic_class};
+
+    if (p->slots.init_v11)
+        return (int)p->slots.init_v11(&p->ctx, p->comm_id, &config, logger, profiler);
+    /* Up to v10 a process is initialised once, whatever the number of communicators. */
+    if (p->library->initialised)
+        return ncclSuccess;
+    if (p->slots.init_v10)
+        return (int)p->slots.init_v10(logger, profiler);
+    return p->slots.init_v4 ? (int)p->slots.init_v4(logger) : mn_host_broken("init is NULL");
 }
 
 int mn_plugin_init(struct mn_plugin *p)
 {
-    return p->version->init(p->table, logger);
+    struct mn_host_library *l = p->library;
+
+    if (p->initialised)
+        return ncclInvalidUsage;
+    pthread_mutex_lock(&l->lock);
+    int result = call_init(p);
+    if (!result) {
+        l->initialised++;
+        p->initialised = 1;
+        l->version->read(l->table, &p->slots);
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (!result && !complete(&p->slots, l->version->version))
+        result = mn_host_broken("a function that NCCL calls without a look is NULL");
+    return result;
 }
 
-int mn_plugin_devices(struct mn_plugin *p, int *ndev)
+int mn_plugin_finalize(struct mn_plugin *p)
 {
-    *ndev = 0;
-    return p->version->devices(p->table, ndev);
-}
+    struct mn_host_library *l = p->library;
+    int result = ncclSuccess;
 
-int mn_plugin_properties(struct mn_plugin *p, int dev, struct mn_net_props *props)
-{
-    memset(props, 0, sizeof *props);
-    return p->version->properties(p->table, dev, props);
-}
-
-int mn_plugin_listen(struct mn_plugin *p, int dev, void *handle, void **comm)
-{
-    *comm = NULL;
-    return p->version->listen(p->table, dev, handle, comm);
-}
-
-int mn_plugin_connect(struct mn_plugin *p, int dev, void *handle, void **comm)
-{
-    *comm = NULL;
-    return p->version->connect(p->table, dev, handle, comm);
-}
-
-int mn_plugin_accept(struct mn_plugin *p, void *listen_comm, void **comm)
-{
-    *comm = NULL;
-    return p->version->accept(p->table, listen_comm, comm);
-}
-
-int mn_plugin_reg_mr(struct mn_plugin *p, void *comm, void *data, size_t size, int type, void **mh)
-{
-    *mh = NULL;
-    return p->version->reg_mr(p->table, comm, data, size, type, mh);
-}
-
-int mn_plugin_dereg_mr(struct mn_plugin *p, void *comm, void *mh)
-{
-    return p->version->dereg_mr(p->table, comm, mh);
-}
-
-int mn_plugin_isend(struct mn_plugin *p, void *comm, void *data, size_t size, int tag, void *mh,
-                    void **request)
-{
-    *request = NULL;
-    return p->version->isend(p->table, comm, data, size, tag, mh, request);
-}
-
-int mn_plugin_irecv(struct mn_plugin *p, void *comm, int n, void **data, size_t *sizes, int *tags,
-                    void **mhs, void **request)
-{
-    *request = NULL;
-    if (n < 1 || n > MN_HOST_MAX_RECVS)
-        return ncclInvalidArgument;
-    return p->version->irecv(p->table, comm, n, data, sizes, tags, mhs, request);
-}
-
-int mn_plugin_iflush(struct mn_plugin *p, void *comm, int n, void **data, int *sizes, void **mhs,
-                     void **request)
-{
-    *request = NULL;
-    return p->version->iflush(p->table, comm, n, data, sizes, mhs, request);
-}
-
-int mn_plugin_test(struct mn_plugin *p, void *request, int *done, int *sizes)
-{
-    *done = 0;
-    return p->version->test(p->table, request, done, sizes);
-}
-
-int mn_plugin_close_send(struct mn_plugin *p, void *comm)
-{
-    return p->version->close_send(p->table, comm);
-}
-
-int mn_plugin_close_recv(struct mn_plugin *p, void *comm)
-{
-    return p->version->close_recv(p->table, comm);
-}
-
-int mn_plugin_close_listen(struct mn_plugin *p, void *comm)
-{
-    return p->version->close_listen(p->table, comm);
+    if (!p->initialised)
+        return ncclSuccess;
+    pthread_mutex_lock(&l->lock);
+    if (p->slots.finalize)
+        result = (int)p->slots.finalize(p->ctx);
+    p->ctx = NULL;
+    p->initialised = 0;
+    l->initialised--;
+    pthread_mutex_unlock(&l->lock);
+    return result;
 }
 
 const char *mn_nccl_result_name(int result)
@@ -233,6 +261,10 @@ const char *mn_nccl_result_name(int result)
         "ncclSuccess",         "ncclUnhandledCudaError", "ncclSystemError", "ncclInternalError",
         "ncclInvalidArgument", "ncclInvalidUsage",       "ncclRemoteError",
     };
+    if (result == MN_HOST_ABSENT)
+        return "no such call";
+    if (result == MN_HOST_BROKEN)
+        return mn_plugin_fault();
     return result >= 0 && result < (int)(sizeof names / sizeof *names) ? names[result]
                                                                        : "unknown result";
 }

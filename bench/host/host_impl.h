@@ -1,128 +1,174 @@
-/* Inside of bench/host: one row of functions an ABI version, over that version's vtable. */
+/* Inside of bench/host: one row an ABI version, which copies that version's slots side by side. */
 #ifndef MN_HOST_IMPL_H
 #define MN_HOST_IMPL_H
+
+#include <pthread.h>
 
 #include "bench/host.h"
 #include "plugin/abi/nccl_abi.h"
 
+/* Slots of one name whose parameters changed have a member for each shape, named after the version
+ * that brought it; one of them is filled. */
+struct mn_host_slots {
+    ncclResult_t (*init_v4)(ncclDebugLogger_t);
+    ncclResult_t (*init_v10)(ncclDebugLogger_t, ncclProfilerCallback_t);
+    ncclResult_t (*init_v11)(void **, uint64_t, ncclNetCommConfig_v11_t *, ncclDebugLogger_t,
+                             ncclProfilerCallback_t);
+    ncclResult_t (*devices)(int *);
+    ncclResult_t (*listen_v4)(int, void *, void **);
+    ncclResult_t (*listen_v11)(void *, int, void *, void **);
+    ncclResult_t (*connect_v4)(int, void *, void **);
+    ncclResult_t (*connect_v7)(int, void *, void **, ncclNetDeviceHandle_v7_t **);
+    ncclResult_t (*connect_v10)(int, ncclNetCommConfig_v10_t *, void *, void **,
+                                ncclNetDeviceHandle_v7_t **);
+    ncclResult_t (*connect_v11)(void *, int, void *, void **, ncclNetDeviceHandle_v7_t **);
+    ncclResult_t (*accept_v4)(void *, void **);
+    ncclResult_t (*accept_v7)(void *, void **, ncclNetDeviceHandle_v7_t **);
+    ncclResult_t (*reg_v4)(void *, void *, int, int, void **);
+    ncclResult_t (*reg_v8)(void *, void *, size_t, int, void **);
+    ncclResult_t (*reg_dmabuf)(void *, void *, size_t, int, uint64_t, int, void **);
+    ncclResult_t (*dereg)(void *, void *);
+    ncclResult_t (*isend_v4)(void *, void *, int, void *, void **);
+    ncclResult_t (*isend_v5)(void *, void *, int, int, void *, void **);
+    ncclResult_t (*isend_v9)(void *, void *, size_t, int, void *, void **);
+    ncclResult_t (*isend_v10)(void *, void *, size_t, int, void *, void *, void **);
+    ncclResult_t (*irecv_v4)(void *, void *, int, void *, void **);
+    ncclResult_t (*irecv_v5)(void *, int, void **, int *, int *, void **, void **);
+    ncclResult_t (*irecv_v9)(void *, int, void **, size_t *, int *, void **, void **);
+    ncclResult_t (*irecv_v10)(void *, int, void **, size_t *, int *, void **, void **, void **);
+    ncclResult_t (*iflush_v4)(void *, void *, int, void *, void **);
+    ncclResult_t (*iflush_v5)(void *, int, void **, int *, void **, void **);
+    ncclResult_t (*test)(void *, int *, int *);
+    ncclResult_t (*close_send)(void *);
+    ncclResult_t (*close_recv)(void *);
+    ncclResult_t (*close_listen)(void *);
+    ncclResult_t (*make_vdevice_v9)(int *, ncclNetVDeviceProps_v9_t *);
+    ncclResult_t (*make_vdevice_v12)(int *, ncclNetVDeviceProps_v12_t *);
+    ncclResult_t (*finalize)(void *);
+    ncclResult_t (*set_attr)(void *, ncclNetAttr_v11_t *);
+};
+
 struct mn_host_version {
     int version;
-    int (*init)(const void *table, ncclDebugLogger_t logger);
-    int (*devices)(const void *table, int *ndev);
-    int (*properties)(const void *table, int dev, struct mn_net_props *props);
-    int (*listen)(const void *table, int dev, void *handle, void **comm);
-    int (*connect)(const void *table, int dev, void *handle, void **comm);
-    int (*accept)(const void *table, void *listen_comm, void **comm);
-    int (*reg_mr)(const void *table, void *comm, void *data, size_t size, int type, void **mh);
-    int (*dereg_mr)(const void *table, void *comm, void *mh);
-    int (*isend)(const void *table, void *comm, void *data, size_t size, int tag, void *mh,
-                 void **request);
-    int (*irecv)(const void *table, void *comm, int n, void **data, size_t *sizes, int *tags,
-                 void **mhs, void **request);
-    int (*iflush)(const void *table, void *comm, int n, void **data, int *sizes, void **mhs,
-                  void **request);
-    int (*test)(const void *table, void *request, int *done, int *sizes);
-    int (*close_send)(const void *table, void *comm);
-    int (*close_recv)(const void *table, void *comm);
-    int (*close_listen)(const void *table, void *comm);
+    int blocks; /* connect and accept */
+    /* A plugin may fill its table in init: read again after it. */
+    void (*read)(const void *table, struct mn_host_slots *slots);
+    /* props comes with the defaults of what the version does not say. */
+    int (*properties)(const void *table, int dev, struct mn_plugin_props *props);
+};
+
+extern const struct mn_host_version mn_host_v4, mn_host_v5, mn_host_v6, mn_host_v7, mn_host_v8,
+    mn_host_v9, mn_host_v10, mn_host_v11, mn_host_v12;
+
+struct mn_host_log;
+struct mn_host_block;
+
+/* A loaded library: what its communicators share. */
+struct mn_host_library {
+    void *handle;
+    const void *table;
+    const struct mn_host_version *version;
+    struct mn_plugin_info info;
+    struct mn_host_log *log;
+    struct mn_host_block *block; /* of v4 */
+    pthread_mutex_t lock;        /* init and finalize come one at a time */
+    int users, initialised;      /* communicators; those that are initialised */
 };
 
 struct mn_plugin {
-    struct mn_plugin_info info;
-    const struct mn_host_version *version;
-    const void *table;
-    void *library;
+    struct mn_host_library *library;
+    struct mn_host_slots slots;
+    void *ctx; /* v11: the plugin's */
+    int initialised;
+    enum mn_host_mode mode;
+    uint64_t comm_id;
+    int traffic_class;
 };
 
-extern const struct mn_host_version mn_host_v8, mn_host_v9, mn_host_v10;
+/* The provider that AWS builds for Neuron reuses v4 to v6 with other layouts under the name of the
+ * one for GPUs; that has v7 and later too. */
+enum mn_err mn_host_refuse(const struct mn_plugin_info *info, struct mn_diag *diag);
 
-/* What v8 could carry in an int, and NCCL's own bound for it. */
-#define MN_HOST_INT_BYTES ((size_t)1 << 30)
+/* Sets mn_plugin_fault() and returns MN_HOST_BROKEN. */
+int mn_host_broken(const char *what);
 
-/* The functions whose signature no version from 8 to 10 changed, for a vtable type T. */
-#define MN_HOST_COMMON(T)                                                                          \
-    static int devices(const void *t, int *ndev)                                                   \
-    {                                                                                              \
-        return ((const T *)t)->devices(ndev);                                                      \
-    }                                                                                              \
-    static int listen_(const void *t, int dev, void *handle, void **comm)                          \
-    {                                                                                              \
-        return ((const T *)t)->listen(dev, handle, comm);                                          \
-    }                                                                                              \
-    static int accept_(const void *t, void *listen_comm, void **comm)                              \
-    {                                                                                              \
-        ncclNetDeviceHandle_v7_t *handle = NULL;                                                   \
-        return ((const T *)t)->accept(listen_comm, comm, &handle);                                 \
-    }                                                                                              \
-    static int reg_mr(const void *t, void *comm, void *data, size_t size, int type, void **mh)     \
-    {                                                                                              \
-        return ((const T *)t)->regMr(comm, data, size, type, mh);                                  \
-    }                                                                                              \
-    static int dereg_mr(const void *t, void *comm, void *mh)                                       \
-    {                                                                                              \
-        return ((const T *)t)->deregMr(comm, mh);                                                  \
-    }                                                                                              \
-    static int iflush(const void *t, void *comm, int n, void **data, int *sizes, void **mhs,       \
-                      void **request)                                                              \
-    {                                                                                              \
-        return ((const T *)t)->iflush(comm, n, data, sizes, mhs, request);                         \
-    }                                                                                              \
-    static int test(const void *t, void *request, int *done, int *sizes)                           \
-    {                                                                                              \
-        return ((const T *)t)->test(request, done, sizes);                                         \
-    }                                                                                              \
-    static int close_send(const void *t, void *comm)                                               \
-    {                                                                                              \
-        return ((const T *)t)->closeSend(comm);                                                    \
-    }                                                                                              \
-    static int close_recv(const void *t, void *comm)                                               \
-    {                                                                                              \
-        return ((const T *)t)->closeRecv(comm);                                                    \
-    }                                                                                              \
-    static int close_listen(const void *t, void *comm)                                             \
-    {                                                                                              \
-        return ((const T *)t)->closeListen(comm);                                                  \
-    }
+/* The logger that plugins call has no argument of ours: each library gets a function of its own. */
+struct mn_host_log *mn_host_log_take(void *library);
+void mn_host_log_give(struct mn_host_log *log, int unmapped);
+void mn_host_log_set(struct mn_host_log *log, mn_plugin_log call, void *ctx);
+ncclDebugLogger_t mn_host_log_function(const struct mn_host_log *log);
 
-#define MN_HOST_ROW(N)                                                                             \
-    const struct mn_host_version mn_host_v##N = {                                                  \
-        .version = N,                                                                              \
-        .init = init,                                                                              \
-        .devices = devices,                                                                        \
-        .properties = properties,                                                                  \
-        .listen = listen_,                                                                         \
-        .connect = connect_,                                                                       \
-        .accept = accept_,                                                                         \
-        .reg_mr = reg_mr,                                                                          \
-        .dereg_mr = dereg_mr,                                                                      \
-        .isend = isend,                                                                            \
-        .irecv = irecv,                                                                            \
-        .iflush = iflush,                                                                          \
-        .test = test,                                                                              \
-        .close_send = close_send,                                                                  \
-        .close_recv = close_recv,                                                                  \
-        .close_listen = close_listen,                                                              \
-    }
+/* Blocking calls on threads of their own. key: the handle or the listen comm. */
+struct mn_host_block *mn_host_block_new(void);
+int mn_host_block_connect(struct mn_host_block *block, const struct mn_host_slots *slots, int dev,
+                          void *handle, void **comm);
+int mn_host_block_accept(struct mn_host_block *block, const struct mn_host_slots *slots,
+                         void *listen, void **comm);
+/* 1: an accept is under way, its thread closes listen after it. */
+int mn_host_block_leave(struct mn_host_block *block, void *listen);
+/* Leaves all; the last thread frees. */
+void mn_host_block_end(struct mn_host_block *block);
 
 /* Lower-case hexadecimal SHA-256 of a file (FIPS 180-4). */
 enum mn_err mn_sha256_file(const char *path, char hex[65], struct mn_diag *diag);
 void mn_sha256(const void *data, size_t len, uint8_t digest[32]);
 
-/* Fields every properties struct from v8 on shares by name. */
-#define MN_HOST_PROPERTIES(out, in)                                                                \
+/* For vN.c: the slots that never changed, and the fields of properties by the version that brought
+ * them. */
+#define MN_HOST_SLOTS(t)                                                                           \
+    .devices = (t)->devices, .dereg = (t)->deregMr, .test = (t)->test,                             \
+    .close_send = (t)->closeSend, .close_recv = (t)->closeRecv, .close_listen = (t)->closeListen
+
+/* Room for a plugin that writes a longer struct than its version's. */
+#define MN_HOST_PROPERTIES(T, name)                                                                \
+    union {                                                                                        \
+        char room[512];                                                                            \
+        T p;                                                                                       \
+    } name = {{0}}
+#define MN_HOST_PROPERTIES_V4(out, in)                                                             \
     do {                                                                                           \
-        (out)->name = (in).name;                                                                   \
-        (out)->pci_path = (in).pciPath;                                                            \
-        (out)->guid = (in).guid;                                                                   \
-        (out)->ptr_support = (in).ptrSupport;                                                      \
-        (out)->reg_is_global = (in).regIsGlobal;                                                   \
-        (out)->speed_mbps = (in).speed;                                                            \
-        (out)->port = (in).port;                                                                   \
-        (out)->latency_us = (in).latency;                                                          \
-        (out)->max_comms = (in).maxComms;                                                          \
-        (out)->max_recvs = (in).maxRecvs;                                                          \
-        (out)->max_multi_request_size = 1;                                                         \
-        (out)->rail_id = (out)->plane_id = -1;                                                     \
+        (out)->net.name = (in).name;                                                               \
+        (out)->net.pci_path = (in).pciPath;                                                        \
+        (out)->net.guid = (in).guid;                                                               \
+        (out)->net.ptr_support = (in).ptrSupport;                                                  \
+        (out)->net.speed_mbps = (in).speed;                                                        \
+        (out)->net.port = (in).port;                                                               \
+        (out)->net.max_comms = (in).maxComms;                                                      \
+    } while (0)
+#define MN_HOST_PROPERTIES_V5(out, in)                                                             \
+    do {                                                                                           \
+        MN_HOST_PROPERTIES_V4(out, in);                                                            \
+        (out)->net.latency_us = (in).latency;                                                      \
+        (out)->net.max_recvs = (in).maxRecvs;                                                      \
+    } while (0)
+#define MN_HOST_PROPERTIES_V7(out, in)                                                             \
+    do {                                                                                           \
+        MN_HOST_PROPERTIES_V5(out, in);                                                            \
+        (out)->device_type = (int)(in).netDeviceType;                                              \
+        (out)->device_version = (in).netDeviceVersion;                                             \
+    } while (0)
+#define MN_HOST_PROPERTIES_V8(out, in)                                                             \
+    do {                                                                                           \
+        MN_HOST_PROPERTIES_V7(out, in);                                                            \
+        (out)->net.reg_is_global = (in).regIsGlobal;                                               \
+    } while (0)
+#define MN_HOST_PROPERTIES_V9(out, in)                                                             \
+    do {                                                                                           \
+        int most = (int)(sizeof(in).vProps.devs / sizeof(int));                                    \
+        MN_HOST_PROPERTIES_V8(out, in);                                                            \
+        (out)->net.force_flush = (in).forceFlush;                                                  \
+        (out)->net.max_p2p_bytes = (in).maxP2pBytes;                                               \
+        (out)->net.max_coll_bytes = (in).maxCollBytes;                                             \
+        (out)->n_devs = (in).vProps.ndevs < 0      ? 0                                             \
+                        : (in).vProps.ndevs > most ? most                                          \
+                                                   : (in).vProps.ndevs;                            \
+        for (int i = 0; i < (out)->n_devs; i++)                                                    \
+            (out)->devs[i] = (in).vProps.devs[i];                                                  \
+    } while (0)
+#define MN_HOST_PROPERTIES_V11(out, in)                                                            \
+    do {                                                                                           \
+        MN_HOST_PROPERTIES_V9(out, in);                                                            \
+        (out)->net.max_multi_request_size = (in).maxMultiRequestSize;                              \
     } while (0)
 
 #endif

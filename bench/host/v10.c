@@ -1,54 +1,37 @@
 #include "bench/host/host_impl.h"
 
-MN_HOST_COMMON(ncclNet_v10_t)
-
-/* Plugins store the callback; one that counts on it being callable gets a polite no-op. */
-static ncclResult_t profiler(void **event, int type, void *phandle, int64_t plugin, void *data)
+static void read_slots(const void *table, struct mn_host_slots *slots)
 {
-    (void)event;
-    (void)type;
-    (void)phandle;
-    (void)plugin;
-    (void)data;
-    return ncclSuccess;
+    const ncclNet_v10_t *t = table;
+
+    *slots = (struct mn_host_slots){
+        MN_HOST_SLOTS(t),
+        .init_v10 = t->init,
+        .listen_v4 = t->listen,
+        .connect_v10 = t->connect,
+        .accept_v7 = t->accept,
+        .reg_v8 = t->regMr,
+        .isend_v10 = t->isend,
+        .irecv_v10 = t->irecv,
+        .iflush_v5 = t->iflush,
+        .reg_dmabuf = t->regMrDmaBuf,
+        .make_vdevice_v9 = t->makeVDevice,
+    };
 }
 
-static int init(const void *t, ncclDebugLogger_t logger)
+static int properties(const void *table, int dev, struct mn_plugin_props *props)
 {
-    return ((const ncclNet_v10_t *)t)->init(logger, profiler);
-}
+    MN_HOST_PROPERTIES(ncclNetProperties_v10_t, u);
+    int result = (int)((const ncclNet_v10_t *)table)->getProperties(dev, &u.p);
 
-static int properties(const void *t, int dev, struct mn_net_props *props)
-{
-    ncclNetProperties_v10_t p = {0};
-    int result = ((const ncclNet_v10_t *)t)->getProperties(dev, &p);
-
-    MN_HOST_PROPERTIES(props, p);
-    props->force_flush = p.forceFlush;
-    props->max_p2p_bytes = p.maxP2pBytes;
-    props->max_coll_bytes = p.maxCollBytes;
+    if (result)
+        return result;
+    MN_HOST_PROPERTIES_V9(props, u.p);
     return result;
 }
 
-/* Some plugins follow the config pointer without a look: it is never NULL. */
-static int connect_(const void *t, int dev, void *handle, void **comm)
-{
-    ncclNetDeviceHandle_v10_t *device = NULL;
-    ncclNetCommConfig_v10_t config = {NCCL_NET_TRAFFIC_CLASS_UNDEF};
-    return ((const ncclNet_v10_t *)t)->connect(dev, &config, handle, comm, &device);
-}
-
-static int isend(const void *t, void *comm, void *data, size_t size, int tag, void *mh,
-                 void **request)
-{
-    return ((const ncclNet_v10_t *)t)->isend(comm, data, size, tag, mh, NULL, request);
-}
-
-static int irecv(const void *t, void *comm, int n, void **data, size_t *sizes, int *tags,
-                 void **mhs, void **request)
-{
-    void *phandles[MN_HOST_MAX_RECVS] = {NULL};
-    return ((const ncclNet_v10_t *)t)->irecv(comm, n, data, sizes, tags, mhs, phandles, request);
-}
-
-MN_HOST_ROW(10);
+const struct mn_host_version mn_host_v10 = {
+    .version = 10,
+    .read = read_slots,
+    .properties = properties,
+};

@@ -1,48 +1,31 @@
 #include "bench/host/host_impl.h"
 
-MN_HOST_COMMON(ncclNet_v8_t)
-
-static int init(const void *t, ncclDebugLogger_t logger)
+static void read_slots(const void *table, struct mn_host_slots *slots)
 {
-    return ((const ncclNet_v8_t *)t)->init(logger);
+    const ncclNet_v8_t *t = table;
+
+    *slots = (struct mn_host_slots){
+        MN_HOST_SLOTS(t),       .init_v4 = t->init,
+        .listen_v4 = t->listen, .connect_v7 = t->connect,
+        .accept_v7 = t->accept, .reg_v8 = t->regMr,
+        .isend_v5 = t->isend,   .irecv_v5 = t->irecv,
+        .iflush_v5 = t->iflush, .reg_dmabuf = t->regMrDmaBuf,
+    };
 }
 
-static int properties(const void *t, int dev, struct mn_net_props *props)
+static int properties(const void *table, int dev, struct mn_plugin_props *props)
 {
-    ncclNetProperties_v8_t p = {0};
-    int result = ((const ncclNet_v8_t *)t)->getProperties(dev, &p);
+    MN_HOST_PROPERTIES(ncclNetProperties_v8_t, u);
+    int result = (int)((const ncclNet_v8_t *)table)->getProperties(dev, &u.p);
 
-    MN_HOST_PROPERTIES(props, p);
-    props->max_p2p_bytes = MN_HOST_INT_BYTES;
-    props->max_coll_bytes = (size_t)512 << 20;
+    if (result)
+        return result;
+    MN_HOST_PROPERTIES_V8(props, u.p);
     return result;
 }
 
-static int connect_(const void *t, int dev, void *handle, void **comm)
-{
-    ncclNetDeviceHandle_v8_t *device = NULL;
-    return ((const ncclNet_v8_t *)t)->connect(dev, handle, comm, &device);
-}
-
-static int isend(const void *t, void *comm, void *data, size_t size, int tag, void *mh,
-                 void **request)
-{
-    if (size > MN_HOST_INT_BYTES)
-        return ncclInvalidArgument;
-    return ((const ncclNet_v8_t *)t)->isend(comm, data, (int)size, tag, mh, request);
-}
-
-static int irecv(const void *t, void *comm, int n, void **data, size_t *sizes, int *tags,
-                 void **mhs, void **request)
-{
-    int narrow[MN_HOST_MAX_RECVS];
-
-    for (int i = 0; i < n; i++) {
-        if (sizes[i] > MN_HOST_INT_BYTES)
-            return ncclInvalidArgument;
-        narrow[i] = (int)sizes[i];
-    }
-    return ((const ncclNet_v8_t *)t)->irecv(comm, n, data, narrow, tags, mhs, request);
-}
-
-MN_HOST_ROW(8);
+const struct mn_host_version mn_host_v8 = {
+    .version = 8,
+    .read = read_slots,
+    .properties = properties,
+};

@@ -55,14 +55,14 @@ enum mn_err mn_p2p_get_handles(const cJSON *message, struct mn_p2p_pump *pump, s
 void mn_p2p_own_end(const struct mn_p2p_pump *pump, struct mn_p2p_end *end)
 {
     const char *node = getenv("MESHNET_NODE");
-    struct mn_net_props props;
+    struct mn_plugin_props props;
     char host[65] = "?";
 
     gethostname(host, sizeof host - 1);
     mn_strlcpy(end->node, node && *node ? node : host, sizeof end->node);
     end->plugin = *mn_plugin_info(pump->plugin);
-    if (!mn_plugin_properties(pump->plugin, pump->device, &props) && props.name)
-        mn_strlcpy(end->device, props.name, sizeof end->device);
+    if (!mn_plugin_properties(pump->plugin, pump->device, &props) && props.net.name)
+        mn_strlcpy(end->device, props.net.name, sizeof end->device);
 }
 
 void mn_p2p_put_end(cJSON *message, const struct mn_p2p_pump *pump)
