@@ -17,8 +17,10 @@ const struct mn_check_family *const mn_check_families[] = {
     &mn_check_load_family,
     &mn_check_device_family,
     &mn_check_connect_family,
+    &mn_check_handshake_family,
     &mn_check_memory_family,
     &mn_check_transfer_family,
+    &mn_check_deliver_family,
     &mn_check_group_family,
     &mn_check_request_family,
     &mn_check_visible_family,
@@ -28,6 +30,7 @@ const struct mn_check_family *const mn_check_families[] = {
     &mn_check_death_family,
     &mn_check_idle_family,
     &mn_check_scenario_family,
+    &mn_check_collnet_family,
     NULL,
 };
 
