@@ -170,6 +170,105 @@ static void check_independent(struct mn_check *check)
     expect_lane(check, &lanes[1], 4, "connection 1");
 }
 
+/* One byte of out each, so that none is touched before its send is done. */
+static int send_byte(struct mn_check *check, struct mn_pair *pair, struct mn_buf *out, int i,
+                     int tag, struct mn_req *req)
+{
+    struct mn_buf byte = *out;
+
+    byte.data = out->data + i;
+    byte.data[0] = (unsigned char)(i * 7 + 3);
+    return mn_kit_try_isend(check, pair->send, &byte, 1, tag, req);
+}
+
+/* Sends without a receive until the plugin has had enough, which it says with a NULL request. */
+static void check_backpressure(struct mn_check *check)
+{
+    static struct mn_req sends[FLOOD];
+    struct mn_buf out, in;
+    struct mn_pair pair;
+    int most, n = 0;
+
+    mn_check_init(check);
+    most = MAX_REQUESTS * check->props.max_recvs + 8;
+    mn_kit_connect(check, &pair);
+    mn_kit_buf(check, pair.send, FLOOD, 0, &out);
+    mn_kit_buf(check, pair.recv, SIZE, 0, &in);
+    mn_check_step(check, "isend without a receive, until a NULL request or %d times", most);
+    while (n < most && n < FLOOD && send_byte(check, &pair, &out, n, 0, &sends[n]))
+        n++;
+    mn_check_note(check, "%d sends were taken ahead of any receive", n);
+    for (int i = 0; i < n; i++) {
+        struct mn_req recv;
+        mn_kit_irecv(check, pair.recv, &in, SIZE, 0, &recv);
+        mn_check_step(check, "test of receive %d for %d sends posted before", i, n);
+        for (int tests = 0; !mn_kit_test(check, &recv); tests++) {
+            mn_kit_test(check, &sends[tests % n]);
+            if (mn_check_expired(check))
+                mn_check_fail(check, "message %d of %d that were posted never arrived", i, n);
+            sched_yield();
+        }
+        if (recv.sizes[0] != 1 || in.data[0] != (unsigned char)(i * 7 + 3))
+            mn_check_fail(check, "message %d of %d: %d bytes, first 0x%02x, sent was 1, 0x%02x", i,
+                          n, recv.sizes[0], in.data[0], (unsigned char)(i * 7 + 3));
+    }
+    for (int i = 0; i < n; i++) {
+        struct mn_req *one = &sends[i];
+        mn_kit_wait(check, &one, 1);
+    }
+    mn_kit_pass(check, &pair, SIZE, SIZE, 1);
+}
+
+/* As many grouped receives as a comm must hold, every one of its messages on the way. */
+static void check_full(struct mn_check *check)
+{
+    static struct mn_req sends[MAX_REQUESTS * MN_RAW_MAX_RECVS], recvs[MAX_REQUESTS];
+    static struct mn_buf in[MN_RAW_MAX_RECVS], *bufs[MN_RAW_MAX_RECVS];
+    size_t sizes[MN_RAW_MAX_RECVS];
+    int tags[MN_RAW_MAX_RECVS], group, n_sent = 0, n_done = 0;
+    struct mn_buf out, all;
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    group = check->props.max_recvs < MN_RAW_MAX_RECVS ? check->props.max_recvs : MN_RAW_MAX_RECVS;
+    if (group < 2)
+        mn_check_skip(check, "maxRecvs is %d: receives are not grouped", group);
+    mn_kit_connect(check, &pair);
+    mn_kit_buf(check, pair.send, (size_t)(MAX_REQUESTS * group), 0, &out);
+    mn_kit_buf(check, pair.recv, (size_t)(MAX_REQUESTS * group), 0, &all);
+    for (int r = 0; r < MAX_REQUESTS; r++) {
+        for (int i = 0; i < group; i++) {
+            in[i] = all;
+            in[i].data = all.data + r * group + i;
+            bufs[i] = &in[i];
+            sizes[i] = 1;
+            tags[i] = i;
+        }
+        mn_check_step(check, "irecv %d of %d with %d buffers each", r + 1, MAX_REQUESTS, group);
+        if (!mn_kit_try_irecv(check, pair.recv, group, bufs, sizes, tags, &recvs[r]))
+            mn_check_fail(check,
+                          "irecv %d of %d gave a NULL request: %d receives of %d buffers "
+                          "must fit",
+                          r + 1, MAX_REQUESTS, MAX_REQUESTS, group);
+    }
+    mn_check_step(check, "%d messages for %d receives of %d", MAX_REQUESTS * group, MAX_REQUESTS,
+                  group);
+    while (n_done < MAX_REQUESTS) {
+        if (n_sent < MAX_REQUESTS * group)
+            n_sent += send_byte(check, &pair, &out, n_sent, n_sent % group, &sends[n_sent]);
+        for (int i = 0; i < n_sent; i++)
+            mn_kit_test(check, &sends[i]);
+        n_done += mn_kit_test(check, &recvs[n_done]);
+        if (mn_check_expired(check))
+            mn_check_fail(check, "%d of %d receives done, %d of %d messages posted", n_done,
+                          MAX_REQUESTS, n_sent, MAX_REQUESTS * group);
+    }
+    for (int i = 0; i < MAX_REQUESTS * group; i++)
+        if (all.data[i] != (unsigned char)(i * 7 + 3))
+            mn_check_fail(check, "slot %d of receive %d holds another message", i % group,
+                          i / group);
+}
+
 static const struct mn_check_rule rules[] = {
     {"request.outstanding", "32 receives and 32 sends fit",
      "NCCL_NET_MAX_REQUESTS is 32 for each comm (net.h)", check_outstanding},
@@ -185,6 +284,14 @@ static const struct mn_check_rule rules[] = {
      "connections and steps are tested in any interleaving (proxy.cc)", check_order},
     {"request.independent", "one connection moves while another is not tested",
      "progress of a comm never depends on the others being polled (proxy.cc)", check_independent},
+    {"request.full", "32 grouped receives and all their messages fit",
+     "NCCL_NET_MAX_REQUESTS counts receives, each of up to maxRecvs buffers", check_full,
+     .source = "NCCL 2.27 include/net.h, transport/net.cc",
+     .breaks = "Point-to-point traffic over shared connections hangs."},
+    {"request.backpressure", "more sends than fit get a NULL request, and lose nothing",
+     "a NULL request with success means not now; what got a request is delivered in order",
+     check_backpressure, .source = "ncclNet API (isend), NCCL 2.27 transport/net.cc",
+     .breaks = "A burst of messages fails the job or loses one of them."},
 };
 
 MN_CHECK_FAMILY(mn_check_request_family, "request", "request limits", rules);
