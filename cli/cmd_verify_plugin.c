@@ -1,57 +1,104 @@
 /* meshnet verify-plugin: runs the rules of bench/check on a library and reports them. */
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "bench/check.h"
+#include "bench/check/profile.h"
+#include "bench/check/raw.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
+#include "cli/verify_report.h"
 #include "topo/base/alloc.h"
-#include "topo/base/out.h"
 
-#define NAME "verify-plugin"
+#define NAME     "verify-plugin"
+#define MAX_JOBS 16 /* by default: rules that poll gain nothing from more */
+#define SEED_MAX 4294967295.0
 
-enum format { TEXT, JSON, TAP };
+enum format { TEXT, JSON, TAP, JUNIT };
+
+static const struct mn_verify_format *const formats[] = {
+    [TEXT] = &mn_verify_text,
+    [JSON] = &mn_verify_json,
+    [TAP] = &mn_verify_tap,
+    [JUNIT] = &mn_verify_junit,
+};
 
 struct options {
-    long abi;
-    struct mn_opt_list only;
-    int list, format, json, verbose;
-    unsigned timeout_ms;
+    const char *version, *profile, *explain;
+    struct mn_opt_list rules;
+    int all_versions, list, format, json, verbose;
+    long seed, jobs;
+    unsigned timeout_ms, stress_ms;
 };
 
 static const struct mn_opt options[] = {
-    {.name = "abi",
-     .type = MN_OPT_INT,
-     .arg = "N",
-     .offset = offsetof(struct options, abi),
-     .min = 8,
-     .max = 10,
+    {.name = "version",
+     .type = MN_OPT_STRING,
+     .arg = "vN",
+     .offset = offsetof(struct options, version),
      .help = "Drive this ABI version instead of the newest one exported."},
-    {.name = "only",
+    {.name = "all-versions",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct options, all_versions),
+     .help = "Drive every version the library exports, one after the other."},
+    {.name = "profile",
+     .type = MN_OPT_STRING,
+     .arg = "RELEASE",
+     .offset = offsetof(struct options, profile),
+     .help = "Behave like nccl-2.27, rccl-7, …: the version it loads, the way it calls."},
+    {.name = "rule",
      .type = MN_OPT_LIST,
      .arg = "ID|FAMILY",
-     .offset = offsetof(struct options, only),
+     .offset = offsetof(struct options, rules),
      .help = "Run only these rules or families; may be given several times."},
-    {.name = "list",
-     .type = MN_OPT_FLAG,
-     .offset = offsetof(struct options, list),
-     .help = "Print the rules instead of running them."},
+    {.name = "seed",
+     .type = MN_OPT_INT,
+     .arg = "N",
+     .offset = offsetof(struct options, seed),
+     .min = 1,
+     .max = SEED_MAX,
+     .help = "Replay the random choices of this seed; 1 unless given."},
+    {.name = "stress",
+     .type = MN_OPT_DURATION,
+     .arg = "DURATION",
+     .offset = offsetof(struct options, stress_ms),
+     .min = 1,
+     .max = 604800000,
+     .help = "Repeat the rules that choose at random, each time with another seed."},
+    {.name = "jobs",
+     .type = MN_OPT_INT,
+     .arg = "N",
+     .offset = offsetof(struct options, jobs),
+     .min = 1,
+     .max = 256,
+     .help = "Rules at once; as many as there are processors unless given."},
     {.name = "timeout",
      .type = MN_OPT_DURATION,
      .arg = "DURATION",
-     .def = "20s",
+     .def = "30s",
      .offset = offsetof(struct options, timeout_ms),
      .min = 100,
      .max = 3600000,
      .help = "Time limit of each rule; a rule that reaches it fails."},
+    {.name = "list",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct options, list),
+     .help = "Print the rules instead of running them."},
+    {.name = "explain",
+     .type = MN_OPT_STRING,
+     .arg = "ID|FAMILY",
+     .offset = offsetof(struct options, explain),
+     .help = "Print what a rule requires, why, and where that comes from."},
     {.name = "format",
      .type = MN_OPT_CHOICE,
      .arg = "FORMAT",
      .def = "text",
      .offset = offsetof(struct options, format),
-     .choices = "text|json|tap",
+     .choices = "text|json|tap|junit",
      .help = "How to report."},
     {.name = "json",
      .type = MN_OPT_FLAG,
@@ -65,234 +112,231 @@ static const struct mn_opt options[] = {
     MN_OPT_END,
 };
 
-struct report {
-    const struct options *options;
-    const struct mn_check_target *target;
-    const struct mn_check_info *info;
-    struct mn_out *out; /* NULL for TAP */
-    int counts[MN_CHECK_N_STATUS], number;
+static void each_rule(void (*visit)(void *ctx, const struct mn_check_family *,
+                                    const struct mn_check_rule *),
+                      void *ctx)
+{
+    for (int f = 0; mn_check_families[f]; f++)
+        for (size_t r = 0; r < mn_check_families[f]->n_rules; r++)
+            visit(ctx, mn_check_families[f], &mn_check_families[f]->rules[r]);
+}
+
+struct search {
+    const char *name;
+    int found;
 };
+
+static void find_name(void *ctx, const struct mn_check_family *family,
+                      const struct mn_check_rule *rule)
+{
+    struct search *search = ctx;
+
+    search->found |= mn_check_matches(family, rule, search->name);
+}
+
+static enum mn_err check_name(const char *option, const char *name, struct mn_diag *diag)
+{
+    struct search search = {.name = name};
+
+    each_rule(find_name, &search);
+    return search.found ? MN_OK
+                        : mn_fail(diag, MN_ERR_USAGE,
+                                  "--%s \"%s\": no rule or family of this name; --list shows them",
+                                  option, name);
+}
+
+static enum mn_err check_names(const struct options *o, struct mn_diag *diag)
+{
+    enum mn_err err = o->explain ? check_name("explain", o->explain, diag) : MN_OK;
+
+    for (size_t i = 0; i < o->rules.count && !err; i++)
+        err = check_name("rule", o->rules.items[i], diag);
+    return err;
+}
 
 static int selected(const struct options *o, const struct mn_check_family *family,
                     const struct mn_check_rule *rule)
 {
-    for (size_t i = 0; i < o->only.count; i++)
-        if (mn_check_matches(family, rule, o->only.items[i]))
-            return 1;
-    return o->only.count == 0;
+    int named = o->rules.count == 0;
+
+    for (size_t i = 0; i < o->rules.count; i++)
+        named |= mn_check_matches(family, rule, o->rules.items[i]);
+    return named && (!o->stress_ms || rule->flags & MN_CHECK_RANDOM);
 }
 
-/* Calls each selected rule in order; stops at the first error. */
-static enum mn_err walk(const struct options *o,
-                        enum mn_err (*visit)(void *ctx, const struct mn_check_family *,
-                                             const struct mn_check_rule *, struct mn_diag *),
-                        void *ctx, struct mn_diag *diag)
+struct printing {
+    const struct options *options;
+    struct mn_out *out;
+};
+
+static void list_rule(void *ctx, const struct mn_check_family *family,
+                      const struct mn_check_rule *rule)
 {
-    for (int f = 0; mn_check_families[f]; f++)
-        for (size_t r = 0; r < mn_check_families[f]->n_rules; r++) {
-            const struct mn_check_rule *rule = &mn_check_families[f]->rules[r];
-            enum mn_err err = selected(o, mn_check_families[f], rule)
-                                  ? visit(ctx, mn_check_families[f], rule, diag)
-                                  : MN_OK;
-            if (err)
-                return err;
-        }
-    return MN_OK;
+    const struct printing *p = ctx;
+
+    if (!selected(p->options, family, rule))
+        return;
+    mn_out_row(p->out);
+    mn_out_cell(p->out, rule->id);
+    mn_out_cell(p->out, mn_check_severity_name(rule->severity));
+    mn_out_cell(p->out, rule->title);
+    mn_out_cell(p->out, rule->needs);
+    mn_out_cell(p->out, rule->source);
 }
 
-static enum mn_err check_only(const struct options *o, struct mn_diag *diag)
+static void explain_rule(void *ctx, const struct mn_check_family *family,
+                         const struct mn_check_rule *rule)
 {
-    for (size_t i = 0; i < o->only.count; i++) {
-        int known = 0;
-        for (int f = 0; mn_check_families[f]; f++)
-            for (size_t r = 0; r < mn_check_families[f]->n_rules; r++)
-                known |= mn_check_matches(mn_check_families[f], &mn_check_families[f]->rules[r],
-                                          o->only.items[i]);
-        if (!known)
-            return mn_fail(diag, MN_ERR_USAGE,
-                           "--only \"%s\": no rule or family of this name; --list shows them",
-                           o->only.items[i]);
-    }
-    return MN_OK;
+    const struct printing *p = ctx;
+
+    if (mn_check_matches(family, rule, p->options->explain))
+        mn_verify_explain(p->out, family, rule);
 }
 
-static enum mn_err count_rule(void *ctx, const struct mn_check_family *family,
-                              const struct mn_check_rule *rule, struct mn_diag *diag)
-{
-    (void)family;
-    (void)rule;
-    (void)diag;
-    ++*(int *)ctx;
-    return MN_OK;
-}
-
-static enum mn_err list_rule(void *ctx, const struct mn_check_family *family,
-                             const struct mn_check_rule *rule, struct mn_diag *diag)
-{
-    struct mn_out *out = ctx;
-
-    (void)diag;
-    mn_out_row(out);
-    mn_out_cell(out, rule->id);
-    mn_out_cell(out, family->title);
-    mn_out_cell(out, rule->title);
-    mn_out_cell(out, rule->needs);
-    return MN_OK;
-}
-
-static int list(const struct options *o)
+static int print_rules(const struct options *o)
 {
     static const struct mn_col cols[] = {{"id", "RULE", 0},
-                                         {"family", "FAMILY", 0},
+                                         {"severity", "SEVERITY", 0},
                                          {"title", "WHAT MUST HOLD", 0},
-                                         {"requires", "WHAT THE API REQUIRES", 0}};
-    struct mn_out *out = mn_out_new(stdout, o->format == JSON ? MN_OUT_JSON : MN_OUT_TEXT);
+                                         {"requires", "WHAT THE API REQUIRES", 0},
+                                         {"source", "SOURCE", 0}};
+    struct printing p = {o, mn_out_new(stdout, o->format == JSON ? MN_OUT_JSON : MN_OUT_TEXT)};
 
-    mn_out_table(out, "rules", NULL, cols, 4);
-    walk(o, list_rule, out, NULL);
-    mn_out_table_end(out);
-    return mn_out_free(out) == 0 ? 0 : 1;
-}
-
-static void tap_rule(const struct report *report, const struct mn_check_rule *rule,
-                     const struct mn_check_result *result)
-{
-    int bad = result->status == MN_CHECK_FAIL;
-
-    printf("%sok %d - %s %s%s%s\n", bad ? "not " : "", report->number, rule->id, rule->title,
-           result->status == MN_CHECK_SKIP ? " # SKIP " : "",
-           result->status == MN_CHECK_SKIP ? result->seen : "");
-    if (bad || result->status == MN_CHECK_WARN || report->options->verbose)
-        printf("# %s: %s\n# requires: %s\n", mn_check_status_name(result->status), result->seen,
-               rule->needs);
-    if (bad)
-        for (int i = 0; i < result->n_log; i++)
-            printf("# plugin: %s\n", result->log[i]);
-    fflush(stdout);
-}
-
-static void text_rule(const struct report *report, const struct mn_check_rule *rule,
-                      const struct mn_check_result *result)
-{
-    static const enum mn_color colors[] = {MN_GREEN, MN_YELLOW, MN_RED, MN_DIM, MN_PLAIN};
-    int open = result->status != MN_CHECK_PASS || report->options->verbose;
-
-    mn_out_note(report->out, colors[result->status], "%-5s %-26s %s",
-                mn_check_status_name(result->status), rule->id, rule->title);
-    if (open && result->seen[0])
-        mn_out_note(report->out, MN_PLAIN, "      seen:     %s", result->seen);
-    if ((open && result->status != MN_CHECK_SKIP) || report->options->verbose)
-        mn_out_note(report->out, MN_PLAIN, "      requires: %s", rule->needs);
-    for (int i = 0; i < result->n_log && result->status == MN_CHECK_FAIL; i++)
-        mn_out_note(report->out, MN_PLAIN, "      plugin:   %s", result->log[i]);
-}
-
-/* The values are for JSON; in text the notes above carry them. */
-static void out_rule(const struct report *report, const struct mn_check_family *family,
-                     const struct mn_check_rule *rule, const struct mn_check_result *result)
-{
-    struct mn_out *out = report->out;
-
-    mn_out_begin(out, NULL, NULL);
-    text_rule(report, rule, result);
-    mn_out_str(out, "id", NULL, rule->id);
-    mn_out_str(out, "family", NULL, family->name);
-    mn_out_str(out, "title", NULL, rule->title);
-    mn_out_str(out, "result", NULL, mn_check_status_name(result->status));
-    mn_out_str(out, "requires", NULL, rule->needs);
-    mn_out_str(out, "seen", NULL, result->seen[0] ? result->seen : NULL);
-    mn_out_str(out, "last_step", NULL, result->step[0] ? result->step : NULL);
-    mn_out_int(out, "signal", NULL, result->signal);
-    mn_out_bool(out, "timed_out", NULL, result->timed_out);
-    mn_out_int(out, "ms", NULL, result->ms);
-    mn_out_list_begin(out, "plugin_log", NULL);
-    for (int i = 0; i < result->n_log && result->status == MN_CHECK_FAIL; i++) {
-        mn_out_begin(out, NULL, NULL);
-        mn_out_str(out, "line", NULL, result->log[i]);
-        mn_out_end(out);
+    if (o->explain) {
+        mn_out_list_begin(p.out, "rules", NULL);
+        each_rule(explain_rule, &p);
+        mn_out_list_end(p.out);
+    } else {
+        mn_out_table(p.out, "rules", NULL, cols, sizeof cols / sizeof *cols);
+        each_rule(list_rule, &p);
+        mn_out_table_end(p.out);
     }
-    mn_out_list_end(out);
-    mn_out_end(out);
+    return mn_out_free(p.out) == 0 ? 0 : 1;
 }
 
-static enum mn_err run_rule(void *ctx, const struct mn_check_family *family,
-                            const struct mn_check_rule *rule, struct mn_diag *diag)
+/* "v10" or "10" */
+static enum mn_err read_version(const char *text, int *version, struct mn_diag *diag)
 {
-    struct report *report = ctx;
-    struct mn_check_result result;
-    enum mn_err err = mn_check_run(rule, report->target, &result, diag);
+    char known[64] = "", *end;
+    long n = strtol(text + (text[0] == 'v'), &end, 10);
 
-    if (err)
-        return err;
-    report->number++;
-    report->counts[result.status]++;
-    if (report->out)
-        out_rule(report, family, rule, &result);
-    else
-        tap_rule(report, rule, &result);
+    for (const struct mn_raw_version *v = mn_raw_versions; v->version; v++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%sv%d", used ? ", " : "", v->version);
+        if (end > text && !*end && n == v->version) {
+            *version = v->version;
+            return MN_OK;
+        }
+    }
+    return mn_fail(diag, MN_ERR_USAGE, "--version \"%s\": expected one of %s", text, known);
+}
+
+/* The versions to drive, 0-terminated; {0} when there is none. */
+static enum mn_err choose_versions(const struct options *o, const struct mn_check_target *target,
+                                   const struct mn_check_info *info, int *versions,
+                                   struct mn_diag *diag)
+{
+    const struct mn_check_profile *profile = target->profile;
+    int n = 0;
+
+    for (int i = 0; info->driven[i]; i++) {
+        int v = info->driven[i];
+        if (profile && (v > profile->newest || v < profile->oldest))
+            continue;
+        if (target->version ? v == target->version : o->all_versions || n == 0)
+            versions[n++] = v;
+    }
+    versions[n] = 0;
+    if (n == 0 && profile && info->versions[0])
+        return mn_fail(diag, MN_ERR_USAGE, "%s looks for v%d to v%d; %s exports %s%s",
+                       profile->title, profile->newest, profile->oldest, info->path, info->versions,
+                       target->version ? ", and another one was asked for" : "");
     return MN_OK;
 }
 
-static void out_head(const struct report *report)
-{
-    const struct mn_check_info *info = report->info;
-    struct mn_out *out = report->out;
+struct choice {
+    const struct options *options;
+    struct mn_check_job *jobs;
+    size_t n;
+    int version;
+};
 
-    mn_out_str(out, "library", "library", info->path[0] ? info->path : report->target->path);
-    mn_out_str(out, "name", "name", info->name[0] ? info->name : NULL);
-    mn_out_str(out, "exports", "exports", info->versions[0] ? info->versions : NULL);
-    mn_out_int(out, "abi", "ABI driven", info->version);
-    mn_out_list_begin(out, "rules", NULL);
+static void add_job(void *ctx, const struct mn_check_family *family,
+                    const struct mn_check_rule *rule)
+{
+    struct choice *choice = ctx;
+    struct mn_check_job *job;
+
+    if (!selected(choice->options, family, rule))
+        return;
+    job = mn_grow((void **)&choice->jobs, &choice->n, sizeof *job);
+    *job = (struct mn_check_job){.family = family, .rule = rule, .version = choice->version};
 }
 
-static void out_foot(const struct report *report)
-{
-    struct mn_out *out = report->out;
-    const int *n = report->counts;
+struct run {
+    const struct mn_verify_format *format;
+    struct mn_verify_report report;
+};
 
-    mn_out_list_end(out);
-    mn_out_note(out, n[MN_CHECK_FAIL] ? MN_RED : MN_GREEN,
-                "%d rules: %d passed, %d failed, %d warned, %d skipped", report->number,
-                n[MN_CHECK_PASS], n[MN_CHECK_FAIL], n[MN_CHECK_WARN], n[MN_CHECK_SKIP]);
-    mn_out_begin(out, "totals", NULL);
-    mn_out_int(out, "rules", NULL, report->number);
-    mn_out_int(out, "pass", NULL, n[MN_CHECK_PASS]);
-    mn_out_int(out, "fail", NULL, n[MN_CHECK_FAIL]);
-    mn_out_int(out, "warn", NULL, n[MN_CHECK_WARN]);
-    mn_out_int(out, "skip", NULL, n[MN_CHECK_SKIP]);
-    mn_out_end(out);
+static void job_done(void *ctx, const struct mn_check_job *job)
+{
+    struct run *run = ctx;
+
+    run->report.number++;
+    run->report.counts[job->result.status]++;
+    run->format->job(&run->report, job);
 }
 
-static int verify(const struct options *o, const struct mn_check_target *target)
+static unsigned processors(void)
 {
+    cpu_set_t set;
+    int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+
+    return (unsigned)(n < MAX_JOBS ? n : MAX_JOBS);
+}
+
+static int verify(const struct options *o, struct mn_check_target *target)
+{
+    int versions[MN_CHECK_VERSIONS], n_versions = 0;
     struct mn_check_info info;
+    struct choice choice = {.options = o};
+    struct run run =
+        {.format = formats[o->format],
+         .report = {.target = target, .info = &info, .profile = o->profile, .verbose = o->verbose}};
+    struct mn_check_plan plan = {.target = target,
+                                 .parallel = o->jobs ? (unsigned)o->jobs : processors(),
+                                 .stress_ms = o->stress_ms,
+                                 .done = job_done,
+                                 .ctx = &run};
     struct mn_diag diag;
-    struct report report = {.options = o, .target = target, .info = &info};
     enum mn_err err = mn_check_probe(target, &info, &diag);
-    int failed_output = 0;
+    int failed_output;
 
+    if (!err)
+        err = choose_versions(o, target, &info, versions, &diag);
     if (err) {
         mn_cmd_fail(NAME, &diag);
         return err == MN_ERR_NOTFOUND ? 2 : mn_err_exit_code(err);
     }
-    if (o->format == TAP) {
-        int total = 0;
-        walk(o, count_rule, &total, NULL);
-        printf("TAP version 13\n1..%d\n", total);
-    } else {
-        report.out = mn_out_new(stdout, o->format == JSON ? MN_OUT_JSON : MN_OUT_TEXT);
-        out_head(&report);
+    info.version = versions[0];
+    do {
+        choice.version = versions[n_versions];
+        each_rule(add_job, &choice);
+    } while (versions[n_versions] && versions[++n_versions]);
+    if (choice.n == 0) {
+        mn_fail(&diag, MN_ERR_USAGE, "--stress: none of the rules chosen chooses at random");
+        return mn_cmd_fail(NAME, &diag);
     }
-    err = walk(o, run_rule, &report, &diag);
-    if (report.out) {
-        out_foot(&report);
-        failed_output = mn_out_free(report.out) != 0;
-    } else {
-        failed_output = fflush(stdout) != 0;
-    }
+    run.report.jobs = choice.jobs;
+    run.report.n = choice.n;
+    run.report.versions = n_versions;
+    run.format->begin(&run.report);
+    err = mn_check_run_all(&plan, choice.jobs, choice.n, &diag);
+    failed_output = run.format->end(&run.report) != 0;
+    free(choice.jobs);
     if (err)
         return mn_cmd_fail(NAME, &diag);
-    return report.counts[MN_CHECK_FAIL] || failed_output ? 1 : 0;
+    return run.report.counts[MN_CHECK_FAIL] || failed_output ? 1 : 0;
 }
 
 static enum mn_err find_library(const char *operand, char *path, size_t size, struct mn_diag *diag)
@@ -309,24 +353,50 @@ static enum mn_err find_library(const char *operand, char *path, size_t size, st
     return MN_OK;
 }
 
+/* A default run is the same every day; stress looks for what has not been seen yet. */
+static uint64_t first_seed(const struct options *o)
+{
+    uint32_t random = 0;
+
+    if (o->seed)
+        return (uint64_t)o->seed;
+    if (!o->stress_ms || getrandom(&random, sizeof random, 0) != sizeof random)
+        return 1;
+    return 1 + random / 2;
+}
+
+static enum mn_err read_target(const struct options *o, int argc, char **argv,
+                               struct mn_check_target *target, struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
+
+    if (argc > 1)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "one library at a time, after all options; \"%s\" is one too many", argv[1]);
+    if (o->version && o->all_versions)
+        return mn_fail(diag, MN_ERR_USAGE, "--version and --all-versions exclude each other");
+    target->seed = first_seed(o);
+    target->limit_ms = o->timeout_ms;
+    if (o->version)
+        err = read_version(o->version, &target->version, diag);
+    if (!err && o->profile)
+        err = mn_check_profile_find(o->profile, &target->profile, diag);
+    return err ? err : find_library(argc ? argv[0] : NULL, target->path, sizeof target->path, diag);
+}
+
 static int run(const void *values, int argc, char **argv)
 {
     struct options o = *(const struct options *)values;
-    struct mn_check_target target = {.version = (int)o.abi, .limit_ms = o.timeout_ms};
+    struct mn_check_target target = {.path = ""};
     struct mn_diag diag;
 
     if (o.json)
         o.format = JSON;
-    if (check_only(&o, &diag) != MN_OK)
+    if (check_names(&o, &diag) != MN_OK)
         return mn_cmd_fail(NAME, &diag);
-    if (o.list)
-        return list(&o);
-    if (argc > 1) {
-        mn_fail(&diag, MN_ERR_USAGE,
-                "one library at a time, after all options; \"%s\" is one too many", argv[1]);
-        return mn_cmd_fail(NAME, &diag);
-    }
-    if (find_library(argc ? argv[0] : NULL, target.path, sizeof target.path, &diag) != MN_OK)
+    if (o.list || o.explain)
+        return print_rules(&o);
+    if (read_target(&o, argc, argv, &target, &diag) != MN_OK)
         return mn_cmd_fail(NAME, &diag);
     return verify(&o, &target);
 }

@@ -38,23 +38,24 @@ fault()
 
 @test "verify-plugin: our own plugin passes everything over loopback, in each version" {
     export NCCL_SOCKET_IFNAME=lo
-    for abi in 8 9 10; do
-        verify --abi "$abi" "$MESH"
-        [ "$status" -eq 0 ]
-        [[ "$output" == *" 0 failed, 0 warned,"* ]]
+    verify --all-versions "$MESH"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *" 0 failed, 0 warned,"* ]]
+    for version in 8 9 10; do
+        grep -qx "ABI v$version" <<<"$output"
     done
 }
 
 @test "verify-plugin: without an operand it takes the library of the build" {
-    NCCL_SOCKET_IFNAME=lo verify --only load --json
+    NCCL_SOCKET_IFNAME=lo verify --rule load --json
     [ "$status" -eq 0 ]
     [ "$(jq -r .library <<<"$output")" = "$MESH" ]
 }
 
 @test "verify-plugin: JSON is whole and agrees with its totals" {
-    verify --json "$PLUGINS/libnccl-net-ref.so" --only load
+    verify --json "$PLUGINS/libnccl-net-ref.so" --rule load
     [ "$status" -ne 0 ] # options end at the operand
-    verify --json --only load,device "$PLUGINS/libnccl-net-ref.so"
+    verify --json --rule load,device "$PLUGINS/libnccl-net-ref.so"
     [ "$status" -eq 0 ]
     jq -e '.name == "ref" and .abi == 10 and .exports == "v10 v9 v8"' <<<"$output"
     jq -e '.totals.rules == (.rules | length) and .totals.fail == 0' <<<"$output"
@@ -63,35 +64,35 @@ fault()
 }
 
 @test "verify-plugin: a failure says what is required, what was seen, and the plugin's warning" {
-    verify --only connect.self --timeout 3s "$(fault SELF_REFUSED)"
+    verify --rule connect.self --timeout 3s "$(fault SELF_REFUSED)"
     [ "$status" -eq 1 ]
     [[ "$output" == *"fail  connect.self"* ]]
     [[ "$output" == *"seen:     connect returned ncclInvalidUsage"* ]]
     [[ "$output" == *"requires: "*"one thread"* ]]
     [[ "$output" == *"plugin:   ref: cannot connect to this very process"* ]]
-    verify --json --only connect.self --timeout 3s "$(fault SELF_REFUSED)"
+    verify --json --rule connect.self --timeout 3s "$(fault SELF_REFUSED)"
     [ "$status" -eq 1 ]
     jq -e '.rules[0].result == "fail" and .totals.fail == 1' <<<"$output"
     jq -e '.rules[0].plugin_log[0].line | contains("this very process")' <<<"$output"
 }
 
 @test "verify-plugin: TAP counts its plan, and a failure is not ok" {
-    verify --format tap --only load "$PLUGINS/libnccl-net-ref.so"
+    verify --format tap --rule load "$PLUGINS/libnccl-net-ref.so"
     [ "$status" -eq 0 ]
     [ "${lines[0]}" = "TAP version 13" ]
     plan=${lines[1]#1..}
     [ "$(grep -c '^ok ' <<<"$output")" -eq "$plan" ]
-    verify --format tap --only load.name "$(fault NAME_NULL)"
+    verify --format tap --rule load.name "$(fault NAME_NULL)"
     [ "$status" -eq 1 ]
     [[ "$output" == *"not ok 1 - load.name"* ]]
     [[ "$output" == *"# fail: name before init is NULL"* ]]
-    verify --format tap --abi 8 --only device.vprops "$PLUGINS/libnccl-net-ref.so"
+    verify --format tap --version v8 --rule device.vprops "$PLUGINS/libnccl-net-ref.so"
     [ "$status" -eq 0 ]
     [[ "$output" == *"ok 1 - device.vprops "*" # SKIP v8 has no vProps"* ]]
 }
 
 @test "verify-plugin: a crash fails its rule, names signal and step, and the rest still runs" {
-    verify --only close.idle,load.name "$(fault CLOSE_CRASHES)"
+    verify --rule close.idle,load.name "$(fault CLOSE_CRASHES)"
     [ "$status" -eq 1 ]
     [[ "$output" == *'crashed with SIGABRT in step "closeSend"'* ]]
     [[ "$output" == *"pass  load.name"* ]]
@@ -99,14 +100,14 @@ fault()
 }
 
 @test "verify-plugin: a hang is killed at the limit and names it" {
-    verify --json --timeout 1s --only transfer.test_returns "$(fault TEST_HANGS)"
+    verify --json --timeout 1s --rule transfer.test_returns "$(fault TEST_HANGS)"
     [ "$status" -eq 1 ]
     jq -e '.rules[0].timed_out and .rules[0].result == "fail"' <<<"$output"
     jq -e '.rules[0].seen | contains("limit of 1 s") and contains("test of a receive")' <<<"$output"
 }
 
 @test "verify-plugin: a library that crashes while loading is reported, not followed" {
-    verify --only load.open,device.init "$(fault CRASH_AT_LOAD)"
+    verify --rule load.open,device.init "$(fault CRASH_AT_LOAD)"
     [ "$status" -eq 1 ]
     [[ "$output" == *"crashed with SIGABRT in step \"dlopen"* ]]
 }
@@ -120,13 +121,13 @@ fault()
 }
 
 @test "verify-plugin: an undefined symbol fails load.open by its name" {
-    verify --only load.open "$(fault UNDEFINED_SYMBOL)"
+    verify --rule load.open "$(fault UNDEFINED_SYMBOL)"
     [ "$status" -eq 1 ]
     [[ "$output" == *"undefined symbol: ref_nobody_defines_this"* ]]
 }
 
 @test "verify-plugin: a stray symbol is a warning and no failure" {
-    verify --only load.exports "$(fault STRAY_SYMBOL)"
+    verify --rule load.exports "$(fault STRAY_SYMBOL)"
     [ "$status" -eq 0 ]
     [[ "$output" == *"warn  load.exports"* ]]
     [[ "$output" == *ref_stray_symbol* ]]
@@ -148,14 +149,100 @@ fault()
     head -c 100 "$MESH" >cut.so
     verify cut.so
     [ "$status" -eq 1 ] || [ "$status" -eq 2 ]
-    verify --only nonsense "$MESH"
+    verify --rule nonsense "$MESH"
     [ "$status" -eq 2 ]
     [[ "$stderr" == *'"nonsense"'*"--list"* ]]
-    verify --abi 7 "$MESH"
+    verify --version v77 "$MESH"
     [ "$status" -eq 2 ]
     verify --timeout never "$MESH"
     [ "$status" -eq 2 ]
     verify "$MESH" "$MESH"
+    [ "$status" -eq 2 ]
+}
+
+# What a Python expression over the first suite gives.
+junit()
+{
+    python3 -c 'import sys, xml.etree.ElementTree as xml
+suite = xml.fromstring(sys.stdin.read())[0]
+print(eval(sys.argv[1]))' "$1" <<<"$output"
+}
+
+@test "verify-plugin: JUnit is XML that counts, and says why and how to see it again" {
+    command -v python3 || skip "needs Python to read XML"
+    verify --format junit --rule load "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+    [ "$(junit 'suite.get("failures")')" = 0 ]
+    [ "$(junit 'suite.get("tests")')" = "$(junit 'len(suite.findall("testcase"))')" ]
+    verify --format junit --rule connect.self,load.name "$(fault SELF_REFUSED)"
+    [ "$status" -eq 1 ]
+    [ "$(junit 'suite.get("failures")')" = 1 ]
+    [[ "$(junit 'suite.find("testcase/failure").text')" == *"requires: "*"this very process"*"again: meshnet verify-plugin "* ]]
+}
+
+@test "verify-plugin: the command it prints shows the same failure alone" {
+    verify --rule connect "$(fault SELF_REFUSED)"
+    [ "$status" -eq 1 ]
+    again=$(sed -n 's/^ *again: *meshnet //p' <<<"$output" | head -n 1)
+    [[ "$again" == *"--rule connect.self --seed 1 "* ]]
+    run --separate-stderr bash -c "$MESHNET $again"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"1 rules: 0 passed, 1 failed"* ]]
+}
+
+@test "verify-plugin: a path that a shell would split comes back quoted" {
+    mkdir "it's here"
+    cp "$(fault SELF_REFUSED)" "it's here/a b.so"
+    verify --rule connect.self "it's here/a b.so"
+    again=$(sed -n 's/^ *again: *meshnet //p' <<<"$output")
+    run --separate-stderr bash -c "$MESHNET $again"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"fail  connect.self"* ]]
+}
+
+@test "verify-plugin: --explain says what, why, where from and how" {
+    verify --explain transfer.sizes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"what the API requires: "*"severity: must"*"--rule transfer.sizes"* ]]
+    verify --explain load --json
+    jq -e '(.rules | length) > 5 and all(.rules[]; .requires and .severity and .again)' <<<"$output"
+    verify --explain nonsense
+    [ "$status" -eq 2 ]
+}
+
+@test "verify-plugin: a profile drives the version its release loads" {
+    verify --profile nccl-2.25 --json --rule load "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+    jq -e '.abi == 9 and .profile == "nccl-2.25"' <<<"$output"
+    verify --profile rccl-6.3 --json --rule connect,request "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+    jq -e '.abi == 8' <<<"$output"
+    verify --profile rccl-7 "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+    verify --profile nccl-1.9 "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *'"nccl-1.9"'*nccl-2.30* ]]
+    verify --profile nccl-2.25 --version v10 "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"v9 to v5"* ]]
+}
+
+@test "verify-plugin: a run with one job says the same as a run with many" {
+    verify --json --jobs 1 "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+    one=$(jq -c '[.rules[] | [.id, .result]]' <<<"$output")
+    verify --json --jobs 8 "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+    [ "$one" = "$(jq -c '[.rules[] | [.id, .result]]' <<<"$output")" ]
+}
+
+@test "verify-plugin: stress repeats the random rules with new seeds" {
+    verify --list --stress 1s --json
+    [ "$(jq '.rules | length' <<<"$output")" -gt 0 ]
+    verify --stress 1s --seed 100 --json "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+    jq -e 'all(.rules[]; .runs >= 1 and .seed == .runs + 99)' <<<"$output"
+    verify --stress 1s --rule load.name "$PLUGINS/libnccl-net-ref.so"
     [ "$status" -eq 2 ]
 }
 
@@ -171,6 +258,85 @@ fault()
             return 1
         }
     done < <(jq -r '.rules[].id' <<<"$output")
-    verify --list --only close --json
+    verify --list --rule close --json
     jq -e 'all(.rules[]; .id | startswith("close."))' <<<"$output"
+}
+
+# Processes that carry the mark in their environment.
+marked()
+{
+    local environ
+    for environ in /proc/[0-9]*/environ; do
+        grep -qsz "^HOSTILE_MARK=$1$" "$environ" && echo "$environ"
+    done
+    true
+}
+
+# Runs the plugin that does harm: the rule must end as told, the other one must not notice, and
+# nothing may be left.
+hostile()
+{
+    local deed=$1 seen=$2 rule=${3:-device.init}
+    HOSTILE=$deed HOSTILE_MARK=$$-$deed verify --json --timeout 2s --rule "$rule,load.reserved" \
+        "$BUILD/tests/hostile/libnccl-net-hostile.so"
+    jq -e '.totals.rules == 2 and
+        (.rules[] | select(.id == "load.reserved") | .result) == "pass"' <<<"$output"
+    jq -e --arg seen "$seen" --arg rule "$rule" '.rules[] | select(.id == $rule) |
+        if $seen == "" then .result == "pass"
+        else .result == "fail" and (.seen | contains($seen)) end' <<<"$output"
+    [ -z "$(marked "$$-$deed")" ]
+}
+
+@test "verify-plugin: a plugin that ends, stops or loses the process fails its rule and no other" {
+    hostile crash "crashed with SIGSEGV"
+    hostile overflows "crashed with SIGSEGV"
+    hostile core "crashed with SIGQUIT"
+    hostile kills-group "crashed with SIGKILL"
+    hostile exit "ended without a verdict"
+    hostile exit-at-once "ended without a verdict"
+    hostile exit-from-thread "ended without a verdict"
+    hostile child-hangs "ended without a verdict"
+    hostile exit-hangs "hung"
+    hostile hang "hung"
+    hostile stop "hung"
+    hostile main-thread-ends "hung"
+    hostile outlives "hung"
+    hostile kills-parent "was killed"
+}
+
+@test "verify-plugin: processes that a plugin starts are gone with its rule" {
+    hostile child-stays ""
+    hostile daemon-stays ""
+    hostile family-stays ""
+    hostile returns-twice ""
+}
+
+@test "verify-plugin: descriptors, limits, folder and output of the judge are its own" {
+    hostile closes-input ""
+    hostile closes-all ""
+    hostile takes-all ""
+    hostile writes-output ""
+    hostile changes-process ""
+    hostile logs-rubbish "crashed with SIGSEGV" device.count
+}
+
+@test "verify-plugin: a judge that is killed takes everything with it" {
+    local mark=$$-judge left=
+    HOSTILE=hang HOSTILE_MARK=$mark "$MESHNET" verify-plugin --timeout 60s --rule device.init \
+        "$BUILD/tests/hostile/libnccl-net-hostile.so" >out 2>&1 &
+    judge=$!
+    for _ in $(seq 100); do
+        left=$(marked "$mark" | wc -l)
+        [ "$left" -ge 3 ] && break
+        sleep 0.1
+    done
+    [ "$left" -ge 3 ] # the judge, a warden, a rule
+    kill -KILL "$judge"
+    wait "$judge" || true
+    for _ in $(seq 100); do
+        left=$(marked "$mark" | wc -l)
+        [ "$left" -eq 0 ] && break
+        sleep 0.1
+    done
+    [ "$left" -eq 0 ]
 }

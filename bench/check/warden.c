@@ -20,7 +20,7 @@
 #include "topo/base/alloc.h"
 
 #define KILL_MS 5000  /* for the kernel to end what was killed */
-#define LATE_MS 20000 /* past the limit a warden has this long to clean up */
+#define LATE_MS 10000 /* past the limit a warden has this long to clean up */
 
 static uint64_t ms_since(uint64_t start_ns)
 {

@@ -1,0 +1,194 @@
+/* Text and JSON, from the same calls. */
+#include "cli/verify_report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "topo/base/alloc.h"
+
+int mn_verify_found(const struct mn_check_result *result)
+{
+    return result->status == MN_CHECK_FAIL || result->status == MN_CHECK_WARN ||
+           result->status == MN_CHECK_NOTE;
+}
+
+/* For a shell, in quotes only where they are needed. */
+static void quote(const char *word, char *text, size_t size)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_./+,:@%=";
+    size_t used = 0;
+
+    if (word[0] && strspn(word, plain) == strlen(word)) {
+        mn_strlcpy(text, word, size);
+        return;
+    }
+    for (used = (size_t)snprintf(text, size, "'"); *word && used + 6 < size; word++)
+        used += (size_t)snprintf(text + used, size - used, "%s",
+                                 *word == '\'' ? "'\\''" : (char[]){*word, '\0'});
+    snprintf(text + used, size - used, "'");
+}
+
+void mn_verify_command(const struct mn_verify_report *report, const struct mn_check_job *job,
+                       char *text, size_t size)
+{
+    char library[4200], options[128] = "";
+    size_t used = 0;
+
+    quote(report->target->path, library, sizeof library);
+    if (job->version)
+        used += (size_t)snprintf(options, sizeof options, "--version v%d ", job->version);
+    if (report->profile)
+        used += (size_t)snprintf(options + used, sizeof options - used, "--profile %.32s ",
+                                 report->profile);
+    if (report->target->limit_ms != MN_VERIFY_TIMEOUT_MS)
+        snprintf(options + used, sizeof options - used, "--timeout %ums ",
+                 report->target->limit_ms);
+    snprintf(text, size, "meshnet verify-plugin %s--rule %s --seed %llu %s", options, job->rule->id,
+             (unsigned long long)job->result.seed, library);
+}
+
+static void heading(struct mn_verify_report *report, const struct mn_check_job *job)
+{
+    if (report->versions > 1 && (job == report->jobs || job[-1].version != job->version))
+        mn_out_note(report->out, MN_BOLD, "ABI v%d", job->version);
+}
+
+static void text_job(struct mn_verify_report *report, const struct mn_check_job *job,
+                     const char *command)
+{
+    static const enum mn_color colors[] = {MN_GREEN, MN_YELLOW, MN_RED, MN_DIM, MN_PLAIN};
+    const struct mn_check_result *result = &job->result;
+    int found = mn_verify_found(result), open = found || report->verbose;
+    struct mn_out *out = report->out;
+
+    heading(report, job);
+    mn_out_note(out, colors[result->status], "%-5s %-26s %s", mn_check_status_name(result->status),
+                job->rule->id, job->rule->title);
+    if ((open || result->status == MN_CHECK_SKIP) && result->seen[0])
+        mn_out_note(out, MN_PLAIN, "      seen:     %s", result->seen);
+    if (!open)
+        return;
+    mn_out_note(out, MN_PLAIN, "      requires: %s", job->rule->needs);
+    mn_out_note(out, MN_PLAIN, "      severity: %s%s%s",
+                mn_check_severity_name(job->rule->severity), job->rule->source ? "; from " : "",
+                job->rule->source ? job->rule->source : "");
+    if (result->runs > 1)
+        mn_out_note(out, MN_PLAIN, "      runs:     %u, the last with seed %llu", result->runs,
+                    (unsigned long long)result->seed);
+    for (int i = 0; i < result->n_log && found; i++)
+        mn_out_note(out, MN_PLAIN, "      plugin:   %s", result->log[i]);
+    if (found)
+        mn_out_note(out, MN_PLAIN, "      again:    %s", command);
+}
+
+/* The values are for JSON; in text the notes above carry them. */
+static void out_job(struct mn_verify_report *report, const struct mn_check_job *job)
+{
+    const struct mn_check_rule *rule = job->rule;
+    const struct mn_check_result *result = &job->result;
+    struct mn_out *out = report->out;
+    char command[5000];
+
+    mn_verify_command(report, job, command, sizeof command);
+    mn_out_begin(out, NULL, NULL);
+    text_job(report, job, command);
+    mn_out_str(out, "id", NULL, rule->id);
+    mn_out_int(out, "abi", NULL, job->version);
+    mn_out_str(out, "family", NULL, job->family->name);
+    mn_out_str(out, "title", NULL, rule->title);
+    mn_out_str(out, "severity", NULL, mn_check_severity_name(rule->severity));
+    mn_out_str(out, "source", NULL, rule->source);
+    mn_out_str(out, "result", NULL, mn_check_status_name(result->status));
+    mn_out_str(out, "requires", NULL, rule->needs);
+    mn_out_str(out, "seen", NULL, result->seen[0] ? result->seen : NULL);
+    mn_out_str(out, "last_step", NULL, result->step[0] ? result->step : NULL);
+    mn_out_int(out, "signal", NULL, result->signal);
+    mn_out_bool(out, "timed_out", NULL, result->timed_out);
+    mn_out_int(out, "ms", NULL, result->ms);
+    mn_out_int(out, "seed", NULL, (int64_t)result->seed);
+    mn_out_int(out, "runs", NULL, result->runs);
+    mn_out_str(out, "again", NULL, command);
+    mn_out_list_begin(out, "plugin_log", NULL);
+    for (int i = 0; i < result->n_log && mn_verify_found(result); i++) {
+        mn_out_begin(out, NULL, NULL);
+        mn_out_str(out, "line", NULL, result->log[i]);
+        mn_out_end(out);
+    }
+    mn_out_list_end(out);
+    mn_out_end(out);
+}
+
+static void out_begin(struct mn_verify_report *report)
+{
+    const struct mn_check_info *info = report->info;
+    struct mn_out *out = report->out;
+
+    mn_out_str(out, "library", "library", info->path[0] ? info->path : report->target->path);
+    mn_out_str(out, "name", "name", info->name[0] ? info->name : NULL);
+    mn_out_str(out, "exports", "exports", info->versions[0] ? info->versions : NULL);
+    mn_out_int(out, "abi", report->versions > 1 ? NULL : "ABI driven", info->version);
+    mn_out_str(out, "profile", report->profile ? "profile" : NULL, report->profile);
+    mn_out_int(out, "seed", NULL, (int64_t)report->target->seed);
+    mn_out_list_begin(out, "rules", NULL);
+}
+
+static void text_begin(struct mn_verify_report *report)
+{
+    report->out = mn_out_new(stdout, MN_OUT_TEXT);
+    out_begin(report);
+}
+
+static void json_begin(struct mn_verify_report *report)
+{
+    report->out = mn_out_new(stdout, MN_OUT_JSON);
+    out_begin(report);
+}
+
+static int out_end(struct mn_verify_report *report)
+{
+    struct mn_out *out = report->out;
+    const int *n = report->counts;
+    char notes[40] = "";
+
+    mn_out_list_end(out);
+    if (n[MN_CHECK_NOTE])
+        snprintf(notes, sizeof notes, ", %d noted", n[MN_CHECK_NOTE]);
+    mn_out_note(out, n[MN_CHECK_FAIL] ? MN_RED : MN_GREEN,
+                "%zu rules: %d passed, %d failed, %d warned, %d skipped%s", report->number,
+                n[MN_CHECK_PASS], n[MN_CHECK_FAIL], n[MN_CHECK_WARN], n[MN_CHECK_SKIP], notes);
+    mn_out_begin(out, "totals", NULL);
+    mn_out_int(out, "rules", NULL, (int64_t)report->number);
+    for (int s = 0; s < MN_CHECK_N_STATUS; s++)
+        mn_out_int(out, mn_check_status_name((enum mn_check_status)s), NULL, n[s]);
+    mn_out_end(out);
+    return mn_out_free(out);
+}
+
+void mn_verify_explain(struct mn_out *out, const struct mn_check_family *family,
+                       const struct mn_check_rule *rule)
+{
+    static const char *const ends[] = {
+        [MN_CHECK_MUST] = "a failure, exit code 1",
+        [MN_CHECK_SHOULD] = "a warning, exit code 0",
+        [MN_CHECK_INFO] = "a note, exit code 0",
+    };
+
+    mn_out_begin(out, NULL, rule->id);
+    mn_out_str(out, "id", NULL, rule->id);
+    mn_out_str(out, "family", "family", family->title);
+    mn_out_str(out, "title", "what must hold", rule->title);
+    mn_out_str(out, "requires", "what the API requires", rule->needs);
+    mn_out_str(out, "source", "source", rule->source);
+    mn_out_str(out, "breaks", "what happens otherwise", rule->breaks);
+    mn_out_str(out, "severity", "severity", mn_check_severity_name(rule->severity));
+    mn_out_str(out, "reported_as", "reported as", ends[rule->severity]);
+    mn_out_bool(out, "random", "depends on --seed", (rule->flags & MN_CHECK_RANDOM) != 0);
+    mn_out_bool(out, "alone", "runs by itself", (rule->flags & MN_CHECK_ALONE) != 0);
+    mn_out_strf(out, "again", "to run it alone", "meshnet verify-plugin --rule %s%s LIBRARY",
+                rule->id, rule->flags & MN_CHECK_RANDOM ? " --seed N" : "");
+    mn_out_end(out);
+}
+
+const struct mn_verify_format mn_verify_text = {text_begin, out_job, out_end};
+const struct mn_verify_format mn_verify_json = {json_begin, out_job, out_end};

@@ -1,0 +1,42 @@
+/* What meshnet verify-plugin writes: one table of formats, each fed with the jobs in order. */
+#ifndef MN_VERIFY_REPORT_H
+#define MN_VERIFY_REPORT_H
+
+#include "bench/check.h"
+#include "topo/base/out.h"
+
+#define MN_VERIFY_TIMEOUT_MS 30000 /* of --timeout, unless given */
+
+struct mn_verify_report {
+    const struct mn_check_target *target;
+    const struct mn_check_info *info;
+    const char *profile; /* as given, or NULL */
+    const struct mn_check_job *jobs;
+    size_t n;
+    int versions; /* how many are driven */
+    int verbose;
+    /* The writer's own: */
+    size_t number; /* reported so far */
+    int counts[MN_CHECK_N_STATUS];
+    struct mn_out *out;
+};
+
+struct mn_verify_format {
+    void (*begin)(struct mn_verify_report *report);
+    void (*job)(struct mn_verify_report *report, const struct mn_check_job *job);
+    /* Returns 0, or -1 when writing failed. */
+    int (*end)(struct mn_verify_report *report);
+};
+
+extern const struct mn_verify_format mn_verify_text, mn_verify_json, mn_verify_tap, mn_verify_junit;
+
+/* The command that runs this job alone in the same way. */
+void mn_verify_command(const struct mn_verify_report *report, const struct mn_check_job *job,
+                       char *text, size_t size);
+/* A rule in full; it is about no run. */
+void mn_verify_explain(struct mn_out *out, const struct mn_check_family *family,
+                       const struct mn_check_rule *rule);
+/* Whether the rule did not hold, in whatever severity. */
+int mn_verify_found(const struct mn_check_result *result);
+
+#endif
