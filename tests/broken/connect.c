@@ -1,7 +1,10 @@
-/* listen, connect, accept and the three closes. */
+/* listen, connect, accept. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/broken/ref.h"
@@ -9,70 +12,128 @@
 #define HASH 0x6c6f6f706261636bu
 
 struct handle {
-    uint64_t hash, id, check;
+    uint64_t hash, id, token[2], check;
 };
+_Static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_MAXSIZE_V4, "v4's handle is the shortest");
 
 pthread_mutex_t ref_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct listener *listeners;
+struct listener *ref_listeners;
+struct comm *ref_comms;
 static uint64_t next_id = 1;
 
-ncclResult_t ref_listen(int dev, void *out, void **comm)
+static uint64_t sum_of(const struct handle *h)
+{
+    return ~(h->id + h->token[0] * 3 + h->token[1] * 5);
+}
+
+static void write_handle(const struct listener *l, unsigned char *out)
+{
+    struct handle h = {.hash = HASH, .id = l->id, .token = {l->token[0], l->token[1]}};
+
+    h.check = IS(HANDLE_POINTER) ? (uint64_t)(uintptr_t)out : sum_of(&h);
+    if (IS(HANDLE_OVERRUN))
+        memset(out + NCCL_NET_HANDLE_MAXSIZE, 0, 4);
+    if (IS(V4_HANDLE_LONG))
+        memset(out, 0, NCCL_NET_HANDLE_MAXSIZE);
+    if (!(IS(HANDLE_STALE) && *out == 0xff))
+        memcpy(out, &h, sizeof h);
+}
+
+static uint64_t new_id(void)
+{
+    uint64_t id = next_id;
+
+    if (IS(LISTEN_RACE)) {
+        pthread_mutex_unlock(&ref_lock);
+        ref_nap();
+        pthread_mutex_lock(&ref_lock);
+    }
+    next_id = id + 1;
+    return id;
+}
+
+ncclResult_t ref_listen(struct context *context, int dev, void *handle, void **comm)
 {
     struct listener *l = calloc(1, sizeof *l);
-    struct handle h = {.hash = HASH};
 
-    (void)dev;
-    if (!l)
+    if (dev < 0 || dev >= N_DEVICES) {
+        free(l);
+        return ncclInvalidArgument;
+    }
+    if (!l || getrandom(l->token, sizeof l->token, 0) != (ssize_t)sizeof l->token) {
+        free(l);
         return ncclSystemError;
+    }
+    l->fd = ref_wire_listen(l->token);
+    if (l->fd < 0) {
+        free(l);
+        return ncclSystemError;
+    }
+    l->context = context;
+    l->maker = pthread_self();
     pthread_mutex_lock(&ref_lock);
-    l->id = next_id++;
-    l->next = listeners;
-    listeners = l;
+    l->id = new_id();
+    l->next = ref_listeners;
+    ref_listeners = l;
     pthread_mutex_unlock(&ref_lock);
-    h.id = l->id;
-    h.check = IS(HANDLE_POINTER) ? (uint64_t)(uintptr_t)out : ~h.id;
-    if (IS(HANDLE_OVERRUN))
-        memset((char *)out + NCCL_NET_HANDLE_MAXSIZE, 0, 4);
-    if (!(IS(HANDLE_STALE) && *(unsigned char *)out == 0xff))
-        memcpy(out, &h, sizeof h);
+    write_handle(l, handle);
     *comm = l;
+    if (IS(LISTEN_SPINS))
+        ref_start(ref_spin);
     return ncclSuccess;
 }
 
-static struct listener *find_listener(uint64_t id)
+static struct listener *find_listener(const struct handle *h)
 {
-    struct listener *l = listeners;
+    struct listener *l = ref_listeners;
 
-    while (l && l->id != id)
+    while (l && (l->id != h->id ||
+                 (!IS(LISTEN_RACE) && memcmp(l->token, h->token, sizeof l->token) != 0)))
         l = l->next;
-    if (l && IS(PAIRING_MIXED) && listeners->id > l->id + 8)
-        l = listeners;
+    if (l && IS(PAIRING_MIXED) && ref_listeners->id > l->id + 8)
+        l = ref_listeners;
     return l;
 }
 
-static struct comm *new_comm(enum kind kind, struct channel *channel)
+static struct comm *new_comm(enum kind kind, struct channel *channel, struct context *context)
 {
     struct comm *comm = calloc(1, sizeof *comm);
 
     if (comm) {
         comm->kind = kind;
         comm->channel = channel;
+        comm->context = context;
+        comm->maker = pthread_self();
+        comm->next = ref_comms;
+        ref_comms = comm;
         channel->ends[kind] = comm;
     }
     return comm;
 }
 
-static struct channel *new_channel(struct listener *l)
+static struct channel *new_channel(int fd)
 {
-    struct channel *channel = calloc(1, sizeof *channel), **at = &l->waiting;
+    struct channel *channel = calloc(1, sizeof *channel);
 
-    if (!channel)
-        return NULL;
-    channel->tail = &channel->head;
-    channel->fds = IS(FD_LEAK) ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
-    while (*at)
+    if (channel) {
+        channel->tail = &channel->head;
+        channel->fd = fd;
+        if (IS(FD_LEAK))
+            channel->leaked_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        if (IS(MEMORY_LEAK))
+            memset(malloc(1 << 18), 1, 1 << 18);
+    }
+    return channel;
+}
+
+static struct channel *wait_here(struct listener *l)
+{
+    struct channel *channel = new_channel(-1), **at = &l->waiting;
+
+    while (channel && *at)
         at = &(*at)->next;
-    *at = channel;
+    if (channel)
+        *at = channel;
     return channel;
 }
 
@@ -82,32 +143,44 @@ static int bad_handle(const struct handle *h, const void *where)
         return *(volatile int *)(uintptr_t)(h->hash | 1) & 0;
     if (IS(HANDLE_POINTER))
         return h->check != (uint64_t)(uintptr_t)where;
-    return h->hash != HASH || h->check != ~h->id;
+    return h->hash != HASH || h->check != sum_of(h);
 }
 
 static void touch_device_handle(void **device_handle, void *other)
 {
-    if (IS(WRITES_DEVICE_HANDLE) && device_handle)
+    if ((IS(WRITES_DEVICE_HANDLE) || IS(V7_DEVICE_HANDLE)) && device_handle)
         *device_handle = NULL;
     if (IS(DEVICE_HANDLE_NULL) && *(void *volatile *)device_handle == other)
         *device_handle = other;
 }
 
-/* Under the lock. NULL in *comm: not yet, or no memory. */
-static ncclResult_t connect_to(struct listener *l, void **comm)
+/* Under the lock. */
+static ncclResult_t connect_here(struct listener *l, struct context *context, void **comm)
 {
     struct channel *channel;
 
-    if (!l || (IS(CONNECT_NEEDS_ACCEPT) && !l->idle_calls))
+    if (IS(CONNECT_NEEDS_ACCEPT) && !l->idle_calls)
         return ref_refuse("nobody listens");
-    if (IS(CONNECT_SLEEPS) && !l->idle_calls)
+    if ((IS(CONNECT_SLEEPS) || IS(V4_CONNECT_NULL)) && !l->idle_calls)
         return ncclSuccess;
-    channel = new_channel(l);
-    *comm = channel ? new_comm(SEND, channel) : NULL;
+    channel = wait_here(l);
+    *comm = channel ? new_comm(SEND, channel, context) : NULL;
     return *comm ? ncclSuccess : ncclSystemError;
 }
 
-ncclResult_t ref_connect(void *handle, void **comm, void **device_handle)
+static ncclResult_t connect_away(const struct handle *h, struct context *context, void **comm)
+{
+    struct channel *channel;
+    int fd = ref_wire_connect(h->token);
+
+    if (fd < 0)
+        return errno == EAGAIN ? ncclSuccess : ref_refuse("nobody listens");
+    channel = new_channel(fd);
+    *comm = channel ? new_comm(SEND, channel, context) : NULL;
+    return *comm ? ncclSuccess : ncclSystemError;
+}
+
+ncclResult_t ref_connect(struct context *context, void *handle, void **comm, void **device_handle)
 {
     struct listener *l;
     ncclResult_t result;
@@ -122,15 +195,35 @@ ncclResult_t ref_connect(void *handle, void **comm, void **device_handle)
     if (IS(CONNECT_SLEEPS))
         ref_nap();
     pthread_mutex_lock(&ref_lock);
-    l = find_listener(h.id);
-    result = connect_to(l, comm);
+    l = find_listener(&h);
+    result = l ? connect_here(l, context, comm) : connect_away(&h, context, comm);
     pthread_mutex_unlock(&ref_lock);
-    if (IS(CONNECT_HANGS))
-        while (!l->accepted)
+    if (IS(CONNECT_HANGS) || IS(V4_CONNECT_WAITS))
+        while (l && !l->accepted)
             ref_nap();
     if (IS(THREAD_LEAK))
-        ref_leave_thread();
+        ref_start(ref_idle);
+    if (IS(CONNECT_SPINS))
+        ref_start(ref_spin);
+    if (IS(CONNECT_IN_PROGRESS) && l && !l->idle_calls)
+        return (ncclResult_t)7; /* ncclInProgress, the library's own */
     return result;
+}
+
+/* The next peer's channel, or NULL. Under the lock. */
+static struct channel *next_channel(struct listener *l)
+{
+    struct channel *channel = l->waiting;
+    int fd;
+
+    if (channel) {
+        l->waiting = channel->next;
+        return channel;
+    }
+    if (IS(ACCEPT_EARLY))
+        return new_channel(-1);
+    fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    return fd < 0 ? NULL : new_channel(fd);
 }
 
 ncclResult_t ref_accept(void *listen, void **comm, void **device_handle)
@@ -142,16 +235,15 @@ ncclResult_t ref_accept(void *listen, void **comm, void **device_handle)
     touch_device_handle(device_handle, comm);
     if (IS(ACCEPT_SLEEPS))
         ref_nap();
+    if (IS(ACCEPT_THREAD) && !pthread_equal(l->maker, pthread_self()))
+        return ref_refuse("accept on another thread than listen");
     if (IS(ACCEPT_HANGS))
         while (!l->waiting)
             ref_nap();
     pthread_mutex_lock(&ref_lock);
-    if (!l->waiting && IS(ACCEPT_EARLY))
-        new_channel(l);
-    channel = l->waiting;
+    channel = next_channel(l);
     if (channel) {
-        *comm = new_comm(RECV, channel);
-        l->waiting = channel->next;
+        *comm = new_comm(RECV, channel, l->context);
         l->given = channel;
         l->accepted = 1;
         result = *comm ? ncclSuccess : ncclSystemError;
@@ -160,56 +252,4 @@ ncclResult_t ref_accept(void *listen, void **comm, void **device_handle)
     }
     pthread_mutex_unlock(&ref_lock);
     return result;
-}
-
-ncclResult_t ref_close(void *end)
-{
-    struct comm *comm = end;
-    struct channel *channel = comm->channel;
-    enum kind kind = comm->kind;
-    int kept = IS(CLOSE_KEEPS_BUFFERS) && kind == RECV;
-
-    if (IS(CLOSE_CRASHES) && kind == SEND)
-        abort();
-    if (IS(CLOSE_BUSY) && comm->out)
-        return ref_refuse("requests are out");
-    if (IS(CLOSE_WAITS) && kind == SEND)
-        while (!channel->closed[RECV])
-            ref_nap();
-    pthread_mutex_lock(&ref_lock);
-    if (!kept) {
-        channel->closed[kind] = 1;
-        channel->ends[kind] = NULL;
-        free(comm);
-    }
-    if (kind == SEND && IS(CLOSE_DROPS))
-        ref_drop_messages(channel);
-    if (channel->closed[SEND] && channel->closed[RECV]) {
-        ref_drop_messages(channel);
-        free(channel);
-    }
-    pthread_mutex_unlock(&ref_lock);
-    return ncclSuccess;
-}
-
-ncclResult_t ref_close_listen(void *listen)
-{
-    struct listener *l = listen, **at = &listeners;
-
-    if (IS(UNUSED_LISTEN_CRASH) && !l->accepted && !l->waiting)
-        abort();
-    if (IS(HALF_OPEN_CRASH) && l->waiting)
-        abort();
-    pthread_mutex_lock(&ref_lock);
-    while (*at && *at != l)
-        at = &(*at)->next;
-    if (*at)
-        *at = l->next;
-    for (struct channel *c = l->waiting; c; c = c->next)
-        c->closed[RECV] = 1;
-    if (IS(LISTEN_OWNS) && l->given)
-        l->given->closed[RECV] = 1;
-    pthread_mutex_unlock(&ref_lock);
-    free(l);
-    return ncclSuccess;
 }

@@ -1,6 +1,7 @@
-/* What happens when the library is loaded, and in init. */
+/* What happens when the library is loaded, and in every init. */
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,34 +24,50 @@ void ref_nap(void)
     nanosleep(&ts, NULL);
 }
 
-void ref_hang(void)
+void *ref_idle(void *arg)
 {
     for (;;)
-        pause();
+        ref_nap();
+    return arg;
 }
 
-static void *idle(void *arg)
+void *ref_spin(void *arg)
 {
-    (void)arg;
-    ref_hang();
+    for (volatile unsigned n = 0;; n++)
+        ;
+    return arg;
 }
 
-void ref_leave_thread(void)
+void ref_start(void *(*run)(void *))
 {
     pthread_t thread;
 
-    if (pthread_create(&thread, NULL, idle, NULL) == 0)
+    if (pthread_create(&thread, NULL, run, NULL) == 0)
         pthread_detach(thread);
 }
 
 __attribute__((constructor)) static void at_load(void)
 {
     if (IS(THREAD_AT_LOAD))
-        ref_leave_thread();
+        ref_start(ref_idle);
     if (IS(SIGNAL_AT_LOAD))
         signal(SIGTERM, SIG_IGN);
     if (IS(CRASH_AT_LOAD))
         abort();
+    if (IS(EXITS_AT_LOAD))
+        exit(0);
+    if (IS(HANGS_AT_LOAD))
+        ref_idle(NULL);
+    if (IS(FORKS_AT_LOAD) && fork() == 0)
+        ref_idle(NULL);
+    if (IS(CLOSES_STDIN))
+        close(0);
+    if (IS(CHANGES_DIRECTORY) && chdir("/") != 0)
+        abort();
+    if (IS(CHANGES_UMASK))
+        umask(0);
+    if (IS(CHANGES_ENVIRONMENT))
+        setenv("NCCL_DEBUG", "TRACE", 1);
 }
 
 ncclResult_t ref_init(ncclDebugLogger_t log)
@@ -58,8 +75,16 @@ ncclResult_t ref_init(ncclDebugLogger_t log)
     logger = log;
     if (IS(INIT_FAILS))
         return ref_refuse("init refuses");
+    if (IS(INIT_EXITS))
+        exit(0);
+    if (IS(INIT_CLOSES_ALL))
+        closefrom(0);
+    if (IS(INIT_SPINS))
+        ref_start(ref_spin);
     if (inits++ && IS(INIT_ONCE))
         return ref_refuse("already initialised");
+    if (inits > 1 && IS(INIT_RESETS))
+        ref_lose_messages();
     if (IS(BLOCKS_SIGNAL)) {
         sigset_t set;
         sigemptyset(&set);

@@ -1,4 +1,4 @@
-/* Which message goes into which receive, and the copy itself. All of it under the lock. */
+/* Which message goes into which receive. All of it under the lock. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,35 +63,58 @@ static int pick_slot(const struct request *r, int tag)
         return r->full[0] ? -1 : 0;
     for (int k = 0; k < r->n; k++) {
         int i = IS(EQUAL_REVERSED) ? r->n - 1 - k : k;
-        if (!r->full[i] && (r->tags[i] == tag || IS(IGNORES_TAGS)))
-            return i;
+        int other = r->n - 1 - i;
+        if (r->full[i] || (r->tags[i] != tag && !IS(IGNORES_TAGS)))
+            continue;
+        return IS(TAGS_SWAPPED) && !r->full[other] ? other : i;
     }
     return -1;
 }
 
-static void copy(unsigned char *to, const unsigned char *from, size_t n)
+/* Some faults: what is written when the receive was reported done. */
+static void leave_over(struct channel *channel, const struct request *r, unsigned char *to,
+                       const struct message *m, size_t from, size_t n)
 {
-    if (IS(DROPS_LAST_BYTE) && n > 4000)
-        n--;
-    if (IS(ALIGNS) && (uintptr_t)to % 8)
-        to -= (uintptr_t)to % 8;
-    if (n)
-        memcpy(to, from, n);
-    if (IS(GUARD_OVERRUN))
-        to[n] = 0;
+    struct leftover *l = &channel->leftover;
+
+    free(l->from);
+    *l = (struct leftover){.owner = r, .to = to + from, .from = malloc(n), .n = n};
+    if (l->from)
+        memcpy(l->from, m->data + from, n);
 }
 
-static void deliver(struct request *r, int slot, const struct message *m)
+static void write_leftover(struct channel *channel)
 {
+    struct leftover *l = &channel->leftover;
+
+    if (!l->from || l->owner->used)
+        return;
+    memcpy(l->to, l->from, l->n);
+    free(l->from);
+    l->from = NULL;
+}
+
+static void deliver(struct channel *channel, struct request *r, int slot, const struct message *m)
+{
+    unsigned char *to = r->data[slot];
     size_t n = m->size;
 
     if (n > r->room[slot]) {
         if (!IS(OVERRUNS))
             n = r->room[slot];
         if (!IS(TRUNCATES))
-            r->error = 1;
+            r->trouble = TOO_LONG;
     }
-    copy(r->data[slot], m->data, n);
+    if (!to && n)
+        r->trouble = WITHDRAWN;
+    else if (IS(EARLY_DONE) && n > 1024) {
+        ref_copy(to, m->data, n - 512);
+        leave_over(channel, r, to, m, n - 512, 512);
+    } else {
+        ref_copy(to, m->data, n);
+        if (IS(LATE_WRITE) && n)
+            leave_over(channel, r, to, m, 0, n);
+    }
     r->got[slot] = IS(SIZE_POSTED) ? r->room[slot] : n;
     r->full[slot] = 1;
     r->filled++;
@@ -114,23 +137,31 @@ static struct request *match(struct comm *recv, const struct message *m, int *sl
 
 void ref_push(struct channel *channel, struct message *m)
 {
+    channel->queued++;
+    if (IS(SENDS_SWAPPED) && channel->head) {
+        m->next = channel->head;
+        channel->head = m;
+        return;
+    }
     *channel->tail = m;
     channel->tail = &m->next;
 }
 
-static struct message *pop(struct channel *channel, struct message **at)
+struct message *ref_pop(struct channel *channel, struct message **at)
 {
     struct message *m = *at;
 
     *at = m->next;
     if (!*at)
         channel->tail = at;
+    channel->queued--;
     return m;
 }
 
-static void discard(struct message *m)
+void ref_discard(struct message *m)
 {
-    free(m->data);
+    if (!IS(MESSAGE_LEAK))
+        free(m->data);
     free(m);
 }
 
@@ -138,6 +169,14 @@ void ref_progress(struct channel *channel)
 {
     struct comm *recv = channel->ends[RECV];
 
+    if (channel->leftover.from)
+        write_leftover(channel);
+    if (channel->fd >= 0 && !recv) {
+        ref_wire_send(channel);
+        return;
+    }
+    if (channel->fd >= 0)
+        ref_wire_receive(channel);
     while (recv && channel->head) {
         struct message **at = &channel->head, *m;
         struct request *r = NULL;
@@ -146,14 +185,14 @@ void ref_progress(struct channel *channel)
             ;
         if (!r)
             return;
-        m = pop(channel, at);
-        deliver(r, slot, m);
-        discard(m);
+        m = ref_pop(channel, at);
+        deliver(channel, r, slot, m);
+        ref_discard(m);
     }
 }
 
 void ref_drop_messages(struct channel *channel)
 {
     while (channel->head)
-        discard(pop(channel, &channel->head));
+        ref_discard(ref_pop(channel, &channel->head));
 }

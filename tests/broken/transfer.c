@@ -1,10 +1,13 @@
 /* isend, irecv and test. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/broken/ref.h"
 
-static struct message *new_message(const void *data, size_t size, int tag)
+#define OPTIONAL ((void *)NCCL_NET_OPTIONAL_RECV_COMPLETION)
+
+struct message *ref_new_message(const void *data, size_t size, int tag)
 {
     struct message *m = calloc(1, sizeof *m);
 
@@ -17,39 +20,75 @@ static struct message *new_message(const void *data, size_t size, int tag)
         free(m);
         return NULL;
     }
-    if (size)
+    if (size && data)
         memcpy(m->data, data, size);
     return m;
+}
+
+/* One fault: a comm may send while no other has anything out. */
+static int has_turn(const struct comm *comm)
+{
+    static const struct comm *turn;
+    const struct comm *c = ref_comms;
+
+    while (c && c != turn)
+        c = c->next;
+    if (!c || c->out == 0)
+        turn = comm;
+    return turn == comm;
+}
+
+static void hand_over(struct channel *channel, struct request *r, struct message *m)
+{
+    m->sender = r;
+    r->sent = channel->fd < 0;
+    ref_push(channel, m);
+    ref_progress(channel);
 }
 
 /* Under the lock. */
 static ncclResult_t send_now(struct comm *comm, void *data, size_t size, int tag, void **request)
 {
     struct channel *channel = comm->channel;
-    struct request *r;
+    struct request *r = NULL;
     struct message *m;
 
-    if ((channel->closed[RECV] && !IS(RECEIVER_GONE_SILENT)) ||
-        (IS(EARLY_SEND_REFUSED) && channel->ends[RECV] && !ref_oldest(channel->ends[RECV])))
+    if (channel->closed[RECV] && !IS(RECEIVER_GONE_SILENT) && !IS(DEATH_UNSEEN))
         return ncclRemoteError;
-    m = new_message(data, size, tag);
+    if (IS(EARLY_SEND_REFUSED) && channel->ends[RECV] && !ref_oldest(channel->ends[RECV]))
+        return ncclRemoteError;
+    m = ref_new_message(data, size, tag);
     if (!m)
         return ncclSystemError;
-    r = ref_take(comm, SEND);
+    if (channel->queued < QUEUED && !(IS(UNFAIR) && !has_turn(comm)))
+        r = ref_take(comm, SEND);
     if (r || !IS(REQUEST_NOT_WRITTEN))
         *request = r;
     if (!r || (IS(ZERO_SKIPPED) && size == 0)) {
-        free(m->data);
-        free(m);
-    } else if (IS(SEND_COPIED_LATE)) {
+        ref_discard(m);
+        if (r)
+            r->sent = 1;
+    } else if (IS(SEND_COPIED_LATE) || (IS(DEREG_READS) && size > 1 << 23)) {
         r->source = data;
         r->late = m;
         r->owed = 30;
+        r->sent = 1;
     } else {
-        ref_push(channel, m);
-        ref_progress(channel);
+        hand_over(channel, r, m);
     }
     return ncclSuccess;
+}
+
+/* One fault: through a buffer that all threads share, outside the lock. */
+static void *staged(void *data, size_t size)
+{
+    static char staging[1 << 16];
+
+    if (size == 0 || size > sizeof staging)
+        return data;
+    memcpy(staging, data, size);
+    ref_nap();
+    return staging;
 }
 
 ncclResult_t ref_isend(struct comm *comm, void *data, size_t size, int tag, void *mhandle,
@@ -57,38 +96,68 @@ ncclResult_t ref_isend(struct comm *comm, void *data, size_t size, int tag, void
 {
     ncclResult_t result;
 
-    if (IS(OPTIONAL_KEPT) && *request == (void *)NCCL_NET_OPTIONAL_RECV_COMPLETION)
+    if (IS(OPTIONAL_KEPT) && *request == OPTIONAL)
         return ncclSuccess;
+    if (IS(REQUEST_READ) && *request && *request != OPTIONAL)
+        memset(*request, 0, sizeof(struct request));
+    if (IS(COMM_THREAD) && !pthread_equal(comm->maker, pthread_self()))
+        return ref_refuse("isend on another thread than connect");
+    if (IS(V11_ATTR_KEPT))
+        ref_use_attr();
+    pthread_mutex_lock(&ref_lock);
+    result = ref_covers(mhandle, data, size) ? ncclSuccess
+                                             : ref_refuse("isend outside the registration");
+    pthread_mutex_unlock(&ref_lock);
+    if (result != ncclSuccess)
+        return result;
+    if (IS(STAGING_SHARED))
+        data = staged(data, size);
     pthread_mutex_lock(&ref_lock);
     result = send_now(comm, ref_offset(data, mhandle), size, tag, request);
     pthread_mutex_unlock(&ref_lock);
     return result;
 }
 
+static void post(struct request *r, int n, void **data, const size_t *sizes, const int *tags,
+                 void **mhandles)
+{
+    r->n = n;
+    for (int i = 0; i < n; i++) {
+        r->data[i] = ref_offset(data[i], mhandles[i]);
+        r->room[i] = sizes[i];
+        r->tags[i] = tags[i];
+        r->mhandles[i] = mhandles[i];
+        if (IS(ZEROES_BUFFER))
+            memset(r->data[i], 0, r->room[i]);
+    }
+}
+
 ncclResult_t ref_irecv(struct comm *comm, int n, void **data, const size_t *sizes, const int *tags,
                        void **mhandles, void **request)
 {
-    struct request *r;
+    int optional = *request == OPTIONAL, outside = 0;
+    struct request *r = NULL;
 
     if (n < 1 || n > MAX_RECVS)
         return ncclInvalidArgument;
-    if (IS(OPTIONAL_KEPT) && *request == (void *)NCCL_NET_OPTIONAL_RECV_COMPLETION)
+    if (IS(OPTIONAL_KEPT) && optional)
         return ncclSuccess;
     pthread_mutex_lock(&ref_lock);
-    r = ref_take(comm, RECV);
-    if (r || !IS(REQUEST_NOT_WRITTEN))
-        *request = r;
+    for (int i = 0; i < n; i++)
+        outside |= !ref_covers(mhandles[i], data[i], sizes[i]);
+    if (!outside) {
+        r = ref_take(comm, RECV);
+        if (r || !IS(REQUEST_NOT_WRITTEN))
+            *request = r;
+    }
     if (r) {
-        r->n = n;
-        for (int i = 0; i < n; i++) {
-            r->data[i] = ref_offset(data[i], mhandles[i]);
-            r->room[i] = sizes[i];
-            r->tags[i] = tags[i];
-        }
+        post(r, n, data, sizes, tags, mhandles);
+        if (IS(V9_OPTIONAL_LOST) && optional)
+            r->filled = r->n;
         ref_progress(comm->channel);
     }
     pthread_mutex_unlock(&ref_lock);
-    return ncclSuccess;
+    return outside ? ref_refuse("irecv outside the registration") : ncclSuccess;
 }
 
 static int older_out(const struct request *r)
@@ -101,6 +170,15 @@ static int older_out(const struct request *r)
     return 0;
 }
 
+static void peer_gone(struct request *r)
+{
+    static int dead;
+
+    dead |= r->comm->channel->closed[1 - r->kind] && r->comm->channel->fd >= 0;
+    if (r->comm->channel->closed[1 - r->kind] || (IS(DEATH_SPREADS) && dead))
+        r->trouble = PEER_GONE;
+}
+
 static int complete(struct request *r)
 {
     struct channel *channel = r->comm->channel;
@@ -109,13 +187,15 @@ static int complete(struct request *r)
         return 0;
     if (IS(TEST_IN_GLOBAL_ORDER) && !ref_first_of_all(r))
         return 0;
-    if (r->kind == SEND)
+    if (r->kind == SEND && r->sent)
         return 1;
     ref_progress(channel);
-    if (r->filled >= r->n - (IS(GROUP_EARLY) && r->n > 1))
+    if (r->kind == SEND ? r->sent : r->filled >= r->n - (IS(GROUP_EARLY) && r->n > 1))
         return 1;
-    if (channel->closed[SEND] && !channel->head && !IS(SENDER_GONE_SILENT))
-        r->error = 2;
+    if (IS(DONE_AFTER_CLOSE) && channel->closed[SEND])
+        return 1;
+    if (!(IS(SENDER_GONE_SILENT) && r->kind == RECV))
+        peer_gone(r);
     return 0;
 }
 
@@ -129,7 +209,7 @@ static void report_sizes(const struct request *r, int *sizes)
         sizes[i] = (int)r->got[i];
 }
 
-/* One fault's sends: read after they were reported done. */
+/* Some faults' sends: read after they were reported done. */
 static void late_senders(struct channel *channel)
 {
     for (int i = 0; channel->ends[SEND] && i < SLOTS; i++) {
@@ -145,23 +225,51 @@ static void late_senders(struct channel *channel)
     }
 }
 
+static void dawdle(void)
+{
+    struct timespec start, now;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    while ((now.tv_sec - start.tv_sec) * 1000000000L + now.tv_nsec - start.tv_nsec < 300000);
+}
+
+static ncclResult_t verdict(enum trouble trouble)
+{
+    switch (trouble) {
+    case FINE:
+        return ncclSuccess;
+    case TOO_LONG:
+        return ref_refuse("message longer than the receive");
+    case WITHDRAWN:
+        return ref_refuse("message for memory that was deregistered");
+    case PEER_GONE:
+        break;
+    }
+    return ncclRemoteError;
+}
+
 ncclResult_t ref_test(void *request, int *done, int *sizes)
 {
     struct request *r = request;
-    int finished, error;
+    enum trouble trouble;
+    int finished;
 
     if (IS(TEST_SLEEPS))
         ref_nap();
     if (IS(TEST_HANGS))
-        ref_hang();
+        ref_idle(NULL);
+    if (IS(TEST_BURNS))
+        dawdle();
     pthread_mutex_lock(&ref_lock);
     finished = complete(r);
-    error = r->error;
-    if (IS(SEND_COPIED_LATE) && r->kind == RECV)
+    trouble = r->trouble;
+    if ((IS(SEND_COPIED_LATE) || IS(DEREG_READS)) && r->kind == RECV)
         late_senders(r->comm->channel);
-    if (!error && (finished || !IS(DONE_NOT_WRITTEN)))
+    if (trouble == FINE && (finished || !IS(DONE_NOT_WRITTEN)))
         *done = IS(DONE_TWO) && finished ? 2 : finished;
-    if (!error && finished) {
+    if (trouble == FINE && finished) {
         if (r->kind == RECV)
             report_sizes(r, sizes);
         ref_forget(r);
@@ -170,7 +278,5 @@ ncclResult_t ref_test(void *request, int *done, int *sizes)
         r->comm->out--;
     }
     pthread_mutex_unlock(&ref_lock);
-    return error == 0   ? ncclSuccess
-           : error == 1 ? ref_refuse("message longer than the receive")
-                        : ncclRemoteError;
+    return verdict(trouble);
 }

@@ -1,0 +1,104 @@
+/* The closes: either end first, whatever is in flight. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "tests/broken/ref.h"
+
+static void free_channel(struct channel *channel)
+{
+    ref_drop_messages(channel);
+    if (channel->incoming)
+        ref_discard(channel->incoming);
+    if (channel->fd >= 0)
+        close(channel->fd);
+    free(channel->leftover.from);
+    free(channel);
+}
+
+static void close_side(struct channel *channel, enum kind kind)
+{
+    channel->closed[kind] = 1;
+    channel->ends[kind] = NULL;
+    if (kind == SEND && IS(CLOSE_DROPS))
+        ref_drop_messages(channel);
+    if (channel->fd >= 0 || (channel->closed[SEND] && channel->closed[RECV]))
+        free_channel(channel);
+}
+
+void ref_free_comm(struct comm *comm)
+{
+    struct comm **at = &ref_comms;
+
+    while (*at != comm)
+        at = &(*at)->next;
+    *at = comm->next;
+    close_side(comm->channel, comm->kind);
+    while (comm->registrations) {
+        struct registration *r = comm->registrations;
+        comm->registrations = r->next;
+        free(r);
+    }
+    free(comm);
+}
+
+void ref_free_listener(struct listener *l)
+{
+    struct listener **at = &ref_listeners;
+
+    while (*at != l)
+        at = &(*at)->next;
+    *at = l->next;
+    while (l->waiting) {
+        struct channel *channel = l->waiting;
+        l->waiting = channel->next;
+        close_side(channel, RECV);
+    }
+    close(l->fd);
+    free(l);
+}
+
+void ref_lose_messages(void)
+{
+    pthread_mutex_lock(&ref_lock);
+    for (struct comm *comm = ref_comms; comm; comm = comm->next)
+        ref_drop_messages(comm->channel);
+    pthread_mutex_unlock(&ref_lock);
+}
+
+ncclResult_t ref_close(void *end)
+{
+    struct comm *comm = end;
+    struct channel *channel = comm->channel;
+    enum kind kind = comm->kind;
+
+    if (IS(CLOSE_CRASHES) && kind == SEND)
+        abort();
+    if (IS(CLOSE_BUSY) && comm->out)
+        return ref_refuse("requests are out");
+    if (IS(CLOSE_WAITS) && kind == SEND)
+        while (!channel->closed[RECV])
+            ref_nap();
+    if (IS(CLOSE_DISTURBS))
+        ref_lose_messages();
+    pthread_mutex_lock(&ref_lock);
+    if (!(IS(CLOSE_KEEPS_BUFFERS) && kind == RECV))
+        ref_free_comm(comm);
+    pthread_mutex_unlock(&ref_lock);
+    return ncclSuccess;
+}
+
+ncclResult_t ref_close_listen(void *listen)
+{
+    struct listener *l = listen;
+
+    if (IS(UNUSED_LISTEN_CRASH) && !l->accepted && !l->waiting)
+        abort();
+    if (IS(HALF_OPEN_CRASH) && l->waiting)
+        abort();
+    pthread_mutex_lock(&ref_lock);
+    if (IS(LISTEN_OWNS) && l->given)
+        l->given->closed[RECV] = 1;
+    ref_free_listener(l);
+    pthread_mutex_unlock(&ref_lock);
+    return ncclSuccess;
+}
