@@ -6,6 +6,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${BROKEN_DIR}/fau
 file(STRINGS ${BROKEN_DIR}/faults.def FAULT_ROWS REGEX "^FAULT_ROW")
 file(GLOB REF_SRC CONFIGURE_DEPENDS ${BROKEN_DIR}/*.c)
 list(REMOVE_ITEM REF_SRC ${BROKEN_DIR}/vtables.c)
+list(APPEND REF_SRC ${CMAKE_SOURCE_DIR}/plugin/reduce.c)
 add_library(ref_parts OBJECT ${REF_SRC})
 
 function(mn_ref_plugin target number)
