@@ -22,7 +22,8 @@ struct dialer {
     int n_candidates, current;
     int slow; /* a candidate took the connection and then its time */
     struct mn_conn *conn;
-    uint64_t deadline_ms, asked_ms;
+    uint64_t deadline_ms;
+    _Atomic uint64_t asked_ms; /* read by whoever sweeps */
     struct mn_diag last;
 };
 
@@ -305,8 +306,9 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
         err = begin(config, device, &h, handle, &d, diag);
     if (err)
         return err;
-    d->asked_ms = mn_now_ms();
-    if (d->asked_ms > d->deadline_ms) {
+    uint64_t now = mn_now_ms();
+    d->asked_ms = now;
+    if (now > d->deadline_ms) {
         char why[512];
         snprintf(why, sizeof why, "not accepted within %u s%s%.440s",
                  config->settings.connect_ms / 1000, d->last.text[0] ? "; last: " : "",
