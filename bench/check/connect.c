@@ -213,7 +213,7 @@ static void check_unused(struct mn_check *check)
     for (int i = 0; i < 16; i++) {
         struct mn_pair pair;
         mn_kit_listen(check, 0, &pair);
-        if (i % 2)
+        if (i % 2 && check->raw.version->version >= 5) /* before, accept waits */
             mn_kit_try_accept(check, &pair);
         mn_check_step(check, "closeListen of an unused listen comm");
         mn_check_ok(check, "closeListen", mn_raw_close_listen(&check->raw, pair.listen));
@@ -288,39 +288,58 @@ static void check_bad_handle(struct mn_check *check)
 
 static const struct mn_check_rule rules[] = {
     {"connect.self", "connecting to oneself on one thread works",
-     "the GPU-direct probe calls connect and accept in turn on one thread (transport/net.cc)",
-     check_self},
+     "the GPU-direct probe calls connect and accept in turn on one thread", check_self,
+     .source = "NCCL 2.27 transport/net.cc",
+     .breaks = "The probe for GPU-direct hangs while the communicator starts."},
     {"connect.handle", "listen keeps to the 128 bytes of the handle, wherever they lie",
-     "the handle is NCCL_NET_HANDLE_MAXSIZE bytes inside a message, with no alignment "
-     "(transport/net.cc)",
-     check_handle},
+     "the handle is NCCL_NET_HANDLE_MAXSIZE bytes inside a message, with no alignment",
+     check_handle, .source = "NCCL 2.27 transport/net.cc",
+     .breaks = "The handles of other ranks are overwritten."},
     {"connect.handle_stale", "old content of the handle buffer is ignored",
-     "the buffer given to listen is not zeroed (transport/net.cc)", check_handle_stale},
+     "the buffer given to listen is not zeroed", check_handle_stale,
+     .source = "NCCL 2.27 transport/net.cc",
+     .breaks = "Connections fail now and then, by what the buffer held before."},
     {"connect.handle_copy", "a handle works from a copy",
-     "NCCL sends the handle to the peer as plain bytes (transport/net.cc)", check_handle_copy},
+     "NCCL sends the handle to the peer as plain bytes", check_handle_copy,
+     .source = "NCCL 2.27 transport/net.cc", .breaks = "No two ranks can connect."},
     {"connect.accept_returns", "accept with no peer returns at once",
-     "since v5 accept must not block; NULL means call again (net.h)", check_accept_returns},
+     "since v5 accept must not block; NULL means call again", check_accept_returns,
+     .source = "NCCL 2.27 net.h", .breaks = "Setting up many connections takes minutes, or hangs.",
+     .since = 5},
     {"connect.accept_null", "accept gives no comm before a peer is there",
-     "a non-NULL comm is used at once (transport/net.cc)", check_accept_null},
+     "a non-NULL comm is used at once", check_accept_null, .source = "NCCL 2.27 transport/net.cc",
+     .breaks = "A rank sends to nobody.", .since = 5},
     {"connect.connect_returns", "connect without accept returns at once",
-     "since v5 connect must not block; NULL means call again (net.h)", check_connect_returns},
+     "since v5 connect must not block; NULL means call again", check_connect_returns,
+     .source = "NCCL 2.27 net.h",
+     .breaks = "Two ranks that connect to each other wait for each other for ever.", .since = 5},
     {"connect.connect_first", "connect may be called long before accept",
-     "both sides poll on their own; nothing orders them (transport/net.cc)", check_connect_first},
+     "both sides poll on their own; nothing orders them", check_connect_first,
+     .source = "NCCL 2.27 transport/net.cc",
+     .breaks = "Ranks that start at different times cannot connect."},
     {"connect.accept_first", "accept may be called long before connect",
-     "both sides poll on their own; nothing orders them (transport/net.cc)", check_accept_first},
+     "both sides poll on their own; nothing orders them", check_accept_first,
+     .source = "NCCL 2.27 transport/net.cc",
+     .breaks = "Ranks that start at different times cannot connect.", .since = 5},
     {"connect.many", "many half-open connections at once find their own peers",
-     "dozens of connects are interleaved on one thread, one connect for each listen "
-     "(transport.cc)",
-     check_many},
+     "dozens of connects are interleaved on one thread, one connect for each listen", check_many,
+     .source = "NCCL 2.27 transport.cc", .breaks = "Data of one channel arrives in another."},
     {"connect.listen_close", "the connection outlives its listen comm",
-     "closeListen follows right after accept succeeded (transport/net.cc)", check_listen_close},
+     "closeListen follows right after accept succeeded", check_listen_close,
+     .source = "NCCL 2.27 transport/net.cc",
+     .breaks = "Connections break right after they were made."},
     {"connect.unused_listen", "a listen comm nobody connected to can be closed",
-     "with shared connections some listen comms are never used (transport/net.cc)", check_unused},
+     "with shared connections some listen comms are never used", check_unused,
+     .source = "NCCL 2.27 transport/net.cc",
+     .breaks = "Jobs with shared connections crash or leak while they start."},
     {"connect.device_handle", "the device handle argument is left alone",
-     "it may be NULL, and RCCL passes the address of a 4-byte object (RCCL transport/net.cc)",
-     check_device_handle},
+     "it may be NULL, and RCCL passes the address of a 4-byte object", check_device_handle,
+     .source = "RCCL transport/net.cc", .breaks = "The stack of RCCL is corrupted.", .since = 7},
     {"connect.bad_handle", "a damaged handle gives an error or nothing, never a crash",
-     "a handle crosses the network; connect may report an error or stay at NULL", check_bad_handle},
+     "a handle crosses the network; connect may report an error or stay at NULL", check_bad_handle,
+     .source = "ncclNet API (connect)",
+     .breaks = "A node with another version, or a broken message, takes the others down.",
+     .since = 5},
 };
 
 MN_CHECK_FAMILY(mn_check_connect_family, "connect", "listen, connect and accept", rules);

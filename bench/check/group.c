@@ -187,18 +187,25 @@ static void check_head(struct mn_check *check)
 
 static const struct mn_check_rule rules[] = {
     {"group.tags", "each message goes to the slot with its tag",
-     "irecv posts 1 to maxRecvs buffers; the tag of isend selects the slot (transport/net_ib.cc)",
-     check_tags},
+     "irecv posts 1 to maxRecvs buffers; the tag of isend selects the slot", check_tags,
+     .source = "NCCL 2.27 transport/net_ib.cc",
+     .breaks = "Data of one GPU arrives in the buffer of another."},
     {"group.equal_tags", "equal tags fill slots in index order",
-     "messages of one sender stay in order inside a group (transport/net_ib.cc)", check_equal},
+     "messages of one sender stay in order inside a group", check_equal,
+     .source = "NCCL 2.27 transport/net_ib.cc",
+     .breaks = "Two messages between one pair of GPUs change places."},
     {"group.partial", "a group is done only when all its slots are",
-     "the buffers of a grouped receive complete as one request (transport/net.cc)", check_partial},
+     "the buffers of a grouped receive complete as one request", check_partial,
+     .source = "NCCL 2.27 transport/net.cc",
+     .breaks = "The GPU reads buffers that have not arrived."},
     {"group.sizes", "test writes one size a slot and no more",
-     "the array has as many ints as the receive had buffers (transport/net.cc)", check_sizes},
+     "the array has as many ints as the receive had buffers", check_sizes,
+     .source = "NCCL 2.27 transport/net.cc",
+     .breaks = "Memory behind an array on NCCL's stack is overwritten."},
     {"group.head", "a receive is filled before the next is considered",
-     "receives match in posting order; a tag that fits no free slot of the first one waits "
-     "(transport/net_ib.cc)",
-     check_head},
+     "receives match in posting order; a tag that fits no free slot of the first one waits",
+     check_head, .source = "NCCL 2.27 transport/net_ib.cc",
+     .breaks = "Data of one step arrives in the buffers of the next."},
 };
 
 MN_CHECK_FAMILY(mn_check_group_family, "group", "grouped receives and tags", rules);

@@ -177,7 +177,7 @@ static void check_exports(struct mn_check *check)
             snprintf(names + used, sizeof names - used, "%s%.40s", used ? ", " : "", name);
     }
     if (strays)
-        mn_check_warn(check,
+        mn_check_fail(check,
                       "%zu other symbols are exported (%s%s); they may collide with those "
                       "of the program",
                       strays, names, strays > 4 ? ", …" : "");
@@ -217,37 +217,45 @@ static void check_signals(struct mn_check *check)
 static const struct mn_check_rule rules[] = {
     {"load.open", "the library loads with every symbol resolved",
      "NCCL opens it with dlopen(RTLD_NOW | RTLD_LOCAL): a symbol that stays undefined refuses the "
-     "whole library (plugin/plugin_open.cc)",
-     check_open},
+     "whole library",
+     check_open, .source = "NCCL 2.27 plugin/plugin_open.cc",
+     .breaks = "NCCL runs over its own sockets, as if no plugin were there."},
     {"load.symbols", "a version symbol is exported",
-     "NCCL looks up ncclNetPlugin_vN, newest first, and rejects a library with none "
-     "(plugin/net.cc)",
-     check_symbols},
+     "NCCL looks up ncclNetPlugin_vN, newest first, and rejects a library with none", check_symbols,
+     .source = "NCCL 2.27 plugin/net.cc",
+     .breaks = "NCCL runs over its own sockets, as if no plugin were there."},
     {"load.object", "each version symbol is a struct of full size",
-     "dlsym gives the address of the vtable itself, a data object as long as that version's struct "
-     "(plugin/net/net_vN.cc)",
-     check_object},
+     "dlsym gives the address of the vtable itself, a data object as long as that version's struct",
+     check_object, .source = "NCCL 2.27 plugin/net/net_vN.cc",
+     .breaks = "NCCL calls whatever lies behind a short struct, and crashes."},
     {"load.name", "the name can be read before init",
-     "name is read right after dlsym, compared with NCCL_NET and written into XML (plugin/net.cc, "
-     "graph/xml.cc)",
-     check_name},
+     "name is read right after dlsym, compared with NCCL_NET and written into XML", check_name,
+     .source = "NCCL 2.27 plugin/net.cc, graph/xml.cc",
+     .breaks = "NCCL_NET does not find the plugin, or the job crashes while it is loaded."},
     {"load.reserved", "no name that NCCL or RCCL takes for something else",
      "RCCL-ANP, the built-in networks and every prefix of STATIC_PLUGIN have a meaning of their "
-     "own "
-     "(plugin/plugin_open.cc, RCCL net.cc)",
-     check_reserved},
+     "own",
+     check_reserved, .source = "NCCL 2.27 plugin/plugin_open.cc, RCCL net.cc",
+     .breaks = "RCCL hands the plugin arguments it does not expect, or another network is taken."},
     {"load.slots", "every function NCCL calls unchecked is there",
-     "init to closeListen are called without a test for NULL (plugin/net.cc, transport/net.cc)",
-     check_slots},
+     "init to closeListen are called without a test for NULL", check_slots,
+     .source = "NCCL 2.27 plugin/net.cc, transport/net.cc",
+     .breaks = "The job crashes at the first call of what is missing."},
     {"load.exports", "nothing but plugin symbols is exported",
      "the library shares a process with the framework; stray symbols can be bound by others",
-     check_exports},
+     check_exports, .severity = MN_CHECK_SHOULD,
+     .source = "ELF visibility; NCCL 2.27 plugin/plugin_open.cc (RTLD_LOCAL)",
+     .breaks =
+         "The framework, or another plugin, calls a function of this library instead of its own."},
     {"load.threads", "loading starts no thread",
-     "NCCL opens libraries it may never use, and probes one again for tuner and profiler "
-     "(plugin/plugin_open.cc)",
-     check_threads},
+     "NCCL opens libraries it may never use, and probes one again for tuner and profiler",
+     check_threads, .source = "NCCL 2.27 plugin/plugin_open.cc",
+     .breaks =
+         "A process that never uses the plugin still runs its threads, and crashes at dlclose."},
     {"load.signals", "loading and init leave signals alone",
-     "handlers and mask belong to the program; NCCL's threads inherit the mask", check_signals},
+     "handlers and mask belong to the program; NCCL's threads inherit the mask", check_signals,
+     .source = "POSIX; NCCL 2.27 proxy.cc (threads inherit the mask)",
+     .breaks = "The framework no longer gets the signals it waits for."},
 };
 
 MN_CHECK_FAMILY(mn_check_load_family, "load", "loading and symbols", rules);
