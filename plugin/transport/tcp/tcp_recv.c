@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "plugin/copy.h"
 #include "plugin/transport/tcp/tcp.h"
 
 #define READ_BUDGET       (4u << 20) /* bytes one call may read before it returns to its caller */
@@ -75,7 +76,7 @@ static enum mn_err too_long(struct tcp_comm *comm, const struct tcp_message *msg
 static void land(struct tcp_comm *comm, struct tcp_message *msg)
 {
     if (msg->aside) {
-        memcpy(msg->slot->data, msg->into, msg->size);
+        mn_copy_visible(msg->slot->data, msg->into, msg->size);
         free(msg->into);
         msg->aside = 0;
         comm->aside_bytes -= msg->size;
@@ -250,7 +251,7 @@ static enum mn_err unstage(struct tcp_comm *comm, struct tcp_lane *lane)
                 lane->stage_at = lane->stage_len = 0;
                 return MN_OK;
             }
-            memcpy(lane->rx->into + lane->rx_at, lane->stage + lane->stage_at, n);
+            mn_copy_visible(lane->rx->into + lane->rx_at, lane->stage + lane->stage_at, n);
             lane->stage_at += n;
             arrived(comm, lane, n);
             continue;
