@@ -8,13 +8,12 @@
 #include "bench/host/host_impl.h"
 #include "topo/base/alloc.h"
 
-/* Newest first: the first whose symbol a library has is driven, as NCCL does. */
-static const struct mn_host_version *const versions[] = {
+/* The first whose symbol a library has is driven, as NCCL does. */
+const struct mn_host_version *const mn_host_versions[] = {
     &mn_host_v12, &mn_host_v11, &mn_host_v10, &mn_host_v9, &mn_host_v8,
-    &mn_host_v7,  &mn_host_v6,  &mn_host_v5,  &mn_host_v4,
+    &mn_host_v7,  &mn_host_v6,  &mn_host_v5,  &mn_host_v4, NULL,
 };
-#define N_VERSIONS (sizeof versions / sizeof *versions)
-#define OLDEST     2 /* looked for, so that a report names what is there */
+#define OLDEST 2 /* looked for, so that a report names what is there */
 
 static _Thread_local const char *fault;
 
@@ -57,16 +56,16 @@ enum mn_err mn_host_refuse(const struct mn_plugin_info *info, struct mn_diag *di
 
 static enum mn_err choose(struct mn_host_library *l, int version, struct mn_diag *diag)
 {
-    for (size_t i = 0; i < N_VERSIONS; i++) {
+    for (const struct mn_host_version *const *v = mn_host_versions; *v; v++) {
         char symbol[32];
-        if (version && versions[i]->version != version)
+        if (version && (*v)->version != version)
             continue;
-        snprintf(symbol, sizeof symbol, "ncclNetPlugin_v%d", versions[i]->version);
+        snprintf(symbol, sizeof symbol, "ncclNetPlugin_v%d", (*v)->version);
         l->table = dlsym(l->handle, symbol);
         if (!l->table)
             continue;
-        l->version = versions[i];
-        l->info.version = versions[i]->version;
+        l->version = *v;
+        l->info.version = (*v)->version;
         /* Every version begins with the name. */
         const char *name = *(const char *const *)l->table;
         if (!name)

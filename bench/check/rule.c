@@ -190,26 +190,13 @@ static void capture_log(int level, unsigned long flags, const char *file, int li
     write_log(text);
 }
 
-static const void *find_vtable(void *lib, int wanted, const struct mn_raw_version **version)
-{
-    for (const struct mn_raw_version *v = mn_raw_versions; v->version; v++) {
-        const void *vtable = wanted && wanted != v->version ? NULL : dlsym(lib, v->symbol);
-        if (vtable) {
-            *version = v;
-            return vtable;
-        }
-    }
-    return NULL;
-}
-
 void mn_check_load(struct mn_check *check)
 {
     mn_check_step(check, "dlopen");
     check->raw.lib = dlopen(check->target->path, RTLD_NOW | RTLD_LOCAL);
     if (!check->raw.lib)
         mn_check_skip(check, "the library does not load (rule load.open)");
-    check->raw.vtable = find_vtable(check->raw.lib, check->target->version, &check->raw.version);
-    if (!check->raw.vtable)
+    if (!mn_raw_find(&check->raw, check->target->version))
         mn_check_skip(check, "no net symbol that is driven here (rule load.symbols)");
     if (!mn_check_applies(check->rule, check->raw.version->version))
         mn_check_skip(check, "does not apply to v%d", check->raw.version->version);
@@ -248,11 +235,10 @@ void mn_check_init(struct mn_check *check)
 void mn_check_probe_child(struct mn_check *check)
 {
     struct mn_check_info *info = &check->shared->info;
-    const struct mn_raw_version *version = NULL;
-    const char *const *vtable;
+    struct mn_raw raw = {.lib = dlopen(check->target->path, RTLD_NOW | RTLD_LOCAL)};
+    void *const lib = raw.lib;
     struct link_map *map;
     int n_driven = 0;
-    void *lib = dlopen(check->target->path, RTLD_NOW | RTLD_LOCAL);
 
     if (!lib) {
         mn_strlcpy(check->shared->error, dlerror(), sizeof check->shared->error);
@@ -274,11 +260,10 @@ void mn_check_probe_child(struct mn_check *check)
     for (const struct mn_raw_version *v = mn_raw_versions; v->version; v++)
         if (dlsym(lib, v->symbol) && n_driven < MN_CHECK_VERSIONS - 1)
             info->driven[n_driven++] = v->version;
-    vtable = find_vtable(lib, check->target->version, &version);
-    if (vtable) {
-        info->version = version->version;
-        if (*vtable)
-            mn_strlcpy(info->name, *vtable, sizeof info->name);
+    if (mn_raw_find(&raw, check->target->version)) {
+        info->version = raw.version->version;
+        if (mn_raw_name(&raw))
+            mn_strlcpy(info->name, mn_raw_name(&raw), sizeof info->name);
     }
 }
 
