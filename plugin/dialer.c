@@ -22,8 +22,7 @@ struct dialer {
     int n_candidates, current;
     int slow; /* a candidate took the connection and then its time */
     struct mn_conn *conn;
-    uint64_t deadline_ms;
-    _Atomic uint64_t asked_ms; /* read by whoever sweeps */
+    uint64_t deadline_ms, asked_ms; /* asked_ms with the lock held */
     struct mn_diag last;
 };
 
@@ -40,6 +39,8 @@ static struct dialer *find(const struct mn_config *config, const struct mn_handl
         if (d->config == config && d->ticket == handle->scratch && handle->scratch &&
             mn_mac_equal(d->handle.nonce, handle->nonce, MN_NONCE_SIZE))
             break;
+    if (d)
+        d->asked_ms = mn_now_ms();
     pthread_mutex_unlock(&lock);
     return d;
 }
@@ -191,8 +192,10 @@ static enum mn_err begin(const struct mn_config *config, const struct mn_device 
 {
     struct dialer *d = calloc(1, sizeof *d);
 
-    if (!d)
-        return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection");
+    if (!d) {
+        mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection");
+        return MN_ERR_NOMEM; /* the compiler does not know what mn_fail() returns */
+    }
     d->config = config;
     d->handle = *handle;
     mn_side_self(config, device, &d->self);
@@ -306,9 +309,7 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
         err = begin(config, device, &h, handle, &d, diag);
     if (err)
         return err;
-    uint64_t now = mn_now_ms();
-    d->asked_ms = now;
-    if (now > d->deadline_ms) {
+    if (mn_now_ms() > d->deadline_ms) {
         char why[512];
         snprintf(why, sizeof why, "not accepted within %u s%s%.440s",
                  config->settings.connect_ms / 1000, d->last.text[0] ? "; last: " : "",
