@@ -26,6 +26,7 @@ const struct mn_check_family *const mn_check_families[] = {
     &mn_check_visible_family,
     &mn_check_thread_family,
     &mn_check_close_family,
+    &mn_check_context_family,
     &mn_check_life_family,
     &mn_check_death_family,
     &mn_check_idle_family,

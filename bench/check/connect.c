@@ -286,6 +286,48 @@ static void check_bad_handle(struct mn_check *check)
     mn_kit_pass(check, &good, 100, 100, 7);
 }
 
+/* Before v5 one call each is all NCCL makes, and all connects come before the first accept. */
+static void check_blocking(struct mn_check *check)
+{
+    enum { N = 4 };
+    struct mn_pair pairs[N];
+
+    mn_check_init(check);
+    for (int i = 0; i < N; i++) {
+        mn_kit_listen(check, 0, &pairs[i]);
+        mn_check_step(check, "connect %d of %d, none accepted", i + 1, N);
+        mn_kit_try_connect(check, &pairs[i]);
+        if (!pairs[i].send)
+            mn_check_fail(check, "connect returned success and no comm; before v5 it must wait");
+    }
+    for (int i = N - 1; i >= 0; i--) {
+        mn_check_step(check, "accept of connection %d", i + 1);
+        mn_kit_try_accept(check, &pairs[i]);
+        if (!pairs[i].recv)
+            mn_check_fail(check, "accept returned success and no comm; before v5 it must wait");
+        mn_kit_pass(check, &pairs[i], 3000, 3000, (unsigned)i);
+    }
+}
+
+static void check_config_null(struct mn_check *check)
+{
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &pair);
+    mn_check_step(check, "connect without a configuration");
+    while (!pair.send || !pair.recv) {
+        if (!pair.send)
+            mn_check_ok(check, "connect",
+                        (int)check->raw.slots.connect_v10(0, NULL, pair.handle, &pair.send, NULL));
+        mn_kit_try_accept(check, &pair);
+        if (mn_check_expired(check))
+            mn_check_fail(check, "not connected");
+        sched_yield();
+    }
+    mn_kit_pass(check, &pair, 3000, 3000, 1);
+}
+
 static const struct mn_check_rule rules[] = {
     {"connect.self", "connecting to oneself on one thread works",
      "the GPU-direct probe calls connect and accept in turn on one thread", check_self,
@@ -340,6 +382,14 @@ static const struct mn_check_rule rules[] = {
      .source = "ncclNet API (connect)",
      .breaks = "A node with another version, or a broken message, takes the others down.",
      .since = 5},
+    {"connect.blocking", "connect completes before accept is called, and both give a comm",
+     "before v5 each is called once and may wait; every sender connects before any peer accepts",
+     check_blocking, .source = "NCCL 2.11 transport/net.cc, transport/net_socket.cc",
+     .breaks = "Every rank waits in connect for ever.", .until = 4},
+    {"connect.config_null", "connect works without a configuration",
+     "config is NULL in the GPU-direct probe and in the bootstrap", check_config_null,
+     .source = "NCCL 2.26 transport/net.cc (ncclGpuGdrSupport), bootstrap.cc",
+     .breaks = "The job crashes before it has a topology.", .since = 10, .until = 10},
 };
 
 MN_CHECK_FAMILY(mn_check_connect_family, "connect", "listen, connect and accept", rules);

@@ -340,6 +340,64 @@ static void check_type(struct mn_check *check)
     each_device(check, judge_type);
 }
 
+/* Fusion is optional; a virtual device that was made is counted and described. */
+static void check_vdevice(struct mn_check *check)
+{
+    const int devs[2] = {0, 1};
+    int made = -1, called = 0, ndev = 0, result;
+    struct mn_raw_props props;
+
+    mn_check_init(check);
+    mn_check_step(check, "makeVDevice");
+    result = mn_raw_make_vdevice(&check->raw, check->n_dev > 1 ? 2 : 1, devs, &made, &called);
+    if (!called || result) {
+        mn_check_note(check, "%s",
+                      called ? "no virtual device was made" : "there is no makeVDevice");
+        return;
+    }
+    mn_check_ok(check, "devices", mn_raw_devices(&check->raw, &ndev));
+    if (ndev != check->n_dev + 1)
+        mn_check_fail(check, "%d devices before makeVDevice, %d after", check->n_dev, ndev);
+    if (made != check->n_dev)
+        mn_check_fail(check, "the virtual device is number %d, it must follow the %d others", made,
+                      check->n_dev);
+    read_props(check, made, &props);
+    if (props.n_devs < 1 || props.n_devs > check->raw.version->max_vdevs)
+        mn_check_fail(check, "the virtual device has %d devices", props.n_devs);
+}
+
+/* NCCL picks one version, another release another: they describe the same devices. */
+static void check_consistent(struct mn_check *check)
+{
+    mn_check_init(check);
+    for (const struct mn_raw_version *v = mn_raw_versions; v->version; v++) {
+        struct mn_raw other = {.lib = check->raw.lib};
+        struct mn_raw_props props;
+        struct mn_check as = *check;
+        int ndev = 0;
+        if (v->version == check->raw.version->version || !mn_raw_find(&other, v->version))
+            continue;
+        as.raw = other;
+        mn_check_step(check, "init through v%d too", v->version);
+        mn_check_ok(check, "init through another version", mn_raw_init(&as.raw, quiet));
+        mn_check_ok(check, "devices through another version", mn_raw_devices(&as.raw, &ndev));
+        if (ndev != check->n_dev)
+            mn_check_fail(check, "v%d has %d devices, v%d has %d", v->version, ndev,
+                          check->raw.version->version, check->n_dev);
+        for (int dev = 0; dev < ndev; dev++) {
+            struct mn_raw_props own;
+            read_props(&as, dev, &props);
+            read_props(check, dev, &own);
+            if (props.name && own.name && strcmp(props.name, own.name) != 0)
+                mn_check_fail(check, "device %d is \"%s\" in v%d and \"%s\" in v%d", dev,
+                              props.name, v->version, own.name, check->raw.version->version);
+            if (props.speed != own.speed || props.ptr_support != own.ptr_support)
+                mn_check_fail(check, "device %d: speed or ptrSupport differ between v%d and v%d",
+                              dev, v->version, check->raw.version->version);
+        }
+    }
+}
+
 static const struct mn_check_rule rules[] = {
     {"device.init", "init succeeds",
      "some NCCL releases crash when init fails: a plugin that cannot serve succeeds and reports 0 "
@@ -403,6 +461,14 @@ static const struct mn_check_rule rules[] = {
      .source = "NCCL 2.27 plugin/net.cc",
      .breaks = "NCCL refuses the plugin, or starts kernels for a device that is not there.",
      .since = 7},
+    {"device.consistent", "every version describes the same devices",
+     "the release decides which version is used; nodes and libraries of one job must agree",
+     check_consistent, .source = "ncclNet API (devices, getProperties)",
+     .breaks = "An update of NCCL changes the topology."},
+    {"device.vdevice", "a virtual device that was made is counted",
+     "virtual devices follow the physical ones and keep their numbers; refusing is allowed",
+     check_vdevice, .source = "NCCL 2.27 graph/topo.cc (ncclTopoMakeVNics)",
+     .breaks = "Merged NICs are lost, or another device is used in their place.", .since = 9},
 };
 
 MN_CHECK_FAMILY(mn_check_device_family, "device", "init, devices and properties", rules);

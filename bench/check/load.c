@@ -1,13 +1,20 @@
 /* The library as a file, and what loading it does to the process. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "bench/check/elf.h"
 #include "bench/check/kit.h"
 #include "bench/check/rule.h"
+
+#define N_KEPT 4 /* standard input, output and error, and one of the program's own */
 
 static void check_open(struct mn_check *check)
 {
@@ -214,6 +221,88 @@ static void check_signals(struct mn_check *check)
     }
 }
 
+/* Names read in every version: NCCL compares the one it uses with NCCL_NET. */
+static void check_consistent(struct mn_check *check)
+{
+    mn_check_load(check);
+    for (const struct mn_raw_version *v = mn_raw_versions; v->version; v++) {
+        struct mn_raw other = {.lib = check->raw.lib};
+        const char *name, *own = mn_raw_name(&check->raw);
+        if (!own || !mn_raw_find(&other, v->version) || !(name = mn_raw_name(&other)))
+            continue;
+        if (strcmp(name, own) != 0)
+            mn_check_fail(check, "the name is \"%s\" in v%d and \"%s\" in v%d", name, v->version,
+                          own, check->raw.version->version);
+    }
+}
+
+static void look(struct mn_check *check, const int *fds, struct stat *stats, const char *when)
+{
+    static const char *const names[N_KEPT] = {"descriptor 0", "descriptor 1", "descriptor 2",
+                                              "a descriptor of the program"};
+
+    for (int i = 0; i < N_KEPT; i++) {
+        struct stat now;
+        if (fstat(fds[i], &now) != 0)
+            mn_check_fail(check, "%s was closed %s", names[i], when);
+        if (stats[i].st_nlink && (now.st_ino != stats[i].st_ino || now.st_dev != stats[i].st_dev))
+            mn_check_fail(check, "%s was replaced %s", names[i], when);
+        stats[i] = now;
+    }
+}
+
+static void check_descriptors(struct mn_check *check)
+{
+    int fds[N_KEPT] = {0, 1, 2, open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};
+    struct stat stats[N_KEPT];
+
+    if (fds[3] < 0)
+        mn_check_skip(check, "/proc is not there");
+    memset(stats, 0, sizeof stats);
+    look(check, fds, stats, "before the library was loaded");
+    mn_check_load(check);
+    look(check, fds, stats, "while the library was loaded");
+    mn_check_init(check);
+    look(check, fds, stats, "in init");
+}
+
+static void environment(char *text, size_t size)
+{
+    size_t used = 0;
+
+    for (char **at = environ; *at; at++) {
+        int n = snprintf(text + used, size - used, "%s\n", *at);
+        used = n > 0 && used + (size_t)n < size ? used + (size_t)n : used;
+    }
+}
+
+static void check_process(struct mn_check *check)
+{
+    static char before[1 << 18], after[1 << 18];
+    char here[4096] = "", there[4096] = "";
+    struct rlimit files, now;
+    mode_t mask = umask(022);
+
+    umask(mask);
+    getrlimit(RLIMIT_NOFILE, &files);
+    environment(before, sizeof before);
+    if (!getcwd(here, sizeof here))
+        mn_check_skip(check, "no working directory");
+    mn_check_init(check);
+    environment(after, sizeof after);
+    getrlimit(RLIMIT_NOFILE, &now);
+    if (!getcwd(there, sizeof there) || strcmp(here, there) != 0)
+        mn_check_fail(check, "the working directory is %s, it was %s", there, here);
+    if (umask(mask) != mask)
+        mn_check_fail(check, "the umask was changed");
+    if (strcmp(before, after) != 0)
+        mn_check_fail(check, "the environment was changed");
+    if (now.rlim_cur < files.rlim_cur)
+        mn_check_fail(check, "the limit of open files was lowered");
+    if (waitpid(-1, NULL, WNOHANG | __WALL) == 0)
+        mn_check_fail(check, "a process was started that still runs");
+}
+
 static const struct mn_check_rule rules[] = {
     {"load.open", "the library loads with every symbol resolved",
      "NCCL opens it with dlopen(RTLD_NOW | RTLD_LOCAL): a symbol that stays undefined refuses the "
@@ -256,6 +345,18 @@ static const struct mn_check_rule rules[] = {
      "handlers and mask belong to the program; NCCL's threads inherit the mask", check_signals,
      .source = "POSIX; NCCL 2.27 proxy.cc (threads inherit the mask)",
      .breaks = "The framework no longer gets the signals it waits for."},
+    {"load.consistent", "every version has the same name",
+     "NCCL_NET chooses by the name in the version that is used", check_consistent,
+     .source = "NCCL 2.27 plugin/net.cc",
+     .breaks = "An update of NCCL no longer finds the plugin."},
+    {"load.descriptors", "loading and init leave descriptors alone",
+     "descriptors belong to the program; the standard ones too", check_descriptors,
+     .source = "POSIX", .breaks = "Log lines end up in sockets, and data in logs."},
+    {"load.process", "loading and init leave the process as it is",
+     "directory, umask, environment, limits and children belong to the program", check_process,
+     .source = "POSIX",
+     .breaks = "Checkpoints land elsewhere, and the program waits for children "
+               "it does not know."},
 };
 
 MN_CHECK_FAMILY(mn_check_load_family, "load", "loading and symbols", rules);

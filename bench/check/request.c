@@ -1,5 +1,6 @@
 /* How many requests may be out, and in which order they are tested. */
 #include <sched.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "bench/check/kit.h"
@@ -269,6 +270,104 @@ static void check_full(struct mn_check *check)
                           i / group);
 }
 
+/* The array of profiler handles, not only what is in it, may be missing. */
+static void check_phandles(struct mn_check *check)
+{
+    struct lane *lane = &lanes[0];
+    void *data, *mhandle;
+    size_t size = SIZE;
+    struct mn_req recv = {.request = MN_KIT_STALE}, send;
+    int tag = 0;
+
+    mn_check_init(check);
+    open_lane(check, lane, 1);
+    data = lane->in[0].data;
+    mhandle = lane->in[0].mhandle;
+    mn_check_step(check, "irecv with phandles NULL");
+    mn_check_ok(check, "irecv",
+                (int)check->raw.slots.irecv_v10(lane->pair.recv, 1, &data, &size, &tag, &mhandle,
+                                                NULL, &recv.request));
+    if (!recv.request || recv.request == MN_KIT_STALE)
+        mn_check_fail(check, "irecv gave no request, nothing was in flight");
+    mn_kit_isend(check, lane->pair.send, &lane->out[0], SIZE, 0, &send);
+    mn_kit_wait2(check, &recv, &send);
+    expect_lane(check, lane, 1, "without profiler handles");
+}
+
+static atomic_int started_without;
+
+static ncclResult_t profile(void **event, int type, void *phandle, int64_t id, void *data)
+{
+    enum { START = 0 };
+
+    (void)event;
+    (void)id;
+    (void)data;
+    if (type == START && !phandle)
+        atomic_store(&started_without, 1);
+    return ncclSuccess;
+}
+
+static void no_log(ncclDebugLogLevel level, unsigned long flags, const char *file, int line,
+                   const char *fmt, ...)
+{
+    (void)level;
+    (void)flags;
+    (void)file;
+    (void)line;
+    (void)fmt;
+}
+
+/* NCCL gives every plugin the callback; the handles are NULL unless a profiler runs. */
+static void check_profiler(struct mn_check *check)
+{
+    struct lane *lane = &lanes[0];
+    ncclNetCommConfig_v11_t config = {.trafficClass = -1};
+    int ndev = 0;
+
+    mn_check_load(check);
+    mn_check_step(check, "init with a profiler callback");
+    mn_check_ok(check, "init",
+                check->raw.version->has_ctx
+                    ? (int)check->raw.slots.init_v11(&check->raw.ctx, 1, &config, no_log, profile)
+                    : (int)check->raw.slots.init_v10(no_log, profile));
+    if (mn_raw_devices(&check->raw, &ndev) != 0 || ndev < 1)
+        mn_check_skip(check, "no device (rule device.count)");
+    mn_kit_connect(check, &lane->pair);
+    for (unsigned i = 0; i < 4; i++)
+        mn_kit_pass(check, &lane->pair, 5000, 5000, i);
+    if (atomic_load(&started_without))
+        mn_check_fail(check, "the profiler was called with a NULL phandle; NCCL reads through it");
+}
+
+static void check_flush(struct mn_check *check)
+{
+    struct lane *lane = &lanes[0];
+    void *data, *mhandle, *request = MN_KIT_STALE;
+    int size = SIZE, done = 0, result;
+
+    mn_check_init(check);
+    open_lane(check, lane, 1);
+    post_lane(check, lane, 1);
+    mn_kit_wait2(check, &lane->recvs[0], &lane->sends[0]);
+    data = lane->in[0].data;
+    mhandle = lane->in[0].mhandle;
+    mn_check_step(check, "iflush of a completed receive");
+    result = mn_raw_iflush(&check->raw, lane->pair.recv, 1, &data, &size, &mhandle, &request);
+    if (result) {
+        mn_check_note(check, "refused with %s: nothing needs a flush", mn_nccl_result_name(result));
+        return;
+    }
+    if (request == MN_KIT_STALE)
+        mn_check_fail(check, "iflush returned success and left *request as it was");
+    while (request && !done) {
+        mn_check_ok(check, "test of a flush", mn_raw_test(&check->raw, request, &done, NULL));
+        if (mn_check_expired(check))
+            mn_check_fail(check, "the flush is never done");
+    }
+    expect_lane(check, lane, 1, "after the flush");
+}
+
 static const struct mn_check_rule rules[] = {
     {"request.outstanding", "32 receives and 32 sends fit",
      "NCCL_NET_MAX_REQUESTS is 32 for each comm", check_outstanding, .source = "NCCL 2.27 net.h",
@@ -295,6 +394,17 @@ static const struct mn_check_rule rules[] = {
      "a NULL request with success means not now; what got a request is delivered in order",
      check_backpressure, .source = "ncclNet API (isend), NCCL 2.27 transport/net.cc",
      .breaks = "A burst of messages fails the job or loses one of them."},
+    {"request.phandles", "irecv works without an array of profiler handles",
+     "the bootstrap passes NULL for phandles", check_phandles, .source = "NCCL 2.26 bootstrap.cc",
+     .breaks = "Jobs with NCCL_OOB_NET_ENABLE=1 crash.", .since = 10},
+    {"request.profiler", "the profiler is called with a handle or not at all",
+     "phandle is NULL unless a profiler runs; a start event reads through it", check_profiler,
+     .source = "NCCL 2.26 profiler.cc (ncclProfilerCallback)",
+     .breaks = "Every job crashes at its first transfer.", .since = 10},
+    {"request.flush", "iflush replaces *request",
+     "success with NULL means nothing to wait for; else a request that test completes, sizes NULL",
+     check_flush, .source = "NCCL 2.27 transport/net.cc (recvProxyProgress)",
+     .breaks = "NCCL tests a request that is long gone."},
 };
 
 MN_CHECK_FAMILY(mn_check_request_family, "request", "request limits", rules);

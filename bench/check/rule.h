@@ -26,8 +26,9 @@ struct mn_check {
 extern const struct mn_check_family mn_check_load_family, mn_check_device_family,
     mn_check_connect_family, mn_check_memory_family, mn_check_transfer_family,
     mn_check_group_family, mn_check_request_family, mn_check_visible_family, mn_check_thread_family,
-    mn_check_handshake_family, mn_check_deliver_family, mn_check_close_family, mn_check_life_family,
-    mn_check_death_family, mn_check_idle_family, mn_check_scenario_family, mn_check_collnet_family;
+    mn_check_handshake_family, mn_check_deliver_family, mn_check_close_family,
+    mn_check_context_family, mn_check_life_family, mn_check_death_family, mn_check_idle_family,
+    mn_check_scenario_family, mn_check_collnet_family;
 
 #define MN_CHECK_FAMILY(var, family_name, family_title, rows)                                      \
     const struct mn_check_family var = {.name = (family_name),                                     \
