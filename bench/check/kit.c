@@ -75,6 +75,39 @@ long mn_check_sleeps(void)
     return usage.ru_nvcsw;
 }
 
+#define SLOT_WORD 0x5a5a5a5a00000003u /* the lower half: a channel's number */
+
+static int small_slot(const struct mn_check *check)
+{
+    return check->target->profile && mn_check_dialect(check, MN_DIALECT_SMALL_SLOT);
+}
+
+void **mn_kit_slot(const struct mn_check *check, struct mn_kit_slot *slot)
+{
+    for (int i = 0; i < 3; i++)
+        slot->words[i] = SLOT_WORD;
+    if (!small_slot(check))
+        slot->words[1] = 0;
+    return (void **)(void *)&slot->words[1];
+}
+
+void mn_kit_slot_kept(struct mn_check *check, const struct mn_kit_slot *slot, const char *call)
+{
+    if (slot->words[0] != SLOT_WORD || slot->words[2] != SLOT_WORD ||
+        (small_slot(check) && slot->words[1] != SLOT_WORD))
+        mn_check_fail(check, "%s wrote through the device handle argument", call);
+}
+
+void *mn_kit_old_request(const struct mn_check *check, int n)
+{
+    enum mn_check_dialect dialect = n ? MN_DIALECT_OPTIONAL_RECV : MN_DIALECT_OPTIONAL_SEND;
+
+    if (check->target->profile && mn_check_dialect(check, dialect) && n <= 1 &&
+        check->raw.version->version >= 9)
+        return MN_KIT_OPTIONAL;
+    return MN_KIT_STALE;
+}
+
 /* Depends on the address inside the message and on the message: a shifted, repeated or foreign
  * piece shows. */
 static unsigned char pattern(size_t i, unsigned seed)

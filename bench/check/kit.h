@@ -4,8 +4,9 @@
 
 #include "bench/check/rule.h"
 
-#define MN_KIT_HANDLE 128                                      /* NCCL_NET_HANDLE_MAXSIZE */
-#define MN_KIT_STALE  ((void *)(uintptr_t)0x5a5a5a5a5a5a5a50u) /* never a request */
+#define MN_KIT_HANDLE   128                                      /* NCCL_NET_HANDLE_MAXSIZE */
+#define MN_KIT_STALE    ((void *)(uintptr_t)0x5a5a5a5a5a5a5a50u) /* never a request */
+#define MN_KIT_OPTIONAL ((void *)0x1) /* since v9: whether it arrived is all that matters */
 
 /* NULL, or what is wrong with a text that goes into XML: "is NULL", "has byte 0x3c", … */
 const char *mn_check_text_problem(const char *text, size_t max);
@@ -15,6 +16,17 @@ int mn_check_count_fds(void);
 void mn_check_resolve(struct mn_check *check, char *path, size_t size);
 /* Times this thread gave up the CPU of its own accord: a call that sleeps adds one. */
 long mn_check_sleeps(void);
+
+/* The device handle argument of connect and accept as the release to behave like passes it: NCCL
+ * the address of a NULL pointer, RCCL that of a 4-byte object with others' memory around it. */
+struct mn_kit_slot {
+    uint64_t words[3];
+};
+void **mn_kit_slot(const struct mn_check *check, struct mn_kit_slot *slot);
+/* Fails when the call wrote where it must not. */
+void mn_kit_slot_kept(struct mn_check *check, const struct mn_kit_slot *slot, const char *call);
+/* What *request holds before isend (n = 0) or irecv of n buffers: never a request. */
+void *mn_kit_old_request(const struct mn_check *check, int n);
 
 struct mn_pair {
     int dev;

@@ -16,21 +16,25 @@ void mn_kit_listen(struct mn_check *check, int dev, struct mn_pair *pair)
 
 void mn_kit_try_connect(struct mn_check *check, struct mn_pair *pair)
 {
-    void *device_handle = NULL;
+    struct mn_kit_slot slot;
 
-    if (!pair->send)
-        mn_check_ok(check, "connect",
-                    mn_raw_connect(&check->raw, pair->dev, pair->handle, &pair->send,
-                                   &device_handle));
+    if (pair->send)
+        return;
+    mn_check_ok(check, "connect",
+                mn_raw_connect(&check->raw, pair->dev, pair->handle, &pair->send,
+                               mn_kit_slot(check, &slot)));
+    mn_kit_slot_kept(check, &slot, "connect");
 }
 
 void mn_kit_try_accept(struct mn_check *check, struct mn_pair *pair)
 {
-    void *device_handle = NULL;
+    struct mn_kit_slot slot;
 
-    if (!pair->recv)
-        mn_check_ok(check, "accept",
-                    mn_raw_accept(&check->raw, pair->listen, &pair->recv, &device_handle));
+    if (pair->recv)
+        return;
+    mn_check_ok(check, "accept",
+                mn_raw_accept(&check->raw, pair->listen, &pair->recv, mn_kit_slot(check, &slot)));
+    mn_kit_slot_kept(check, &slot, "accept");
 }
 
 void mn_kit_finish(struct mn_check *check, struct mn_pair *pair)
@@ -67,11 +71,12 @@ void mn_kit_close(struct mn_check *check, struct mn_pair *pair)
     pair->send = pair->recv = NULL;
 }
 
-static int posted(struct mn_check *check, const char *call, int result, struct mn_req *req)
+static int posted(struct mn_check *check, const char *call, int result, const void *old,
+                  struct mn_req *req)
 {
     mn_check_ok(check, call, result);
-    if (req->request == MN_KIT_STALE)
-        mn_check_fail(check, "%s returned success and left *request as it was", call);
+    if (req->request == old)
+        mn_check_fail(check, "%s returned success and left *request at %p as it was", call, old);
     req->done = 0;
     req->result = 0;
     memset(req->sizes, 0, sizeof req->sizes);
@@ -81,11 +86,13 @@ static int posted(struct mn_check *check, const char *call, int result, struct m
 int mn_kit_try_isend(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size, int tag,
                      struct mn_req *req)
 {
-    req->request = MN_KIT_STALE;
+    void *old = mn_kit_old_request(check, 0);
+
+    req->request = old;
     return posted(check, "isend",
                   mn_raw_isend(&check->raw, comm, buf->data, size, tag, buf->mhandle,
                                &req->request),
-                  req);
+                  old, req);
 }
 
 int mn_kit_try_irecv(struct mn_check *check, void *comm, int n, struct mn_buf **bufs,
@@ -93,17 +100,18 @@ int mn_kit_try_irecv(struct mn_check *check, void *comm, int n, struct mn_buf **
 {
     void *data[MN_RAW_MAX_RECVS], *mhandles[MN_RAW_MAX_RECVS];
     int own_tags[MN_RAW_MAX_RECVS];
+    void *old = mn_kit_old_request(check, n);
 
     for (int i = 0; i < n; i++) {
         data[i] = bufs[i]->data;
         mhandles[i] = bufs[i]->mhandle;
         own_tags[i] = tags[i];
     }
-    req->request = MN_KIT_STALE;
+    req->request = old;
     return posted(check, "irecv",
                   mn_raw_irecv(&check->raw, comm, n, data, sizes, own_tags, mhandles,
                                &req->request),
-                  req);
+                  old, req);
 }
 
 static void again(struct mn_check *check, const char *call)
