@@ -33,10 +33,15 @@ static int run(struct kit *kit, const struct kit_case *c)
     kit->random = kit->seed;
     req_drop_all(kit);
     kit->tolerant = 0;
-    if (setjmp(kit->out))
-        return 0;
-    c->run(kit);
-    return 1;
+    switch (setjmp(kit->out)) {
+    case KIT_PASSED:
+        c->run(kit);
+        return KIT_PASSED;
+    case KIT_SKIPPED:
+        return KIT_SKIPPED;
+    default:
+        return KIT_FAILED;
+    }
 }
 
 static int run_all(struct kit *kit)
@@ -48,10 +53,12 @@ static int run_all(struct kit *kit)
         for (const struct kit_case *c = families[f]; c->name; c++) {
             if ((n_only && !holds(only, n_only, c->name)) || holds(skipped, n_skipped, c->name))
                 continue;
-            int good = run(kit, c);
-            failed += !good;
-            printf("%sok %d - %s%s%s\n", good ? "" : "not ", ++number, c->name, good ? "" : " # ",
-                   good ? "" : kit->why);
+            int verdict = run(kit, c);
+            failed += verdict == KIT_FAILED;
+            printf("%sok %d - %s", verdict == KIT_FAILED ? "not " : "", ++number, c->name);
+            if (verdict != KIT_PASSED)
+                printf(" # %s%s", verdict == KIT_SKIPPED ? "SKIP " : "", kit->why);
+            putchar('\n');
             fflush(stdout);
         }
     printf("1..%d\n", number);

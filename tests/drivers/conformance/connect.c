@@ -100,6 +100,8 @@ static void spoiled_handle(struct kit *kit)
     struct pair good;
     int refused = 0;
 
+    /* One given up while it blocks may still take the place of the next. */
+    kit_needs(kit, 5, "connect that can be given up");
     pair_listen(kit, &good);
     for (int at = 0; at < MN_HANDLE_SIZE; at++) {
         struct pair bad = {.listen = good.listen};

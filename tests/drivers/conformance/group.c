@@ -65,6 +65,7 @@ static void play_both(struct kit *kit, const struct scene *s)
 {
     static const size_t steps[] = {0, 8, 1000, 30000};
 
+    kit_needs(kit, 5, "groups");
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         play(kit, s, 0, steps[i]);
         play(kit, s, 1, steps[i]);

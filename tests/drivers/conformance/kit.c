@@ -20,7 +20,17 @@ void kit_fail(struct kit *kit, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(kit->why, sizeof kit->why, fmt, args);
     va_end(args);
-    longjmp(kit->out, 1);
+    longjmp(kit->out, KIT_FAILED);
+}
+
+void kit_needs(struct kit *kit, int version, const char *what)
+{
+    int driven = mn_plugin_info(kit->plugin)->version;
+
+    if (driven >= version)
+        return;
+    snprintf(kit->why, sizeof kit->why, "v%d has no %s", driven, what);
+    longjmp(kit->out, KIT_SKIPPED);
 }
 
 void kit_ok(struct kit *kit, const char *what, int result)

@@ -10,6 +10,8 @@
 #define KIT_PATIENCE_S 20
 #define KIT_LIVE       1024
 
+enum { KIT_PASSED, KIT_FAILED, KIT_SKIPPED };
+
 struct req {
     void *request; /* NULL of a send that waits until the plugin has room for it */
     int done;
@@ -29,7 +31,7 @@ struct kit {
     struct req *live[KIT_LIVE], *waiting[KIT_LIVE];
     int n_live, n_waiting;
     char why[512];
-    jmp_buf out;
+    jmp_buf out; /* KIT_FAILED or KIT_SKIPPED */
 };
 
 struct kit_case {
@@ -41,6 +43,8 @@ extern const struct kit_case kit_transfer_cases[], kit_group_cases[], kit_connec
 
 _Noreturn void kit_fail(struct kit *kit, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Leaves the case, skipped, unless the plugin is driven through this version or a later one. */
+void kit_needs(struct kit *kit, int version, const char *what);
 void kit_ok(struct kit *kit, const char *what, int result);
 uint64_t kit_now_ms(void);
 uint64_t kit_random(struct kit *kit);
