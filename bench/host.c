@@ -108,21 +108,40 @@ static void resolve(struct mn_host_library *l, const char *path)
     }
 }
 
+/* As given, else as the middle of the name that NCCL or RCCL adds to: "mesh". NULL and why the
+ * first was not taken. */
+static void *load(const char *path, struct mn_diag *diag)
+{
+    static const char *const names[] = {"nccl", "rccl"};
+    size_t length = strlen(path);
+    int whole = strchr(path, '/') || (length > 3 && strncmp(path, "lib", 3) == 0 &&
+                                      strcmp(path + length - 3, ".so") == 0);
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+
+    if (handle)
+        return handle;
+    mn_fail(diag, MN_ERR_NOTFOUND, "%s cannot be loaded: %s", path, dlerror());
+    for (int i = 0; i < 2 && !whole && !handle; i++) {
+        char name[256];
+        if (snprintf(name, sizeof name, "lib%s-net-%s.so", names[i], path) < (int)sizeof name)
+            handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    }
+    return handle;
+}
+
 enum mn_err mn_plugin_open(const char *path, int version, struct mn_plugin **plugin,
                            struct mn_diag *diag)
 {
     struct mn_host_library *l = mn_zalloc(sizeof *l);
-    enum mn_err err = MN_OK;
 
-    l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    l->handle = load(path, diag);
     if (!l->handle) {
-        err = mn_fail(diag, MN_ERR_NOTFOUND, "%s cannot be loaded: %s", path, dlerror());
         free(l);
-        return err;
+        return MN_ERR_NOTFOUND;
     }
     resolve(l, path);
     look_for_versions(l);
-    err = choose(l, version, diag);
+    enum mn_err err = choose(l, version, diag);
     if (!err)
         err = mn_sha256_file(l->info.path, l->info.hash, diag);
     if (!err && l->version->blocks && !(l->block = mn_host_block_new()))

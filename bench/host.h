@@ -25,7 +25,8 @@ struct mn_plugin_info {
     int versions[16]; /* every version exported, newest first, 0-terminated */
 };
 
-/* path: a file name with "/" or a library name, opened as NCCL does (RTLD_NOW | RTLD_LOCAL).
+/* path: what NCCL_NET_PLUGIN may hold: a file name with "/", a library name, or the X of
+ * libnccl-net-X.so and librccl-net-X.so. Opened as NCCL does (RTLD_NOW | RTLD_LOCAL).
  * version 0 = the newest there. Libraries that use the symbols for other layouts (builds for
  * Neuron) are refused. */
 enum mn_err mn_plugin_open(const char *path, int version, struct mn_plugin **plugin,

@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -5,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -228,6 +230,79 @@ static void test_message_in_each_version(void **state)
         }
 }
 
+/* By the names that NCCL and RCCL make of NCCL_NET_PLUGIN; the loader's search path is that of a
+ * process that starts with it. */
+static void test_names(void **state)
+{
+    static const struct {
+        const char *name;
+        int found;
+    } rows[] = {{"mesh", 1},      {"libnccl-net.so", 1}, {"librccl-net-mesh.so", 1},
+                {"rccl-only", 1}, {"libmesh.so", 0},     {"./mesh", 0},
+                {"nccl", 0}};
+    char dir[] = "/tmp/mn-names-XXXXXX", alias[64];
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(alias, sizeof alias, "%s/librccl-net-rccl-only.so", dir);
+    assert_int_equal(symlink(MESH, alias), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        int status = 0;
+        fflush(NULL);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (!child) {
+            char path[1200];
+            snprintf(path, sizeof path, "%s:%s", LIB_DIR, dir);
+            setenv("LD_LIBRARY_PATH", path, 1);
+            execl("/proc/self/exe", "host_test", rows[i].name, (char *)NULL);
+            _exit(2);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != !rows[i].found)
+            fail_msg("%s: status %d", rows[i].name, status);
+    }
+    unlink(alias);
+    rmdir(dir);
+}
+
+static int open_name(const char *name)
+{
+    struct mn_plugin *plugin;
+    struct mn_diag diag;
+
+    if (mn_plugin_open(name, 0, &plugin, &diag))
+        return strstr(diag.text, name) ? 1 : 3;
+    mn_plugin_close(plugin);
+    return 0;
+}
+
+/* From v11 on a library goes with its last communicator; an older one stays, for its threads. */
+static void test_unmapped(void **state)
+{
+    static const char path[] = LIB_DIR "/../tests/broken/libnccl-net-ref.so";
+
+    (void)state;
+    if (access(path, R_OK))
+        skip();
+    /* The last is v10: what is mapped for it never goes. */
+    for (int version = MN_HOST_NEWEST; version >= 10; version--) {
+        struct mn_plugin *p, *other;
+        struct mn_diag diag;
+        assert_int_equal(mn_plugin_open(path, version, &p, &diag), MN_OK);
+        other = mn_plugin_context(p);
+        assert_int_equal(mn_plugin_init(p), 0);
+        assert_int_equal(mn_plugin_init(other), 0);
+        mn_plugin_close(p);
+        void *there = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+        assert_non_null(there);
+        dlclose(there);
+        mn_plugin_close(other);
+        there = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+        assert_int_equal(there == NULL, version >= 11);
+    }
+}
+
 /* One communicator's end is not the other's. */
 static void test_two_communicators(void **state)
 {
@@ -310,8 +385,11 @@ static void test_group_bounds(void **state)
     mn_plugin_close(plugin);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2)
+        return open_name(argv[1]);
+
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sha256),
         cmocka_unit_test(test_open),
@@ -319,6 +397,8 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_log_and_devices),
         cmocka_unit_test(test_message_in_each_version),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_unmapped),
         cmocka_unit_test(test_two_communicators),
         cmocka_unit_test(test_two_libraries),
         cmocka_unit_test(test_group_bounds),
