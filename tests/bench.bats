@@ -92,7 +92,7 @@ moved()
     [ "$(moved report peer bc)" -lt 100000 ]
     [ "$(jq -r .counters_here.carried_by report)" = ab ]
     [ "$(jq -r .here.sha256 report)" = "$(sha256sum <"$PLUGIN" | cut -d ' ' -f 1)" ]
-    [ "$(jq -r .here.symbol report)" = ncclNetPlugin_v10 ]
+    [ "$(jq -r .here.symbol report)" = ncclNetPlugin_v12 ]
 }
 
 @test "bench: two parallel cables are used together, and either one is enough" {
