@@ -51,10 +51,28 @@ void ref_free_listener(struct listener *l)
     while (l->waiting) {
         struct channel *channel = l->waiting;
         l->waiting = channel->next;
-        close_side(channel, RECV);
+        if (!IS(NEVER_ACCEPTED_SILENT))
+            close_side(channel, RECV);
     }
     close(l->fd);
-    free(l);
+    if (!IS(LISTEN_LEAK))
+        free(l);
+}
+
+atomic_int ref_disturbed;
+
+/* Fails what the others have posted, and for a while what they want to post. */
+static void disturb_others(const struct comm *comm)
+{
+    pthread_mutex_lock(&ref_lock);
+    ref_disturbed = 1;
+    for (struct comm *other = ref_comms; other; other = other->next)
+        for (int i = 0; other->channel != comm->channel && i < SLOTS; i++)
+            if (other->requests[i].used && !other->requests[i].done)
+                other->requests[i].trouble = PEER_GONE;
+    pthread_mutex_unlock(&ref_lock);
+    ref_nap();
+    ref_disturbed = 0;
 }
 
 void ref_lose_messages(void)
@@ -79,7 +97,9 @@ ncclResult_t ref_close(void *end)
         while (!channel->closed[RECV])
             ref_nap();
     if (IS(CLOSE_DISTURBS))
-        ref_lose_messages();
+        disturb_others(comm);
+    if (IS(CLOSE_FAILS_NEXT) && kind == RECV)
+        ref_disturbed = 1;
     pthread_mutex_lock(&ref_lock);
     if (!(IS(CLOSE_KEEPS_BUFFERS) && kind == RECV))
         ref_free_comm(comm);

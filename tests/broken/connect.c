@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ pthread_mutex_t ref_lock = PTHREAD_MUTEX_INITIALIZER;
 struct listener *ref_listeners;
 struct comm *ref_comms;
 static uint64_t next_id = 1;
+static unsigned long next_number;
 
 static uint64_t sum_of(const struct handle *h)
 {
@@ -70,6 +72,7 @@ ncclResult_t ref_listen(struct context *context, int dev, void *handle, void **c
         return ncclSystemError;
     }
     l->context = context;
+    l->dev = dev;
     l->maker = pthread_self();
     pthread_mutex_lock(&ref_lock);
     l->id = new_id();
@@ -90,6 +93,8 @@ static struct listener *find_listener(const struct handle *h)
     while (l && (l->id != h->id ||
                  (!IS(LISTEN_RACE) && memcmp(l->token, h->token, sizeof l->token) != 0)))
         l = l->next;
+    if (!l && IS(CLOSED_LISTEN_REUSED))
+        l = ref_listeners;
     if (l && IS(PAIRING_MIXED) && ref_listeners->id > l->id + 8)
         l = ref_listeners;
     return l;
@@ -104,6 +109,7 @@ static struct comm *new_comm(enum kind kind, struct channel *channel, struct con
         comm->channel = channel;
         comm->context = context;
         comm->maker = pthread_self();
+        comm->number = next_number++;
         comm->next = ref_comms;
         ref_comms = comm;
         channel->ends[kind] = comm;
@@ -113,15 +119,19 @@ static struct comm *new_comm(enum kind kind, struct channel *channel, struct con
 
 static struct channel *new_channel(int fd)
 {
+    static void *volatile leaked;
     struct channel *channel = calloc(1, sizeof *channel);
 
+    (void)leaked;
     if (channel) {
         channel->tail = &channel->head;
         channel->fd = fd;
         if (IS(FD_LEAK))
             channel->leaked_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
         if (IS(MEMORY_LEAK))
-            memset(malloc(1 << 18), 1, 1 << 18);
+            leaked = malloc(1000);
+        if (IS(MAPPING_LEAK))
+            leaked = mmap(NULL, 1 << 16, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     }
     return channel;
 }
@@ -150,15 +160,30 @@ static void touch_device_handle(void **device_handle, void *other)
 {
     if ((IS(WRITES_DEVICE_HANDLE) || IS(V7_DEVICE_HANDLE)) && device_handle)
         *device_handle = NULL;
+    if (IS(DEVICE_HANDLE_FOLLOWED) && device_handle && *device_handle)
+        *device_handle = *(void **)*device_handle;
     if (IS(DEVICE_HANDLE_NULL) && *(void *volatile *)device_handle == other)
         *device_handle = other;
 }
 
+static int count_waiting(void)
+{
+    int n = 0;
+
+    for (const struct listener *l = ref_listeners; l; l = l->next)
+        n += l->waiting != NULL;
+    return n;
+}
+
 /* Under the lock. */
-static ncclResult_t connect_here(struct listener *l, struct context *context, void **comm)
+static ncclResult_t connect_here(struct listener *l, struct context *context, int dev, void **comm)
 {
     struct channel *channel;
 
+    if (IS(DEVICES_MUST_MATCH) && l->dev != dev)
+        return ref_refuse("connect from another device than the peer's");
+    if (IS(HALF_OPEN_FEW) && count_waiting() >= 3)
+        return ref_refuse("too many are half open");
     if (IS(CONNECT_NEEDS_ACCEPT) && !l->idle_calls)
         return ref_refuse("nobody listens");
     if ((IS(CONNECT_SLEEPS) || IS(V4_CONNECT_NULL)) && !l->idle_calls)
@@ -171,7 +196,7 @@ static ncclResult_t connect_here(struct listener *l, struct context *context, vo
 static ncclResult_t connect_away(const struct handle *h, struct context *context, void **comm)
 {
     struct channel *channel;
-    int fd = ref_wire_connect(h->token);
+    int fd = IS(WIRE_REFUSED) ? -1 : ref_wire_connect(h->token);
 
     if (fd < 0)
         return errno == EAGAIN ? ncclSuccess : ref_refuse("nobody listens");
@@ -180,23 +205,52 @@ static ncclResult_t connect_away(const struct handle *h, struct context *context
     return *comm ? ncclSuccess : ncclSystemError;
 }
 
-ncclResult_t ref_connect(struct context *context, void *handle, void **comm, void **device_handle)
+/* One fault: a connect takes two calls, and there is one place to remember the first. */
+static int may_connect(const struct handle *h, ncclResult_t *result)
+{
+    static uint64_t under_way;
+    const uint64_t before = under_way;
+
+    *result = ncclSuccess;
+    if (!IS(CONNECT_ONE) || before == h->id) {
+        under_way = 0;
+        return 1;
+    }
+    if (before)
+        *result = ref_refuse("another connect is under way");
+    under_way = h->id;
+    return 0;
+}
+
+/* NULL: fine. */
+static const char *objection(const struct handle *h, const void *handle, int dev)
+{
+    if (bad_handle(h, handle))
+        return "not a handle of this plugin";
+    if (IS(SELF_REFUSED))
+        return "cannot connect to this very process";
+    return dev < 0 || dev >= N_DEVICES ? "no such device" : NULL;
+}
+
+ncclResult_t ref_connect(struct context *context, int dev, void *handle, void **comm,
+                         void **device_handle)
 {
     struct listener *l;
     ncclResult_t result;
     struct handle h;
+    const char *why;
 
     memcpy(&h, handle, sizeof h);
-    if (bad_handle(&h, handle))
-        return ref_refuse("not a handle of this plugin");
-    if (IS(SELF_REFUSED))
-        return ref_refuse("cannot connect to this very process");
+    why = objection(&h, handle, dev);
+    if (why)
+        return ref_refuse(why);
     touch_device_handle(device_handle, comm);
     if (IS(CONNECT_SLEEPS))
         ref_nap();
     pthread_mutex_lock(&ref_lock);
     l = find_listener(&h);
-    result = l ? connect_here(l, context, comm) : connect_away(&h, context, comm);
+    if (may_connect(&h, &result))
+        result = l ? connect_here(l, context, dev, comm) : connect_away(&h, context, comm);
     pthread_mutex_unlock(&ref_lock);
     if (IS(CONNECT_HANGS) || IS(V4_CONNECT_WAITS))
         while (l && !l->accepted)
@@ -210,12 +264,23 @@ ncclResult_t ref_connect(struct context *context, void *handle, void **comm, voi
     return result;
 }
 
+static int older_waits(const struct listener *l)
+{
+    const struct listener *other = l->next; /* newest first */
+
+    while (other && !other->waiting)
+        other = other->next;
+    return other != NULL;
+}
+
 /* The next peer's channel, or NULL. Under the lock. */
 static struct channel *next_channel(struct listener *l)
 {
     struct channel *channel = l->waiting;
     int fd;
 
+    if (IS(ACCEPT_IN_ORDER) && older_waits(l))
+        return NULL;
     if (channel) {
         l->waiting = channel->next;
         return channel;

@@ -9,9 +9,14 @@
 static unsigned long next_serial = 1;
 static struct comm *live[SERIALS]; /* by serial; one fault only */
 
+static int is_open(const struct request *r)
+{
+    return r->used && !r->done && r->kind == RECV && r->filled < r->n;
+}
+
 struct request *ref_take(struct comm *comm, enum kind kind)
 {
-    int limit = IS(FEW_REQUESTS) ? 8 : SLOTS;
+    int limit = IS(FEW_REQUESTS) ? 8 : IS(GROUPS_FEW) ? 16 : SLOTS;
 
     for (int i = 0; i < limit; i++)
         if (!comm->requests[i].used) {
@@ -33,15 +38,11 @@ int ref_first_of_all(const struct request *r)
 {
     for (unsigned long s = 1; s < r->serial; s++) {
         const struct comm *other = live[s % SERIALS];
-        if (other && other->channel != r->comm->channel)
+        if (other && other->channel != r->comm->channel &&
+            (other->kind == RECV || !IS(RECEIVES_IN_ORDER)))
             return 0;
     }
     return 1;
-}
-
-static int is_open(const struct request *r)
-{
-    return r->used && !r->done && r->kind == RECV && r->filled < r->n;
 }
 
 struct request *ref_oldest(struct comm *comm)
@@ -78,7 +79,11 @@ static void leave_over(struct channel *channel, const struct request *r, unsigne
     struct leftover *l = &channel->leftover;
 
     free(l->from);
-    *l = (struct leftover){.owner = r, .to = to + from, .from = malloc(n), .n = n};
+    *l = (struct leftover){.owner = r,
+                           .serial = r->serial,
+                           .to = to + from,
+                           .from = malloc(n),
+                           .n = n};
     if (l->from)
         memcpy(l->from, m->data + from, n);
 }
@@ -87,7 +92,7 @@ static void write_leftover(struct channel *channel)
 {
     struct leftover *l = &channel->leftover;
 
-    if (!l->from || l->owner->used)
+    if (!l->from || (l->owner->used && l->owner->serial == l->serial))
         return;
     memcpy(l->to, l->from, l->n);
     free(l->from);
@@ -115,7 +120,8 @@ static void deliver(struct channel *channel, struct request *r, int slot, const 
         if (IS(LATE_WRITE) && n)
             leave_over(channel, r, to, m, 0, n);
     }
-    r->got[slot] = IS(SIZE_POSTED) ? r->room[slot] : n;
+    r->got[slot] = IS(SIZE_POSTED) ? r->room[slot] : IS(SIZE_STALE) ? channel->last_size : n;
+    channel->last_size = n;
     r->full[slot] = 1;
     r->filled++;
 }

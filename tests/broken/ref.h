@@ -6,6 +6,7 @@
 #define REF_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -65,6 +66,7 @@ struct header {
 /* What some faults still write when the receive was reported done. */
 struct leftover {
     const struct request *owner;
+    unsigned long serial;
     unsigned char *to, *from;
     size_t n;
 };
@@ -82,6 +84,8 @@ struct channel {
     struct message *incoming;
     int silence; /* reads in a row that found nothing */
     struct leftover leftover;
+    struct message *unsent; /* by one fault, until the sender's next call */
+    size_t last_size;
 };
 
 struct comm {
@@ -91,7 +95,8 @@ struct comm {
     struct channel *channel;
     struct request requests[SLOTS];
     struct registration *registrations;
-    int out, n_registrations;
+    int out, n_registrations, attempts;
+    unsigned long number;
     pthread_t maker;
 };
 
@@ -100,7 +105,7 @@ struct listener {
     struct context *context;
     uint64_t id, token[2];
     struct channel *waiting, *given;
-    int fd, idle_calls, accepted;
+    int dev, fd, idle_calls, accepted;
     pthread_t maker;
 };
 
@@ -108,6 +113,7 @@ struct registration {
     struct registration *next;
     char *data;
     size_t size;
+    void *first; /* posted with it; for one fault */
 };
 
 /* Of one communicator, from v11 on; NULL stands for all older versions together. */
@@ -144,7 +150,8 @@ void ref_properties(int dev, ncclNetProperties_v12_t *p);
 
 /* connect.c */
 ncclResult_t ref_listen(struct context *context, int dev, void *handle, void **comm);
-ncclResult_t ref_connect(struct context *context, void *handle, void **comm, void **device_handle);
+ncclResult_t ref_connect(struct context *context, int dev, void *handle, void **comm,
+                         void **device_handle);
 ncclResult_t ref_accept(void *listen, void **comm, void **device_handle);
 
 /* close.c */
@@ -152,7 +159,8 @@ ncclResult_t ref_close(void *comm);
 ncclResult_t ref_close_listen(void *listen);
 void ref_free_comm(struct comm *comm); /* under the lock */
 void ref_free_listener(struct listener *l);
-void ref_lose_messages(void); /* everybody's, as some faults do; takes the lock */
+void ref_lose_messages(void);    /* everybody's; one fault */
+extern atomic_int ref_disturbed; /* a close was, and others suffer; some faults */
 
 /* wire.c, under the lock. */
 int ref_wire_listen(const uint64_t token[2]);  /* a descriptor or -1 */
@@ -166,7 +174,7 @@ ncclResult_t ref_reg_dmabuf(void *comm, void *data, size_t size, int type, uint6
                             void **mhandle);
 ncclResult_t ref_dereg(void *comm, void *mhandle);
 int ref_covers(const struct registration *mhandle, const void *data, size_t size);
-void *ref_offset(void *data, const struct registration *mhandle);
+void *ref_offset(void *data, struct registration *mhandle);
 
 /* copy.c: into the receive buffer; a reader may look at it meanwhile. */
 void ref_copy(unsigned char *to, const unsigned char *from, size_t n);

@@ -33,6 +33,10 @@ static const char *objection(const struct comm *comm, const char *data, size_t s
         return "cannot register while requests are out";
     if (IS(REG_OVERLAP_REFUSED) && overlaps_another(comm, data, size))
         return "overlaps another registration";
+    if (IS(REG_SMALL) && size >= 2 << 20 && comm->kind == RECV)
+        return "cannot register 2 MiB";
+    if (IS(REG_THREE) && comm->n_registrations >= 3)
+        return "no more than three registrations";
     if (IS(REG_FEW) && comm->n_registrations >= 64)
         return "no more than 64 registrations";
     if (IS(REG_SHARED_REFUSED) && is_shared(data))
@@ -108,7 +112,8 @@ ncclResult_t ref_dereg(void *of, void *mhandle)
         for (struct registration *r = comm->registrations; r && IS(DEREG_BOTH); r = r->next)
             if (r->data == gone->data && r->size == gone->size)
                 r->size = 0;
-        free(gone);
+        if (!IS(REG_LEAK))
+            free(gone);
     }
     pthread_mutex_unlock(&ref_lock);
     return gone ? ncclSuccess : ref_refuse("deregMr of what is not registered with this comm");
@@ -122,7 +127,11 @@ int ref_covers(const struct registration *r, const void *at, size_t size)
            (r && data >= r->data && size <= r->size && (size_t)(data - r->data) <= r->size - size);
 }
 
-void *ref_offset(void *data, const struct registration *r)
+void *ref_offset(void *data, struct registration *r)
 {
+    if (IS(ADDRESS_CACHED) && r) {
+        r->first = r->first ? r->first : data;
+        return r->first;
+    }
     return IS(MR_BASE) && r ? r->data : data;
 }

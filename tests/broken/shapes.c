@@ -59,14 +59,12 @@ ncclResult_t ref_connect_v4(int dev, void *handle, void **comm)
 
 ncclResult_t ref_connect_v5(int dev, void *handle, void **comm)
 {
-    (void)dev;
-    return ref_connect(NULL, handle, comm, NULL);
+    return ref_connect(NULL, dev, handle, comm, NULL);
 }
 
 ncclResult_t ref_connect_v7(int dev, void *handle, void **comm, ncclNetDeviceHandle_v7_t **dh)
 {
-    (void)dev;
-    return ref_connect(NULL, handle, comm, (void **)dh);
+    return ref_connect(NULL, dev, handle, comm, (void **)dh);
 }
 
 ncclResult_t ref_connect_v10(int dev, ncclNetCommConfig_v10_t *config, void *handle, void **comm,
@@ -82,12 +80,11 @@ ncclResult_t ref_connect_v11(void *ctx, int dev, void *handle, void **comm,
 {
     struct context *context = ctx;
 
-    (void)dev;
     if (!ref_is_context(ctx))
         return ref_refuse("connect for what is no context");
     if (context->kept && *(const volatile int *)&context->kept->trafficClass < -1)
         return ncclInvalidArgument;
-    return ref_connect(context, handle, comm, (void **)dh);
+    return ref_connect(context, dev, handle, comm, (void **)dh);
 }
 
 ncclResult_t ref_accept_v4(void *listen, void **comm)

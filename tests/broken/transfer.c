@@ -7,6 +7,8 @@
 
 #define OPTIONAL ((void *)NCCL_NET_OPTIONAL_RECV_COMPLETION)
 
+static int somebody_died; /* a peer in another process */
+
 struct message *ref_new_message(const void *data, size_t size, int tag)
 {
     struct message *m = calloc(1, sizeof *m);
@@ -25,23 +27,30 @@ struct message *ref_new_message(const void *data, size_t size, int tag)
     return m;
 }
 
-/* One fault: a comm may send while no other has anything out. */
-static int has_turn(const struct comm *comm)
+/* One fault: every other comm is heard at one attempt in 64. */
+static int is_heard(struct comm *comm)
 {
-    static const struct comm *turn;
-    const struct comm *c = ref_comms;
+    return comm->number / 2 % 2 == 0 || comm->attempts++ % 64 == 0;
+}
 
-    while (c && c != turn)
-        c = c->next;
-    if (!c || c->out == 0)
-        turn = comm;
-    return turn == comm;
+/* One fault: a message goes out with the sender's next call after it was done. */
+static void send_unsent(struct channel *channel, struct message *next)
+{
+    if (channel->unsent) {
+        ref_push(channel, channel->unsent);
+        ref_progress(channel);
+    }
+    channel->unsent = next;
 }
 
 static void hand_over(struct channel *channel, struct request *r, struct message *m)
 {
     m->sender = r;
     r->sent = channel->fd < 0;
+    if (IS(SEND_NEEDS_CALL) && channel->fd < 0) {
+        send_unsent(channel, m);
+        return;
+    }
     ref_push(channel, m);
     ref_progress(channel);
 }
@@ -55,12 +64,22 @@ static ncclResult_t send_now(struct comm *comm, void *data, size_t size, int tag
 
     if (channel->closed[RECV] && !IS(RECEIVER_GONE_SILENT) && !IS(DEATH_UNSEEN))
         return ncclRemoteError;
+    if (IS(DEATH_SPREADS) && somebody_died)
+        return ncclRemoteError;
+    if (ref_disturbed) {
+        ref_disturbed = IS(CLOSE_DISTURBS);
+        return ncclRemoteError;
+    }
+    if (IS(TAG_LIMIT) && tag > 4)
+        return ncclInvalidArgument;
+    if (IS(LONG_REFUSED) && size > 1 << 29)
+        return ncclInvalidArgument;
     if (IS(EARLY_SEND_REFUSED) && channel->ends[RECV] && !ref_oldest(channel->ends[RECV]))
         return ncclRemoteError;
     m = ref_new_message(data, size, tag);
     if (!m)
         return ncclSystemError;
-    if (channel->queued < QUEUED && !(IS(UNFAIR) && !has_turn(comm)))
+    if (channel->queued < QUEUED && (!IS(UNFAIR) || is_heard(comm)))
         r = ref_take(comm, SEND);
     if (r || !IS(REQUEST_NOT_WRITTEN))
         *request = r;
@@ -172,11 +191,10 @@ static int older_out(const struct request *r)
 
 static void peer_gone(struct request *r)
 {
-    static int dead;
-
-    dead |= r->comm->channel->closed[1 - r->kind] && r->comm->channel->fd >= 0;
-    if (r->comm->channel->closed[1 - r->kind] || (IS(DEATH_SPREADS) && dead))
-        r->trouble = PEER_GONE;
+    if (!r->comm->channel->closed[1 - r->kind])
+        return;
+    r->trouble = PEER_GONE;
+    somebody_died |= r->comm->channel->fd >= 0;
 }
 
 static int complete(struct request *r)
@@ -185,8 +203,11 @@ static int complete(struct request *r)
 
     if (IS(TEST_IN_ORDER) && older_out(r))
         return 0;
-    if (IS(TEST_IN_GLOBAL_ORDER) && !ref_first_of_all(r))
+    if ((IS(TEST_IN_GLOBAL_ORDER) || (IS(RECEIVES_IN_ORDER) && r->kind == RECV)) &&
+        !ref_first_of_all(r))
         return 0;
+    if (IS(SEND_NEEDS_CALL) && r->kind == SEND && r->owed++)
+        send_unsent(channel, NULL);
     if (r->kind == SEND && r->sent)
         return 1;
     ref_progress(channel);

@@ -119,9 +119,11 @@ static struct message *read_message(struct channel *channel)
     }
     if (!m)
         return NULL;
-    if (!read_some(channel, m->data, m->size, &m->moved) &&
-        !(IS(DEATH_CUTS) && channel->closed[SEND]))
-        return NULL;
+    if (!read_some(channel, m->data, m->size, &m->moved)) {
+        if (!IS(DEATH_CUTS) || !channel->closed[SEND])
+            return NULL;
+        m->size = m->moved;
+    }
     channel->incoming = NULL;
     channel->header_got = 0;
     return m;
