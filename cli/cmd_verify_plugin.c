@@ -267,8 +267,10 @@ static void add_job(void *ctx, const struct mn_check_family *family,
     struct choice *choice = ctx;
     struct mn_check_job *job;
 
-    if (!selected(choice->options, family, rule))
-        return;
+    if (!selected(choice->options, family, rule) ||
+        (choice->version && !choice->options->rules.count &&
+         !mn_check_applies(rule, choice->version)))
+        return; /* what was asked for by name is reported as skipped */
     job = mn_grow((void **)&choice->jobs, &choice->n, sizeof *job);
     *job = (struct mn_check_job){.family = family, .rule = rule, .version = choice->version};
 }

@@ -30,9 +30,9 @@ fault()
     verify "$PLUGINS/libnccl-net-ref.so"
     [ "$status" -eq 0 ]
     [[ "$output" == *"$PLUGINS/libnccl-net-ref.so"* ]]
-    [[ "$output" == *"v10 v9 v8"* ]]
-    [[ "$output" == *" 0 failed, 0 warned, 0 skipped"* ]]
-    [ "$(grep -c '^pass ' <<<"$output")" -ge 45 ]
+    [[ "$output" == *"v12 v11 v10 v9 v8 v7 v6 v5 v4"* ]]
+    [[ "$output" == *" 0 failed, 0 warned, "* ]]
+    [ "$(grep -c '^pass ' <<<"$output")" -ge 120 ]
     [[ "$output" != *requires:* ]]
 }
 
@@ -41,7 +41,7 @@ fault()
     verify --all-versions "$MESH"
     [ "$status" -eq 0 ]
     [[ "$output" == *" 0 failed, 0 warned,"* ]]
-    for version in 8 9 10; do
+    for version in 4 5 6 7 8 9 10 11 12; do
         grep -qx "ABI v$version" <<<"$output"
     done
 }
@@ -57,7 +57,7 @@ fault()
     [ "$status" -ne 0 ] # options end at the operand
     verify --json --rule load,device "$PLUGINS/libnccl-net-ref.so"
     [ "$status" -eq 0 ]
-    jq -e '.name == "ref" and .abi == 10 and .exports == "v10 v9 v8"' <<<"$output"
+    jq -e '.name == "ref" and .abi == 12 and .exports == "v12 v11 v10 v9 v8 v7 v6 v5 v4"' <<<"$output"
     jq -e '.totals.rules == (.rules | length) and .totals.fail == 0' <<<"$output"
     jq -e '.totals.pass == ([.rules[] | select(.result == "pass")] | length)' <<<"$output"
     jq -e 'all(.rules[]; .id and .title and .requires and (.family == "load" or .family == "device"))' <<<"$output"
@@ -88,7 +88,7 @@ fault()
     [[ "$output" == *"# fail: name before init is NULL"* ]]
     verify --format tap --version v8 --rule device.vprops "$PLUGINS/libnccl-net-ref.so"
     [ "$status" -eq 0 ]
-    [[ "$output" == *"ok 1 - device.vprops "*" # SKIP v8 has no vProps"* ]]
+    [[ "$output" == *"ok 1 - device.vprops "*" # SKIP does not apply to v8"* ]]
 }
 
 @test "verify-plugin: a crash fails its rule, names signal and step, and the rest still runs" {
@@ -246,20 +246,33 @@ print(eval(sys.argv[1]))' "$1" <<<"$output"
     [ "$status" -eq 2 ]
 }
 
-@test "verify-plugin: --list names every rule, and so does the man page" {
+@test "verify-plugin: --list names every rule, where it comes from, and the man page every family" {
     verify --list
     [ "$status" -eq 0 ]
     [[ "$output" == *"transfer.sizes"* ]]
     verify --list --json
     [ "$status" -eq 0 ]
-    while read -r id; do
-        grep -q "^$id" "$BATS_TEST_DIRNAME/../docs/man/meshnet-verify-plugin.1" || {
-            echo "$id is not in the man page"
+    jq -e 'all(.rules[]; .title and .requires and .source and
+        (.severity | IN("must", "should", "info")))' <<<"$output"
+    while read -r family; do
+        grep -qP "^$family\t" "$BATS_TEST_DIRNAME/../docs/man/meshnet-verify-plugin.1" || {
+            echo "$family is not in the man page"
             return 1
         }
-    done < <(jq -r '.rules[].id' <<<"$output")
+    done < <(jq -r '.rules[].id | split(".")[0]' <<<"$output" | sort -u)
     verify --list --rule close --json
     jq -e 'all(.rules[]; .id | startswith("close."))' <<<"$output"
+}
+
+@test "verify-plugin: each profile's name that an error lists is one" {
+    verify --profile nonsense "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 2 ]
+    names=$(grep -oE '[nr]ccl-[0-9.]+' <<<"$stderr")
+    [ "$(wc -l <<<"$names")" -ge 15 ]
+    for name in $names; do
+        verify --profile "$name" --rule load.name "$MESH"
+        [ "$status" -eq 0 ]
+    done
 }
 
 # Processes that carry the mark in their environment.
