@@ -1,7 +1,9 @@
 /* listen, connect, accept and the 128-byte handle. */
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "bench/check/kit.h"
 #include "bench/host.h"
@@ -23,8 +25,10 @@ static void check_handle(struct mn_check *check)
 {
     unsigned char area[HANDLE_GUARD + MN_KIT_HANDLE + HANDLE_GUARD];
     void *listen = NULL;
+    size_t size;
 
     mn_check_init(check);
+    size = check->raw.version->handle_size;
     for (int shift = 0; shift < 8; shift++) {
         unsigned char *handle = area + HANDLE_GUARD + shift - 7;
         memset(area, 0xa5, sizeof area);
@@ -33,9 +37,9 @@ static void check_handle(struct mn_check *check)
                       (int)((uintptr_t)handle % 8));
         mn_check_ok(check, "listen", mn_raw_listen(&check->raw, 0, handle, &listen));
         for (unsigned char *p = area; p < area + sizeof area; p++)
-            if (*p != 0xa5 && (p < handle || p >= handle + MN_KIT_HANDLE))
-                mn_check_fail(check, "listen wrote byte %td of the handle, it has bytes 0 to %d",
-                              p - handle, MN_KIT_HANDLE - 1);
+            if (*p != 0xa5 && (p < handle || p >= handle + size))
+                mn_check_fail(check, "listen wrote byte %td of the handle, it has bytes 0 to %zu",
+                              p - handle, size - 1);
         mn_check_ok(check, "closeListen", mn_raw_close_listen(&check->raw, listen));
     }
 }
@@ -309,6 +313,41 @@ static void check_blocking(struct mn_check *check)
     }
 }
 
+struct acceptor {
+    struct mn_check *check;
+    struct mn_pair *pair;
+};
+
+static void *accept_alone(void *arg)
+{
+    struct acceptor *a = arg;
+
+    mn_kit_try_accept(a->check, a->pair);
+    return NULL;
+}
+
+/* accept is called long before anyone connects. */
+static void check_accept_waits(struct mn_check *check)
+{
+    struct mn_pair receiver, sender;
+    struct acceptor acceptor = {check, &receiver};
+    pthread_t thread;
+
+    mn_check_init(check);
+    mn_kit_listen(check, 0, &receiver);
+    sender = receiver;
+    mn_check_step(check, "accept on a thread, connect a moment later");
+    if (pthread_create(&thread, NULL, accept_alone, &acceptor) != 0)
+        mn_check_skip(check, "no second thread can be started");
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    mn_kit_try_connect(check, &sender);
+    pthread_join(thread, NULL);
+    if (!receiver.recv)
+        mn_check_fail(check, "accept returned success and no comm; before v5 it must wait");
+    receiver.send = sender.send;
+    mn_kit_pass(check, &receiver, 3000, 3000, 1);
+}
+
 static void check_config_null(struct mn_check *check)
 {
     struct mn_pair pair;
@@ -333,9 +372,9 @@ static const struct mn_check_rule rules[] = {
      "the GPU-direct probe calls connect and accept in turn on one thread", check_self,
      .source = "NCCL 2.27 transport/net.cc",
      .breaks = "The probe for GPU-direct hangs while the communicator starts."},
-    {"connect.handle", "listen keeps to the 128 bytes of the handle, wherever they lie",
-     "the handle is NCCL_NET_HANDLE_MAXSIZE bytes inside a message, with no alignment",
-     check_handle, .source = "NCCL 2.27 transport/net.cc",
+    {"connect.handle", "listen keeps to the bytes of the handle, wherever they lie",
+     "the handle is 128 bytes inside a message, 64 before v5, with no alignment", check_handle,
+     .source = "NCCL 2.27 transport/net.cc",
      .breaks = "The handles of other ranks are overwritten."},
     {"connect.handle_stale", "old content of the handle buffer is ignored",
      "the buffer given to listen is not zeroed", check_handle_stale,
@@ -386,6 +425,10 @@ static const struct mn_check_rule rules[] = {
      "before v5 each is called once and may wait; every sender connects before any peer accepts",
      check_blocking, .source = "NCCL 2.11 transport/net.cc, transport/net_socket.cc",
      .breaks = "Every rank waits in connect for ever.", .until = 4},
+    {"connect.accept_waits", "accept waits for its peer",
+     "before v5 accept is called once, and gives a comm when it returns", check_accept_waits,
+     .source = "NCCL 2.11 transport/net.cc",
+     .breaks = "The receiver uses a comm that is not there.", .until = 4},
     {"connect.config_null", "connect works without a configuration",
      "config is NULL in the GPU-direct probe and in the bootstrap", check_config_null,
      .source = "NCCL 2.26 transport/net.cc (ncclGpuGdrSupport), bootstrap.cc",

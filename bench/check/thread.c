@@ -141,10 +141,10 @@ static void *connect_crowd(void *arg)
         mn_kit_listen(crowd->check, 0, &crowd->pairs[i]);
     while (left) {
         left = 0;
-        for (int i = 0; i < HALF; i++) {
+        for (int i = 0; i < HALF; i++)
             mn_kit_try_connect(crowd->check, &crowd->pairs[i]);
-            mn_kit_try_accept(crowd->check, &crowd->pairs[HALF - 1 - i]);
-        }
+        for (int i = HALF - 1; i >= 0; i--)
+            mn_kit_try_accept(crowd->check, &crowd->pairs[i]);
         for (int i = 0; i < HALF; i++)
             left += !crowd->pairs[i].send || !crowd->pairs[i].recv;
         if (left && mn_check_expired(crowd->check))
