@@ -92,7 +92,9 @@ ncclResult_t ref_accept_v4(void *listen, void **comm)
     time_t until = now_s() + BLOCK_S;
     ncclResult_t result;
 
-    while ((result = ref_accept_v5(listen, comm)) == ncclSuccess && !*comm && !IS(V4_ACCEPT_NULL)) {
+    if (IS(V4_ACCEPT_NULL) && ((struct listener *)listen)->idle_calls++ == 0)
+        return ncclSuccess;
+    while ((result = ref_accept_v5(listen, comm)) == ncclSuccess && !*comm) {
         if (now_s() >= until)
             return ref_refuse("nobody connects");
         ref_nap();
