@@ -23,6 +23,7 @@ const char *mn_check_severity_name(enum mn_check_severity severity); /* "must", 
 enum mn_check_flags {
     MN_CHECK_RANDOM = 1, /* draws from mn_check_random: another seed is another run */
     MN_CHECK_ALONE = 2,  /* looks at time or CPU: no other rule runs meanwhile */
+    MN_CHECK_SLOW = 4,   /* moves so much that its time limit is ten times the usual */
 };
 
 struct mn_check_rule {
