@@ -12,6 +12,7 @@
 #define LONG_SIZE  ((size_t)4 << 20)
 #define IDLE_TESTS 400
 #define QUIET_MS   300
+#define DEATHS     5
 
 enum { GO = 'g' };
 
@@ -257,7 +258,7 @@ static int receive_long(struct mn_check *check, struct mn_pair *pair, struct mn_
         if (!result && !recv.request && mn_check_expired(check))
             mn_check_fail(check, "irecv kept returning a NULL request");
     }
-    for (uint64_t i = killed ? mn_check_below(check, 200) : 0; i > 0 && !recv.done; i--)
+    for (uint64_t i = killed ? mn_check_below(check, 60) : 0; i > 0 && !recv.done; i--)
         mn_kit_poll(check, &recv);
     if (killed)
         mn_peer_kill(check, killed);
@@ -283,24 +284,29 @@ static int receive_long(struct mn_check *check, struct mn_pair *pair, struct mn_
     return 1;
 }
 
+/* Several deaths, each at another moment of the stream; all processes are there before the plugin
+ * is loaded. */
 static void check_mid_message(struct mn_check *check)
 {
-    const unsigned whole = (unsigned)mn_check_below(check, 4);
-    struct mn_peer peer;
-    struct mn_pair pair;
-    struct mn_buf in;
+    struct mn_peer peers[DEATHS];
 
-    mn_peer_start(check, streaming_sender, &peer);
+    for (int i = 0; i < DEATHS; i++)
+        mn_peer_start(check, streaming_sender, &peers[i]);
     mn_check_init(check);
-    mn_peer_accept(check, peer.fd, &pair);
-    mn_kit_buf(check, pair.recv, LONG_SIZE, 0, &in);
-    for (unsigned n = 0; n < whole; n++)
-        receive_long(check, &pair, &in, NULL, 0, n % 2);
-    for (unsigned n = whole;; n++)
-        if (!receive_long(check, &pair, &in, n == whole ? &peer : NULL, n > whole, n % 2))
-            break;
-    mn_check_ok(check, "deregMr", mn_raw_dereg(&check->raw, pair.recv, in.mhandle));
-    mn_check_ok(check, "closeRecv", mn_raw_close_recv(&check->raw, pair.recv));
+    for (int i = 0; i < DEATHS; i++) {
+        const unsigned whole = (unsigned)mn_check_below(check, 4);
+        struct mn_pair pair;
+        struct mn_buf in;
+        mn_peer_accept(check, peers[i].fd, &pair);
+        mn_kit_buf(check, pair.recv, LONG_SIZE, 0, &in);
+        for (unsigned n = 0; n < whole; n++)
+            receive_long(check, &pair, &in, NULL, 0, n % 2);
+        for (unsigned n = whole;; n++)
+            if (!receive_long(check, &pair, &in, n == whole ? &peers[i] : NULL, n > whole, n % 2))
+                break;
+        mn_check_ok(check, "deregMr", mn_raw_dereg(&check->raw, pair.recv, in.mhandle));
+        mn_check_ok(check, "closeRecv", mn_raw_close_recv(&check->raw, pair.recv));
+    }
 }
 
 static void check_survivor(struct mn_check *check)
