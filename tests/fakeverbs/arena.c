@@ -84,8 +84,6 @@ void fv_arena_open(void)
     }
     publish_gids(fv.proc);
     atomic_store(&fv.proc->used, 1);
-    if (fv_is_shared())
-        fv_helper_start();
 }
 
 int fv_gid_known(const union ibv_gid *gid)

@@ -243,6 +243,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *base)
     context->next = fv.contexts;
     fv.contexts = context;
     fv_unlock();
+    if (fv_is_shared())
+        fv_helper_start();
     return &vctx->context;
 }
 
@@ -259,6 +261,7 @@ int ibv_close_device(struct ibv_context *base)
     *at = context->next;
     fv_event_drop(context, NULL);
     fv_unlock();
+    fv_helper_stop();
     close(base->async_fd);
     pthread_mutex_destroy(&base->mutex);
     free(context);

@@ -308,7 +308,8 @@ void fv_bury(void);
 int fv_is_shared(void);
 
 /* --- helper.c: packets arrive, too, while a process of a shared fabric calls nothing --- */
-void fv_helper_start(void);
+void fv_helper_start(void); /* a context is open */
+void fv_helper_stop(void);  /* one was closed; the lock not held */
 void fv_helper_wake(struct fv_proc *proc);
 
 #endif

@@ -1,5 +1,5 @@
 /* The thread of a process in a shared fabric. It keeps out of the way of a process that calls verbs
- * often, and costs nothing while nothing happens. */
+ * often, costs nothing while nothing happens, and ends with the last context. */
 #include "tests/fakeverbs/fv.h"
 
 #include <limits.h>
@@ -13,6 +13,11 @@
 
 #define QUIET_NS 2000000u  /* without news for so long, it sleeps until it is woken */
 #define SLEEP_NS 10000000L /* dead peers are looked for that often */
+
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
+static pthread_t thread;
+static int running;
+static atomic_int stop;
 
 static void nap(long us)
 {
@@ -45,7 +50,7 @@ static void *run(void *unused)
     prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
     uint64_t tick = 0, last_news = fv_now();
     long nap_us = 20;
-    for (;;) {
+    while (!atomic_load(&stop)) {
         /* Held by a caller: packets move without this thread. */
         int busy = pthread_mutex_trylock(&fv.lock) != 0;
         long us = nap_us;
@@ -74,12 +79,30 @@ static void *run(void *unused)
 
 void fv_helper_start(void)
 {
-    pthread_t thread;
     sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&thread, NULL, run, NULL) != 0)
-        fv_die("no thread for the shared fabric");
-    pthread_detach(thread);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    pthread_mutex_lock(&life);
+    if (!running) {
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &old);
+        if (pthread_create(&thread, NULL, run, NULL) != 0)
+            fv_die("no thread for the shared fabric");
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        running = 1;
+    }
+    pthread_mutex_unlock(&life);
+}
+
+void fv_helper_stop(void)
+{
+    pthread_mutex_lock(&life);
+    fv_lock();
+    int needed = fv.contexts != NULL;
+    fv_unlock();
+    if (running && !needed) {
+        atomic_store(&stop, 1);
+        pthread_join(thread, NULL); /* it looks up every SLEEP_NS */
+        atomic_store(&stop, 0);
+        running = 0;
+    }
+    pthread_mutex_unlock(&life);
 }
