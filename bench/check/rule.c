@@ -63,6 +63,9 @@ void mn_check_note(struct mn_check *check, const char *fmt, ...)
 }
 
 static _Noreturn void end(struct mn_check *check, enum mn_check_verdict verdict, const char *fmt,
+                          va_list ap) __attribute__((format(printf, 3, 0)));
+
+static _Noreturn void end(struct mn_check *check, enum mn_check_verdict verdict, const char *fmt,
                           va_list ap)
 {
     int expected = 0;
