@@ -54,6 +54,17 @@ expect()
     done
 }
 
+@test "conformance: called as RCCL calls" {
+    for version in 6 8 10 12; do
+        suite --rccl --version "$version"
+    done
+    [ -e "$BUILD/tests/broken/libnccl-net-ref.so" ] || skip "test plugins are not built"
+    # What NCCL does not notice is found where RCCL has 4 bytes of its own.
+    expect 0 fault-WRITES_DEVICE_HANDLE --only every-size
+    expect 1 fault-WRITES_DEVICE_HANDLE --only every-size --rccl
+    [[ "$output" == *"device-handle argument"* ]]
+}
+
 @test "conformance: four sockets on a cable" {
     MESHNET_SOCKETS_PER_LINK=4 suite --version 10
 }

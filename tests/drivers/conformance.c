@@ -1,7 +1,10 @@
 /* The transport conformance suite: drives a plugin library through its vtable, both ends in one
  * thread, and prints TAP.
  *
- *   conformance --lib PATH [--version N] [--only NAME]... [--skip NAME]... [--seed N] [--list] */
+ *   conformance --lib PATH [--version N] [--rccl] [--only NAME]... [--skip NAME]... [--seed N]
+ *   conformance --list
+ *
+ * --rccl: called as RCCL calls. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,7 +96,7 @@ static void log_line(void *ctx, int level, const char *line)
         printf("# %s\n", line);
 }
 
-static int load(struct kit *kit, const char *library, int version)
+static int load(struct kit *kit, const char *library, int version, enum mn_host_mode mode)
 {
     struct mn_diag diag;
     int devices = 0;
@@ -103,6 +106,7 @@ static int load(struct kit *kit, const char *library, int version)
         return 2;
     }
     mn_plugin_set_log(kit->plugin, log_line, NULL);
+    mn_plugin_set_mode(kit->plugin, mode);
     int result = mn_plugin_init(kit->plugin);
     if (!result)
         result = mn_plugin_devices(kit->plugin, &devices);
@@ -119,10 +123,11 @@ int main(int argc, char **argv)
     static const struct option options[] = {
         {"lib", 1, NULL, 'l'},     {"version", 1, NULL, 'v'}, {"only", 1, NULL, 'o'},
         {"skip", 1, NULL, 'k'},    {"seed", 1, NULL, 's'},    {"list", 0, NULL, 'L'},
-        {"sockets", 0, NULL, 'S'}, {NULL, 0, NULL, 0},
+        {"sockets", 0, NULL, 'S'}, {"rccl", 0, NULL, 'R'},    {NULL, 0, NULL, 0},
     };
     static struct kit kit = {.seed = 1};
     const char *library = NULL;
+    enum mn_host_mode mode = MN_HOST_NCCL;
     int version = 0, c;
     struct rlimit files;
 
@@ -137,6 +142,8 @@ int main(int argc, char **argv)
             skipped[n_skipped++] = optarg;
         else if (c == 's')
             kit.seed = strtoull(optarg, NULL, 0);
+        else if (c == 'R')
+            mode = MN_HOST_RCCL;
         else if (c == 'S')
             return count_sockets();
         else if (c == 'L')
@@ -149,6 +156,6 @@ int main(int argc, char **argv)
         setrlimit(RLIMIT_NOFILE, &files);
     }
     kit.self = "/proc/self/exe";
-    int status = load(&kit, library, version);
+    int status = load(&kit, library, version, mode);
     return status ? status : run_all(&kit);
 }
