@@ -1,7 +1,6 @@
 #include "bench/check/raw.h"
 
 #include <dlfcn.h>
-#include <limits.h>
 #include <string.h>
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -56,9 +55,7 @@ static const struct mn_raw_field slots_v12[] = {SLOTS(ncclNet_v12_t),
         .fields = fields_v##n, .slots = slots_v##n, .n_fields = COUNT(fields_v##n),                \
         .n_slots = COUNT(slots_v##n),                                                              \
         .handle_size = (n) < 5 ? NCCL_NET_HANDLE_MAXSIZE_V4 : NCCL_NET_HANDLE_MAXSIZE,             \
-        .max_size = (n) < 9 ? NCCL_MAX_NET_SIZE : NCCL_MAX_NET_SIZE_BYTES,                         \
-        .max_reg = (n) < 8 ? INT_MAX : SIZE_MAX, .blocks = (n) < 5, .has_tags = (n) >= 5,          \
-        .has_device = (n) >= 7, .has_hint = (n) >= 9, .has_ctx = (n) >= 11,                        \
+        .has_ctx = (n) >= 11,                                                                      \
         .max_vdevs = (n) < 9    ? 0                                                                \
                      : (n) < 12 ? NCCL_NET_MAX_DEVS_PER_NIC_V11                                    \
                                 : NCCL_NET_MAX_DEVS_PER_NIC_V12                                    \
@@ -181,8 +178,7 @@ int mn_raw_properties(const struct mn_raw *raw, int dev, void *props)
 #define READ_V9(p)                                                                                 \
     READ_V7(p), .has_v9 = 1, .n_devs = (p)->vProps.ndevs, .devs0 = (p)->vProps.devs[0],            \
                 .max_p2p_bytes = (p)->maxP2pBytes, .max_coll_bytes = (p)->maxCollBytes
-#define OLD    .n_devs = 1, .max_p2p_bytes = NCCL_MAX_NET_SIZE, .max_coll_bytes = NCCL_MAX_COLLNET_SIZE
-#define NO_IDS .rail_id = NCCL_NET_ID_UNDEF, .plane_id = NCCL_NET_ID_UNDEF
+#define OLD .n_devs = 1, .max_p2p_bytes = NCCL_MAX_NET_SIZE, .max_coll_bytes = NCCL_MAX_COLLNET_SIZE
 
 void mn_raw_read_props(const struct mn_raw *raw, const void *props, struct mn_raw_props *out)
 {
@@ -196,30 +192,27 @@ void mn_raw_read_props(const struct mn_raw *raw, const void *props, struct mn_ra
 
     switch (raw->version->version) {
     case 4:
-        *out =
-            (struct mn_raw_props){READ_V4(p4), OLD, NO_IDS, .max_recvs = 1, .max_multi_request = 1};
+        *out = (struct mn_raw_props){READ_V4(p4), OLD, .max_recvs = 1};
         break;
     case 5:
     case 6:
-        *out = (struct mn_raw_props){READ_V5(p5), OLD, NO_IDS, .max_multi_request = 1};
+        *out = (struct mn_raw_props){READ_V5(p5), OLD};
         break;
     case 7:
-        *out = (struct mn_raw_props){READ_V7(p7), OLD, NO_IDS, .max_multi_request = 1};
+        *out = (struct mn_raw_props){READ_V7(p7), OLD};
         break;
     case 8:
-        *out = (struct mn_raw_props){READ_V7(p8), OLD, NO_IDS, .max_multi_request = 1};
+        *out = (struct mn_raw_props){READ_V7(p8), OLD};
         break;
     case 9:
     case 10:
-        *out = (struct mn_raw_props){READ_V9(p9), NO_IDS, .max_multi_request = 1};
+        *out = (struct mn_raw_props){READ_V9(p9)};
         break;
     case 11:
-        *out = (struct mn_raw_props){READ_V9(p11), NO_IDS,
-                                     .max_multi_request = p11->maxMultiRequestSize};
+        *out = (struct mn_raw_props){READ_V9(p11)};
         break;
     default:
-        *out = (struct mn_raw_props){READ_V9(p12), .max_multi_request = p12->maxMultiRequestSize,
-                                     .rail_id = p12->railId, .plane_id = p12->planeId};
+        *out = (struct mn_raw_props){READ_V9(p12)};
     }
 }
 

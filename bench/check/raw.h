@@ -10,7 +10,6 @@
 
 #define MN_RAW_PROPS_MAX 256 /* more than any version's properties */
 #define MN_RAW_MAX_RECVS 64
-#define MN_RAW_MAX_VDEVS 8
 
 struct mn_raw_field {
     const char *name;
@@ -25,14 +24,9 @@ struct mn_raw_version {
     const struct mn_raw_field *fields; /* of the properties, those every plugin must write */
     const struct mn_raw_field *slots;  /* of the vtable, those NCCL calls unchecked */
     size_t n_fields, n_slots;
-    size_t handle_size;       /* what listen may write: 64 or 128 */
-    size_t max_size, max_reg; /* largest message, largest registration the widths carry */
-    unsigned blocks : 1;      /* v4: connect and accept; connect returns before the peer accepts */
-    unsigned has_tags : 1;    /* v5: tags and grouped receives */
-    unsigned has_device : 1;  /* v7: the device-handle argument of connect and accept */
-    unsigned has_hint : 1;    /* v9: *request may hold 1 on entry to irecv */
-    unsigned has_ctx : 1;     /* v11: init makes a context a communicator, finalize ends it */
-    int max_vdevs;            /* v9: devices a virtual one may have, else 0 */
+    size_t handle_size; /* what listen may write */
+    int has_ctx;        /* v11: init makes a context a communicator, finalize ends it */
+    int max_vdevs;      /* v9: devices a virtual one may have, else 0 */
 };
 
 /* Newest first, version 0 last. */
@@ -57,7 +51,6 @@ struct mn_raw_props {
     int ptr_support, speed, port, max_comms, max_recvs, device_type, device_version;
     int has_v9, n_devs, devs0;
     size_t max_p2p_bytes, max_coll_bytes;
-    int max_multi_request, rail_id, plane_id;
 };
 
 /* Fills in vtable, version and slots from lib: the wanted version, 0 = the newest there. 0 when it
