@@ -1,0 +1,78 @@
+/* Ranks that know each other: a control plane for small words (rank 0 is the hub) and a data plane
+ * of the plugin's connections, made when an algorithm first needs them and kept.
+ *
+ * Calls marked "together" are made by all ranks in the same order. Every wait is bounded; a rank
+ * that dies or fails ends all of them at every rank, with its name and reason. After an error only
+ * mn_group_fail and mn_group_leave may follow. */
+#ifndef MN_GROUP_H
+#define MN_GROUP_H
+
+#include <signal.h>
+#include <stdint.h>
+
+#include "bench/coll/schedule.h"
+#include "bench/host.h"
+#include "topo/base/mac.h"
+
+#define MN_GROUP_RANKS 128
+#define MN_GROUP_BLOCK 32000 /* bytes of all ranks' blocks together */
+
+struct mn_group;
+
+struct mn_group_plan {
+    int rank, nranks;
+    const char *host; /* of rank 0 */
+    uint16_t port;
+    int listen_fd; /* of rank 0, listening there; stays the caller's */
+    uint8_t token[MN_KEY_SIZE];
+    unsigned timeout_ms;               /* longest wait without news */
+    const volatile sig_atomic_t *stop; /* not 0: the group ends, interrupted. NULL: never */
+};
+
+/* Returns when all are there. */
+enum mn_err mn_group_join(const struct mn_group_plan *plan, struct mn_group **group,
+                          struct mn_diag *diag);
+/* Closes and frees everything; NULL is fine. When nothing failed, mn_group_barrier goes before, or
+ * the others see this rank as dead. */
+void mn_group_leave(struct mn_group *group);
+int mn_group_rank(const struct mn_group *group);
+int mn_group_size(const struct mn_group *group);
+const char *mn_group_name(const struct mn_group *group, int rank); /* "rank 2 (node-b, pid 123)" */
+
+/* Every rank gets every rank's block, in the order of ranks. Together. */
+enum mn_err mn_group_allgather(struct mn_group *group, const void *mine, size_t bytes, void *all,
+                               struct mn_diag *diag);
+/* Block r of to goes to rank r, block r of from came from there. Together. */
+enum mn_err mn_group_exchange(struct mn_group *group, const void *to, size_t bytes, void *from,
+                              struct mn_diag *diag);
+/* Each value becomes the largest of all ranks'. Together. */
+enum mn_err mn_group_max(struct mn_group *group, float *values, size_t count, struct mn_diag *diag);
+enum mn_err mn_group_barrier(struct mn_group *group, struct mn_diag *diag); /* together */
+/* Looks for news without waiting: an error when the group has ended. */
+enum mn_err mn_group_look(struct mn_group *group, struct mn_diag *diag);
+/* This rank failed with what *diag says: tells the others. When the cause is another rank, *diag
+ * says so afterwards. Returns its code. */
+enum mn_err mn_group_fail(struct mn_group *group, enum mn_err err, struct mn_diag *diag);
+/* Whether rank 0 knows why the group ended, and may be left to say it. */
+int mn_group_told(const struct mn_group *group);
+
+/* The data plane. The plugin stays the caller's, to be closed after mn_group_leave. */
+enum mn_err mn_group_use(struct mn_group *group, struct mn_plugin *plugin, int device,
+                         struct mn_diag *diag);
+/* Connects with every rank that this one sends to or receives from in the schedule, where it is not
+ * connected yet. Together. */
+enum mn_err mn_group_connect(struct mn_group *group, const struct mn_schedule *s,
+                             struct mn_diag *diag);
+/* Memory of at least that size, registered with every connection, page aligned; what an earlier
+ * call gave is gone, unless it is large enough. All buffers of a run over the wire lie in it. */
+enum mn_err mn_group_memory(struct mn_group *group, size_t bytes, uint8_t **memory,
+                            struct mn_diag *diag);
+/* What runs move through; its errors are explained by mn_group_wire_error. */
+const struct mn_wire *mn_group_wire(const struct mn_group *group);
+enum mn_err mn_group_wire_error(const struct mn_group *group, struct mn_diag *diag);
+/* To be called when a run did not move: lets others have the processor, now and then looks for
+ * news, and gives up, naming whom it waits for, when nothing moved for the timeout. *idle is 0 at
+ * first and after every progress. */
+enum mn_err mn_group_idle(struct mn_group *group, uint64_t *idle, struct mn_diag *diag);
+
+#endif

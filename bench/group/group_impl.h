@@ -1,0 +1,57 @@
+/* Inside of bench/group. */
+#ifndef MN_GROUP_IMPL_H
+#define MN_GROUP_IMPL_H
+
+#include "bench/ctl.h"
+#include "bench/group.h"
+
+#define MN_GROUP_FLIGHT 16 /* requests of a connection at once */
+
+/* A request of the plugin, with what an error message needs. */
+struct mn_group_request {
+    struct mn_group *group;
+    struct mn_group_link *link;
+    void *request;
+};
+
+/* A connection one way. */
+struct mn_group_link {
+    void *listen, *comm, *mh;
+    int peer, receiving;
+    unsigned begun, ended; /* requests, which end in order */
+    struct mn_group_request requests[MN_GROUP_FLIGHT];
+    _Alignas(8) uint8_t handle[MN_HANDLE_SIZE];
+};
+
+/* Another rank: the hub has a connection to each, the others one to the hub. */
+struct mn_group_peer {
+    struct mn_ctl ctl;
+    cJSON *message; /* received and not yet asked for */
+    char name[128];
+};
+
+struct mn_group {
+    struct mn_group_plan plan;
+    struct mn_group_peer *peers; /* by rank; the own one has a name only */
+    int over, told;
+    struct mn_diag cause; /* why it is over */
+
+    struct mn_plugin *plugin;
+    int device;
+    struct mn_group_link **links[2]; /* by peer: sending, receiving; NULL = none yet */
+    uint8_t *memory;
+    size_t memory_bytes;
+    struct mn_wire wire;
+    struct mn_diag wire_error;
+    char log[512]; /* the plugin's last warning */
+    double still_since, looked;
+};
+
+double mn_group_now(void); /* seconds, CLOCK_MONOTONIC */
+/* Takes what came within wait_ms, one message a rank. An error: the group is over. */
+enum mn_err mn_group_watch(struct mn_group *group, int wait_ms, struct mn_diag *diag);
+/* The message of rank r, waited for. */
+enum mn_err mn_group_await(struct mn_group *group, int r, cJSON **message, struct mn_diag *diag);
+void mn_group_close_wire(struct mn_group *group);
+
+#endif

@@ -1,0 +1,291 @@
+/* How ranks find each other. */
+#include <ctype.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "bench/group/group_impl.h"
+#include "topo/base/alloc.h"
+
+/* A host that vanishes without a word is noticed within 8 s. */
+static void tune(int fd)
+{
+    int one = 1, seconds = 2, probes = 3;
+    unsigned silence_ms = 8000;
+
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
+}
+
+static void set_name(struct mn_group *g, int rank, const char *node, long pid)
+{
+    char *name = g->peers[rank].name;
+
+    snprintf(name, sizeof g->peers[rank].name, "rank %d (%.64s, pid %ld)", rank, node, pid);
+    for (; *name; name++)
+        if (iscntrl((unsigned char)*name))
+            *name = '?';
+}
+
+static void own_node(char *node, size_t size)
+{
+    const char *given = getenv("MESHNET_NODE");
+
+    if (given && *given)
+        mn_strlcpy(node, given, size);
+    else if (gethostname(node, size - 1))
+        mn_strlcpy(node, "?", size);
+}
+
+static enum mn_err out_of_time(const struct mn_group *g, struct mn_diag *diag)
+{
+    char missing[256] = "";
+    size_t used = 0;
+
+    for (int r = 1; r < g->plan.nranks && used < sizeof missing - 8; r++)
+        if (g->peers[r].ctl.fd < 0)
+            used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%d",
+                                     used ? ", " : "", r);
+    return mn_fail(diag, MN_ERR_TIMEOUT, "these ranks did not come within %u s: %s",
+                   g->plan.timeout_ms / 1000, missing);
+}
+
+/* What a client says of itself: its rank and name. */
+static enum mn_err check_in(struct mn_group *g, struct mn_ctl *ctl, int *rank, struct mn_diag *diag)
+{
+    double number, nranks, pid;
+    cJSON *m;
+    enum mn_err err = mn_ctl_receive(ctl, 2000, &m, diag);
+
+    if (err)
+        return err;
+    err = mn_ctl_number(m, "rank", 1, MN_GROUP_RANKS - 1, &number, diag);
+    if (!err)
+        err = mn_ctl_number(m, "nranks", 1, MN_GROUP_RANKS, &nranks, diag);
+    if (!err)
+        err = mn_ctl_number(m, "pid", 1, 1e9, &pid, diag);
+    *rank = err ? 0 : (int)number;
+    const cJSON *node = cJSON_GetObjectItemCaseSensitive(m, "node");
+    if (!err && !cJSON_IsString(node))
+        err = mn_fail(diag, MN_ERR_PROTO, "control message: 'node' is missing");
+    else if (!err && ((int)nranks != g->plan.nranks || *rank >= g->plan.nranks))
+        err = mn_fail(diag, MN_ERR_FAILED,
+                      "rank %d of %d came to a group of %d; give all ranks the same size", *rank,
+                      (int)nranks, g->plan.nranks);
+    else if (!err && g->peers[*rank].ctl.fd >= 0)
+        err = mn_fail(diag, MN_ERR_FAILED, "two processes came as rank %d; the first is %s", *rank,
+                      g->peers[*rank].name);
+    if (!err)
+        set_name(g, *rank, node->valuestring, (long)pid);
+    cJSON_Delete(m);
+    return err;
+}
+
+/* One who came to the hub. Strangers are turned away; a rank that does not belong here ends the
+ * group. */
+static enum mn_err receive_guest(struct mn_group *g, int fd, int *came, struct mn_diag *diag)
+{
+    struct mn_ctl ctl = {.fd = fd, .peer = "a rank that joins"};
+    int rank;
+
+    if (mn_ctl_authenticate(&ctl, 1, g->plan.token, 2000, NULL)) {
+        mn_ctl_close(&ctl);
+        return MN_OK;
+    }
+    enum mn_err err = check_in(g, &ctl, &rank, diag);
+    if (err) {
+        cJSON *m = cJSON_CreateObject();
+        cJSON_AddStringToObject(m, "error", diag->text);
+        mn_ctl_send(&ctl, m, NULL);
+        mn_ctl_close(&ctl);
+        return err;
+    }
+    tune(fd);
+    mn_strlcpy(ctl.peer, g->peers[rank].name, sizeof ctl.peer);
+    g->peers[rank].ctl = ctl;
+    ++*came;
+    return MN_OK;
+}
+
+static enum mn_err tell_names(struct mn_group *g, struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
+
+    for (int r = 1; r < g->plan.nranks && !err; r++) {
+        cJSON *m = cJSON_CreateObject(), *names = cJSON_AddArrayToObject(m, "names");
+        for (int i = 0; i < g->plan.nranks; i++)
+            cJSON_AddItemToArray(names, cJSON_CreateString(g->peers[i].name));
+        err = mn_ctl_send(&g->peers[r].ctl, m, diag);
+    }
+    return err;
+}
+
+/* Ranks that have come are watched for their end meanwhile. */
+static enum mn_err join_as_hub(struct mn_group *g, struct mn_diag *diag)
+{
+    double deadline = mn_group_now() + g->plan.timeout_ms / 1000.0;
+    struct pollfd p = {.fd = g->plan.listen_fd, .events = POLLIN};
+    int came = 1;
+    enum mn_err err = MN_OK;
+
+    while (came < g->plan.nranks && !err) {
+        if (poll(&p, 1, 20) > 0) {
+            int fd = accept4(p.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+            if (fd >= 0)
+                err = receive_guest(g, fd, &came, diag);
+        }
+        if (!err)
+            err = mn_group_watch(g, 0, diag);
+        if (!err && mn_group_now() > deadline)
+            err = out_of_time(g, diag);
+    }
+    return err ? err : tell_names(g, diag);
+}
+
+/* Rank 0 may come later than this one. */
+static enum mn_err reach_hub(struct mn_group *g, struct mn_diag *diag)
+{
+    double deadline = mn_group_now() + g->plan.timeout_ms / 1000.0;
+    enum mn_err err;
+
+    while ((err = mn_ctl_connect(g->plan.host, g->plan.port, 2000, &g->peers[0].ctl, diag)) &&
+           mn_group_now() < deadline) {
+        if (g->plan.stop && *g->plan.stop)
+            return mn_fail(diag, MN_ERR_FAILED, "interrupted");
+        poll(NULL, 0, 100);
+    }
+    return err ? mn_fail(diag, err, "rank 0 does not listen at %s port %u", g->plan.host,
+                         g->plan.port)
+               : MN_OK;
+}
+
+static enum mn_err learn_names(struct mn_group *g, struct mn_diag *diag)
+{
+    cJSON *m;
+    enum mn_err err = mn_group_await(g, 0, &m, diag);
+
+    if (err)
+        return err;
+    const cJSON *names = cJSON_GetObjectItemCaseSensitive(m, "names");
+    if (!cJSON_IsArray(names) || cJSON_GetArraySize(names) != g->plan.nranks)
+        err =
+            mn_fail(diag, MN_ERR_PROTO, "rank 0: a list of %d names was expected", g->plan.nranks);
+    for (int r = 0; r < g->plan.nranks && !err; r++) {
+        const cJSON *name = cJSON_GetArrayItem(names, r);
+        mn_strlcpy(g->peers[r].name, cJSON_IsString(name) ? name->valuestring : "?",
+                   sizeof g->peers[r].name);
+    }
+    cJSON_Delete(m);
+    mn_strlcpy(g->peers[0].ctl.peer, g->peers[0].name, sizeof g->peers[0].ctl.peer);
+    return err;
+}
+
+static enum mn_err join_as_guest(struct mn_group *g, const char *node, struct mn_diag *diag)
+{
+    struct mn_ctl *hub = &g->peers[0].ctl;
+    enum mn_err err = reach_hub(g, diag);
+
+    if (err)
+        return err;
+    tune(hub->fd);
+    /* The hub may have a queue of others, and strangers among them. */
+    err = mn_ctl_authenticate(hub, 0, g->plan.token, g->plan.timeout_ms, diag);
+    if (err)
+        return err;
+    cJSON *m = cJSON_CreateObject();
+    cJSON_AddNumberToObject(m, "rank", g->plan.rank);
+    cJSON_AddNumberToObject(m, "nranks", g->plan.nranks);
+    cJSON_AddNumberToObject(m, "pid", getpid());
+    cJSON_AddStringToObject(m, "node", node);
+    err = mn_ctl_send(hub, m, diag);
+    return err ? err : learn_names(g, diag);
+}
+
+enum mn_err mn_group_join(const struct mn_group_plan *plan, struct mn_group **group,
+                          struct mn_diag *diag)
+{
+    char node[65] = "";
+    enum mn_err err;
+
+    *group = NULL;
+    if (plan->nranks < 1 || plan->nranks > MN_GROUP_RANKS || plan->rank < 0 ||
+        plan->rank >= plan->nranks)
+        return mn_fail(diag, MN_ERR_USAGE, "rank %d of %d: expected 1 to %d ranks, from 0 on",
+                       plan->rank, plan->nranks, MN_GROUP_RANKS);
+    struct mn_group *g = mn_zalloc(sizeof *g);
+    g->plan = *plan;
+    g->peers = mn_zalloc((size_t)plan->nranks * sizeof *g->peers);
+    for (int r = 0; r < plan->nranks; r++) {
+        g->peers[r].ctl.fd = -1;
+        snprintf(g->peers[r].name, sizeof g->peers[r].name, "rank %d", r);
+    }
+    own_node(node, sizeof node);
+    set_name(g, plan->rank, node, (long)getpid());
+    err = plan->rank ? join_as_guest(g, node, diag) : join_as_hub(g, diag);
+    if (err) {
+        mn_group_fail(g, err, diag);
+        mn_group_leave(g);
+        return err;
+    }
+    *group = g;
+    return MN_OK;
+}
+
+/* A connection closed with words unread takes back the last ones sent: reads to the end. */
+static void part(struct mn_group *g)
+{
+    double deadline = mn_group_now() + 2;
+    char rest[4096];
+
+    for (int r = 0; r < g->plan.nranks; r++)
+        if (g->peers[r].ctl.fd >= 0)
+            (void)shutdown(g->peers[r].ctl.fd, SHUT_WR);
+    for (int r = 0; r < g->plan.nranks; r++) {
+        struct pollfd p = {.fd = g->peers[r].ctl.fd, .events = POLLIN};
+        double left;
+        while (p.fd >= 0 && (left = deadline - mn_group_now()) > 0)
+            if (poll(&p, 1, (int)(left * 1000)) > 0 &&
+                recv(p.fd, rest, sizeof rest, MSG_DONTWAIT) <= 0)
+                break;
+    }
+}
+
+void mn_group_leave(struct mn_group *g)
+{
+    if (!g)
+        return;
+    if (g->over)
+        part(g);
+    mn_group_close_wire(g);
+    for (int r = 0; r < g->plan.nranks; r++) {
+        mn_ctl_close(&g->peers[r].ctl);
+        cJSON_Delete(g->peers[r].message);
+    }
+    free(g->peers);
+    free(g);
+}
+
+int mn_group_rank(const struct mn_group *g)
+{
+    return g->plan.rank;
+}
+
+int mn_group_size(const struct mn_group *g)
+{
+    return g->plan.nranks;
+}
+
+const char *mn_group_name(const struct mn_group *g, int rank)
+{
+    return g->peers[rank].name;
+}

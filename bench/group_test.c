@@ -1,0 +1,300 @@
+/* Groups of ranks without a plugin: what they tell each other, and how they end. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "bench/ctl.h"
+#include "bench/group.h"
+
+#define RANKS 5
+
+/* --- ranks as threads, each doing body --- */
+
+struct party {
+    struct mn_group_plan plan;
+    int (*body)(struct mn_group *group); /* 0 = as expected */
+    int result;
+    enum mn_err err; /* of joining */
+    struct mn_diag diag;
+};
+
+static void *one_rank(void *arg)
+{
+    struct party *p = arg;
+    struct mn_group *group;
+
+    p->err = mn_group_join(&p->plan, &group, &p->diag);
+    p->result = p->err ? -1 : p->body(group);
+    if (!p->err)
+        mn_group_leave(group);
+    return NULL;
+}
+
+static int listen_somewhere(uint16_t *port)
+{
+    struct mn_addr addr;
+    struct sockaddr_in in;
+    socklen_t len = sizeof in;
+    int fd;
+
+    assert_int_equal(mn_addr_parse("127.0.0.1", &addr, NULL), MN_OK);
+    assert_int_equal(mn_ctl_listen(&addr, 0, &fd, NULL), MN_OK);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &len), 0);
+    *port = ntohs(in.sin_port);
+    return fd;
+}
+
+static void prepare(struct party *parties, int n, int (*body)(struct mn_group *), unsigned ms)
+{
+    uint16_t port;
+    int fd = listen_somewhere(&port);
+
+    for (int r = 0; r < n; r++)
+        parties[r] = (struct party){.plan = {.rank = r,
+                                             .nranks = n,
+                                             .host = "127.0.0.1",
+                                             .port = port,
+                                             .listen_fd = r ? -1 : fd,
+                                             .token = {1, 2, 3},
+                                             .timeout_ms = ms},
+                                    .body = body};
+}
+
+static void run_all(struct party *parties, int n)
+{
+    pthread_t threads[RANKS];
+
+    for (int r = 0; r < n; r++)
+        assert_int_equal(pthread_create(&threads[r], NULL, one_rank, &parties[r]), 0);
+    for (int r = 0; r < n; r++)
+        pthread_join(threads[r], NULL);
+    close(parties[0].plan.listen_fd);
+}
+
+static int talk(struct mn_group *g)
+{
+    int n = mn_group_size(g), rank = mn_group_rank(g), wrong = 0;
+    struct mn_diag diag;
+    uint16_t mine = (uint16_t)(1000 + rank), all[RANKS], to[RANKS], from[RANKS];
+    static __thread float values[20000];
+    char name[32];
+
+    for (int round = 0; round < 3; round++) {
+        wrong += mn_group_allgather(g, &mine, sizeof mine, all, &diag) != MN_OK;
+        for (int r = 0; r < n; r++) {
+            wrong += all[r] != 1000 + r;
+            to[r] = (uint16_t)(rank * 16 + r);
+        }
+        wrong += mn_group_exchange(g, to, sizeof *to, from, &diag) != MN_OK;
+        for (int r = 0; r < n; r++)
+            wrong += from[r] != r * 16 + rank;
+        for (int i = 0; i < 20000; i++)
+            values[i] = (float)(i % n == rank ? i : -i);
+        wrong += mn_group_max(g, values, 20000, &diag) != MN_OK;
+        for (int i = 0; i < 20000; i++)
+            wrong += n == 1 || i == 0 ? 0 : values[i] != (float)i;
+        wrong += mn_group_barrier(g, &diag) != MN_OK;
+    }
+    for (int r = 0; r < n; r++) {
+        snprintf(name, sizeof name, "rank %d (", r);
+        wrong += strncmp(mn_group_name(g, r), name, strlen(name)) != 0;
+    }
+    return wrong;
+}
+
+static void ranks_talk(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    for (int n = 1; n <= RANKS; n++) {
+        prepare(parties, n, talk, 20000);
+        run_all(parties, n);
+        for (int r = 0; r < n; r++) {
+            assert_int_equal(parties[r].err, MN_OK);
+            assert_int_equal(parties[r].result, 0);
+        }
+    }
+}
+
+/* Rank 2 has a reason of its own; all others hear it in its words. */
+static int one_fails(struct mn_group *g)
+{
+    struct mn_diag diag;
+
+    if (mn_group_rank(g) == 2) {
+        enum mn_err err = mn_fail(&diag, MN_ERR_FAILED, "out of marbles");
+        return mn_group_fail(g, err, &diag) != MN_ERR_FAILED || !mn_group_told(g);
+    }
+    enum mn_err err = mn_group_barrier(g, &diag);
+    if (!err)
+        return 1;
+    mn_group_fail(g, err, &diag);
+    return !strstr(diag.text, "rank 2 (") || !strstr(diag.text, "out of marbles") ||
+           !mn_group_told(g);
+}
+
+static void a_reason_reaches_all(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    prepare(parties, RANKS, one_fails, 20000);
+    run_all(parties, RANKS);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(parties[r].result, 0);
+}
+
+/* Rank 3 leaves without a word. */
+static int one_dies(struct mn_group *g)
+{
+    struct mn_diag diag;
+
+    if (mn_group_rank(g) == 3)
+        return 0;
+    enum mn_err err = mn_group_barrier(g, &diag);
+    return !err || !strstr(diag.text, "rank 3 (") || !strstr(diag.text, "ended");
+}
+
+static void a_dead_rank_is_named(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    prepare(parties, RANKS, one_dies, 20000);
+    run_all(parties, RANKS);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(parties[r].result, 0);
+}
+
+static int hub_dies(struct mn_group *g)
+{
+    struct mn_diag diag;
+
+    if (mn_group_rank(g) == 0)
+        return 0;
+    enum mn_err err = mn_group_barrier(g, &diag);
+    return !err || !strstr(diag.text, "rank 0 (") || !strstr(diag.text, "ended") ||
+           mn_group_told(g);
+}
+
+static void the_hub_is_named_too(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    prepare(parties, 3, hub_dies, 20000);
+    run_all(parties, 3);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(parties[r].result, 0);
+}
+
+static int late(struct mn_group *g)
+{
+    struct mn_diag diag;
+
+    if (mn_group_rank(g) == 1) {
+        sleep(3);
+        enum mn_err err = mn_group_barrier(g, &diag);
+        return !err;
+    }
+    enum mn_err err = mn_group_barrier(g, &diag);
+    mn_group_fail(g, err, &diag);
+    return !err || !strstr(diag.text, "nothing heard from rank 1 (");
+}
+
+static void a_silent_rank_is_not_waited_for_forever(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    prepare(parties, 3, late, 1000);
+    run_all(parties, 3);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(parties[r].result, 0);
+}
+
+static int nothing(struct mn_group *g)
+{
+    (void)g;
+    return 0;
+}
+
+static void who_does_not_belong(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    prepare(parties, 2, nothing, 1000);
+    parties[1].plan.token[0] = 9;
+    run_all(parties, 2);
+    assert_int_equal(parties[0].err, MN_ERR_TIMEOUT);
+    assert_non_null(strstr(parties[0].diag.text, "did not come within 1 s: 1"));
+    assert_int_equal(parties[1].err, MN_ERR_AUTH);
+
+    prepare(parties, 3, nothing, 3000);
+    parties[2].plan.rank = 1;
+    run_all(parties, 3);
+    assert_non_null(strstr(parties[0].diag.text, "two processes came as rank 1"));
+
+    prepare(parties, 2, nothing, 3000);
+    parties[1].plan.nranks = 3;
+    run_all(parties, 2);
+    assert_non_null(strstr(parties[0].diag.text, "rank 1 of 3 came to a group of 2"));
+    assert_non_null(strstr(parties[1].diag.text, "a group of 2"));
+
+    prepare(parties, 1, nothing, 1000);
+    parties[0].plan.rank = 1;
+    run_all(parties, 1);
+    assert_int_equal(parties[0].err, MN_ERR_USAGE);
+}
+
+static volatile sig_atomic_t stop;
+
+static int interrupted(struct mn_group *g)
+{
+    struct mn_diag diag;
+
+    if (mn_group_rank(g) == 0) {
+        stop = 1;
+        return mn_group_barrier(g, &diag) == MN_OK || strcmp(diag.text, "interrupted") != 0;
+    }
+    return mn_group_barrier(g, &diag) == MN_OK || strcmp(diag.text, "interrupted") != 0;
+}
+
+static void an_interrupt_ends_all(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    prepare(parties, 3, interrupted, 20000);
+    parties[0].plan.stop = &stop;
+    run_all(parties, 3);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(parties[r].result, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_talk),
+        cmocka_unit_test(a_reason_reaches_all),
+        cmocka_unit_test(a_dead_rank_is_named),
+        cmocka_unit_test(the_hub_is_named_too),
+        cmocka_unit_test(a_silent_rank_is_not_waited_for_forever),
+        cmocka_unit_test(who_does_not_belong),
+        cmocka_unit_test(an_interrupt_ends_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
