@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "bench/check/flow.h"
+#include "bench/check/stream.h"
 #include "bench/check/kit.h"
 
 #define MIB         ((size_t)1 << 20)
@@ -241,20 +241,20 @@ static void check_silent(struct mn_check *check)
  * start. */
 static void check_fair(struct mn_check *check)
 {
-    static struct mn_flow flows[COMMS];
+    static struct mn_stream flows[COMMS];
     const unsigned steps = 400;
     unsigned most = 0;
 
     mn_check_init(check);
     for (int i = 0; i < COMMS; i++) {
         mn_kit_connect(check, &flows[i].pair);
-        mn_flow_begin(check, &flows[i], 16384, steps, 1000u * (unsigned)i);
+        mn_stream_begin(check, &flows[i], 16384, steps, 1000u * (unsigned)i);
     }
     mn_check_step(check, "%d connections with %d steps in flight each, polled in turn", COMMS,
-                  MN_FLOW_STEPS);
+                  MN_STREAM_STEPS);
     while (most < steps) {
         for (int i = 0; i < COMMS; i++) {
-            mn_flow_progress(check, &flows[i], steps);
+            mn_stream_progress(check, &flows[i], steps);
             most = flows[i].received > most ? flows[i].received : most;
         }
         if (mn_check_expired(check))
@@ -266,7 +266,7 @@ static void check_fair(struct mn_check *check)
         if (flows[i].received < steps / 20)
             mn_check_fail(check, "connection %d received %u steps while another received %u", i,
                           flows[i].received, steps);
-    mn_flow_run(check, flows, COMMS);
+    mn_stream_run(check, flows, COMMS);
 }
 
 static const struct mn_check_rule rules[] = {

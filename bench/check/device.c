@@ -398,6 +398,25 @@ static void check_consistent(struct mn_check *check)
     }
 }
 
+/* A release that merges NICs asks for groups of one too; one that is refused is asked again and
+ * again. */
+static void check_vdevice_one(struct mn_check *check)
+{
+    mn_check_init(check);
+    for (int dev = 0; dev < check->n_dev; dev++) {
+        int made = -1, called = 0, result;
+        mn_check_step(check, "makeVDevice of device %d alone", dev);
+        result = mn_raw_make_vdevice(&check->raw, 1, &dev, &made, &called);
+        if (!called) {
+            mn_check_note(check, "there is no makeVDevice");
+            return;
+        }
+        if (result && check->n_dev > 1)
+            mn_check_fail(check, "a group of one device is refused with %s while there are %d",
+                          mn_nccl_result_name(result), check->n_dev);
+    }
+}
+
 static const struct mn_check_rule rules[] = {
     {"device.init", "init succeeds",
      "some NCCL releases crash when init fails: a plugin that cannot serve succeeds and reports 0 "
@@ -469,6 +488,10 @@ static const struct mn_check_rule rules[] = {
      "virtual devices follow the physical ones and keep their numbers; refusing is allowed",
      check_vdevice, .source = "NCCL 2.27 graph/topo.cc (ncclTopoMakeVNics)",
      .breaks = "Merged NICs are lost, or another device is used in their place.", .since = 9},
+    {"device.vdevice_one", "a group of one device can be merged, where merging is offered",
+     "makeVDevice is called for every group, also of one device", check_vdevice_one,
+     .source = "NCCL 2.24 to 2.26 graph/topo.cc (ncclTopoMakeVNics)",
+     .breaks = "NCCL 2.26 tries for ever.", .since = 9, .until = 10},
 };
 
 MN_CHECK_FAMILY(mn_check_device_family, "device", "init, devices and properties", rules);

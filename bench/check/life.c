@@ -1,10 +1,14 @@
-/* What many cycles leave behind: communicators come and go for days in one process. */
+/* What many cycles leave behind, and how a process ends: communicators come and go for days. */
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "bench/check/kit.h"
+#include "bench/check/peer.h"
 
 #define CYCLES    48
 #define REG_TURNS 4000
@@ -177,6 +181,76 @@ static void check_mappings(struct mn_check *check)
     judge_growth(&leak);
 }
 
+/* As most programs end: with everything open. */
+static void leave_by_exit(struct mn_check *check, int fd)
+{
+    struct mn_pair pair, half;
+    struct mn_buf in;
+    struct mn_req recv;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_pass(check, &pair, 5000, 5000, 1);
+    mn_kit_buf(check, pair.recv, 5000, 0, &in);
+    mn_kit_irecv(check, pair.recv, &in, 5000, 0, &recv);
+    mn_kit_test(check, &recv);
+    mn_kit_listen(check, 0, &half);
+    mn_peer_tell(check, fd, "e", 1);
+    mn_check_step(check, "exit() with a connection and a listen comm open");
+    exit(0);
+}
+
+static int await_end(struct mn_check *check, pid_t pid, const char *what)
+{
+    int status = 0;
+
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        if (mn_check_expired(check))
+            mn_check_fail(check, "%s does not come to its end", what);
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    return status;
+}
+
+static void check_exit(struct mn_check *check)
+{
+    struct mn_peer peer;
+    int status;
+
+    mn_peer_start(check, leave_by_exit, &peer);
+    mn_peer_hear(check, peer.fd, &(char){0}, 1);
+    status = await_end(check, peer.pid, "a process that calls exit() with comms open");
+    if (WIFSIGNALED(status))
+        mn_check_fail(check, "exit() with comms open crashed with SIG%s",
+                      sigabbrev_np(WTERMSIG(status)));
+    if (WEXITSTATUS(status) != 0)
+        mn_check_fail(check, "exit(0) with comms open ended with status %d", WEXITSTATUS(status));
+}
+
+/* A data loader's process: a copy that never calls the plugin, and exits before its parent. */
+static void check_fork(struct mn_check *check)
+{
+    struct mn_pair pair;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_pass(check, &pair, 5000, 5000, 1);
+    for (unsigned i = 0; i < 2; i++) {
+        pid_t pid = mn_check_fork(check);
+        if (pid == 0) {
+            if (i == 0)
+                exit(0);
+            _exit(0);
+        }
+        mn_check_step(check, "a forked copy of the process ends");
+        await_end(check, pid, "a forked copy that calls exit()");
+        mn_check_step(check, "transfers after a forked copy has ended");
+        mn_kit_pass(check, &pair, 50000, 50000, i);
+    }
+    mn_kit_connect(check, &pair);
+    mn_kit_pass(check, &pair, 5000, 5000, 2);
+}
+
 static const struct mn_check_rule rules[] = {
     {"life.memory", "connections leave no memory behind",
      "what connect and accept allocate, the closes free", check_memory,
@@ -198,6 +272,14 @@ static const struct mn_check_rule rules[] = {
      .source = "ncclNet API (closeSend, closeRecv)",
      .breaks = "A service that makes communicators for every task runs out of addresses or pinned "
                "memory."},
+    {"life.exit", "a process may exit with everything open",
+     "programs end without destroying their communicators; destructors cope", check_exit,
+     .source = "ISO C exit(); NCCL 2.27 (nothing is finalized at exit)",
+     .breaks = "Every job ends with a crash, or its processes stay."},
+    {"life.fork", "a forked copy that ends leaves the connections alone",
+     "frameworks fork workers that never call the library and exit before their parent", check_fork,
+     .severity = MN_CHECK_SHOULD, .source = "POSIX fork(); PyTorch data loaders",
+     .breaks = "Training stops when the first worker process ends."},
 };
 
 MN_CHECK_FAMILY(mn_check_life_family, "life", "life cycle", rules);

@@ -4,7 +4,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "bench/check/flow.h"
+#include "bench/check/stream.h"
 #include "bench/host.h"
 
 #define MIB      ((size_t)1 << 20)
@@ -183,14 +183,14 @@ static void check_setup(struct mn_check *check)
 
 struct rank {
     struct mn_check *check;
-    struct mn_flow flows[2];
+    struct mn_stream flows[2];
 };
 
 static void *run_rank(void *arg)
 {
     struct rank *rank = arg;
 
-    mn_flow_run(rank->check, rank->flows, 2);
+    mn_stream_run(rank->check, rank->flows, 2);
     return NULL;
 }
 
@@ -203,10 +203,11 @@ static void check_ring(struct mn_check *check)
     mn_check_init(check);
     for (int i = 0; i < RANKS; i++)
         for (int channel = 0; channel < 2; channel++) {
-            struct mn_flow *flow = &ranks[i].flows[channel];
+            struct mn_stream *flow = &ranks[i].flows[channel];
             ranks[i].check = check;
             mn_kit_connect(check, &flow->pair);
-            mn_flow_begin(check, flow, SLOT << channel, STEPS, 1000u * (unsigned)(2 * i + channel));
+            mn_stream_begin(check, flow, SLOT << channel, STEPS,
+                            1000u * (unsigned)(2 * i + channel));
         }
     for (int i = 0; i < RANKS; i++)
         if (pthread_create(&threads[i], NULL, run_rank, &ranks[i]) != 0)
@@ -215,12 +216,12 @@ static void check_ring(struct mn_check *check)
         pthread_join(threads[i], NULL);
     for (int i = 0; i < RANKS; i++)
         for (int channel = 0; channel < 2; channel++)
-            mn_flow_end(check, &ranks[i].flows[channel]);
+            mn_stream_end(check, &ranks[i].flows[channel]);
 }
 
 /* Edge i joins node i + 1 and its parent i / 2. Up goes what both children brought, down what the
  * parent brought: no edge moves a step before those it waits for did. */
-static unsigned ready_up(const struct mn_flow *up, int edge)
+static unsigned ready_up(const struct mn_stream *up, int edge)
 {
     unsigned ready = up[edge].steps;
 
@@ -230,7 +231,7 @@ static unsigned ready_up(const struct mn_flow *up, int edge)
     return ready;
 }
 
-static unsigned ready_down(const struct mn_flow *up, const struct mn_flow *down, int edge)
+static unsigned ready_down(const struct mn_stream *up, const struct mn_stream *down, int edge)
 {
     unsigned ready = up[0].received < up[1].received ? up[0].received : up[1].received;
 
@@ -239,23 +240,23 @@ static unsigned ready_down(const struct mn_flow *up, const struct mn_flow *down,
 
 static void check_tree(struct mn_check *check)
 {
-    static struct mn_flow up[TREE - 1], down[TREE - 1];
+    static struct mn_stream up[TREE - 1], down[TREE - 1];
     int left = 1;
 
     mn_check_init(check);
     for (int i = 0; i < TREE - 1; i++) {
         mn_kit_connect(check, &up[i].pair);
         mn_kit_connect(check, &down[i].pair);
-        mn_flow_begin(check, &up[i], SLOT, STEPS, 500u * (unsigned)i);
-        mn_flow_begin(check, &down[i], SLOT, STEPS, 500u * (unsigned)i + 250);
+        mn_stream_begin(check, &up[i], SLOT, STEPS, 500u * (unsigned)i);
+        mn_stream_begin(check, &down[i], SLOT, STEPS, 500u * (unsigned)i + 250);
     }
     mn_check_step(check, "%d steps up and down a tree of %d nodes", STEPS, TREE);
     while (left) {
         left = 0;
         for (int i = 0; i < TREE - 1; i++) {
-            mn_flow_progress(check, &up[i], ready_up(up, i));
-            mn_flow_progress(check, &down[i], ready_down(up, down, i));
-            left += !mn_flow_done(&up[i]) + !mn_flow_done(&down[i]);
+            mn_stream_progress(check, &up[i], ready_up(up, i));
+            mn_stream_progress(check, &down[i], ready_down(up, down, i));
+            left += !mn_stream_done(&up[i]) + !mn_stream_done(&down[i]);
         }
         if (left && mn_check_expired(check))
             mn_check_fail(check, "the tree stands still: %d of %d directions not through", left,
@@ -263,29 +264,29 @@ static void check_tree(struct mn_check *check)
         sched_yield();
     }
     for (int i = 0; i < TREE - 1; i++) {
-        mn_flow_end(check, &up[i]);
-        mn_flow_end(check, &down[i]);
+        mn_stream_end(check, &up[i]);
+        mn_stream_end(check, &down[i]);
     }
 }
 
 /* One communicator ends, receivers long before senders, while another goes on. */
 static void check_destroy(struct mn_check *check)
 {
-    static struct mn_flow ends[RANKS], stays[2];
+    static struct mn_stream ends[RANKS], stays[2];
 
     mn_check_init(check);
     for (int i = 0; i < RANKS; i++) {
         mn_kit_connect(check, &ends[i].pair);
-        mn_flow_begin(check, &ends[i], SLOT, STEPS / 4, 100u * (unsigned)i);
+        mn_stream_begin(check, &ends[i], SLOT, STEPS / 4, 100u * (unsigned)i);
     }
     for (int i = 0; i < 2; i++) {
         mn_kit_connect(check, &stays[i].pair);
-        mn_flow_begin(check, &stays[i], SLOT, STEPS, 5000u * (unsigned)(i + 1));
+        mn_stream_begin(check, &stays[i], SLOT, STEPS, 5000u * (unsigned)(i + 1));
     }
-    mn_flow_run(check, ends, RANKS);
+    mn_stream_run(check, ends, RANKS);
     for (unsigned turn = 0; turn < 12; turn++)
         for (int i = 0; i < 2; i++)
-            mn_flow_progress(check, &stays[i], STEPS);
+            mn_stream_progress(check, &stays[i], STEPS);
     mn_check_step(check, "a communicator ends beside one with requests in flight");
     for (int i = 0; i < RANKS; i++) {
         mn_kit_free(check, &ends[i].in);
@@ -293,30 +294,30 @@ static void check_destroy(struct mn_check *check)
     }
     for (unsigned turn = 0; turn < 12; turn++)
         for (int i = 0; i < 2; i++)
-            mn_flow_progress(check, &stays[i], STEPS);
+            mn_stream_progress(check, &stays[i], STEPS);
     for (int i = 0; i < RANKS; i++) {
         mn_kit_free(check, &ends[i].out);
         mn_check_ok(check, "closeSend", mn_raw_close_send(&check->raw, ends[i].pair.send));
     }
-    mn_flow_run(check, stays, 2);
+    mn_stream_run(check, stays, 2);
     for (int i = 0; i < 2; i++)
-        mn_flow_end(check, &stays[i]);
+        mn_stream_end(check, &stays[i]);
 }
 
 /* Steps in flight, some connections half open and never closed; the next communicator starts. */
 static void check_abort(struct mn_check *check)
 {
-    static struct mn_flow flows[ABORTS][2];
+    static struct mn_stream flows[ABORTS][2];
     struct mn_pair half[2];
 
     mn_check_init(check);
     for (int round = 0; round < ABORTS; round++) {
         for (int i = 0; i < 2; i++) {
-            struct mn_flow *flow = &flows[round][i];
+            struct mn_stream *flow = &flows[round][i];
             mn_kit_connect(check, &flow->pair);
-            mn_flow_begin(check, flow, SLOT, STEPS, (unsigned)(100 * round + i));
+            mn_stream_begin(check, flow, SLOT, STEPS, (unsigned)(100 * round + i));
             for (int turn = 0; turn < 40; turn++)
-                mn_flow_progress(check, flow, STEPS);
+                mn_stream_progress(check, flow, STEPS);
         }
         mn_kit_listen(check, 0, &half[0]);
         mn_kit_listen(check, 0, &half[1]);
@@ -327,12 +328,12 @@ static void check_abort(struct mn_check *check)
         mn_check_step(check, "abort %d of %d: deregMr and close with steps in flight", round + 1,
                       ABORTS);
         for (int i = 0; i < 2; i++)
-            mn_flow_end(check, &flows[round][i]);
+            mn_stream_end(check, &flows[round][i]);
     }
     mn_kit_connect(check, &flows[0][0].pair);
-    mn_flow_begin(check, &flows[0][0], SLOT, STEPS, 9000);
-    mn_flow_run(check, &flows[0][0], 1);
-    mn_flow_end(check, &flows[0][0]);
+    mn_stream_begin(check, &flows[0][0], SLOT, STEPS, 9000);
+    mn_stream_run(check, &flows[0][0], 1);
+    mn_stream_end(check, &flows[0][0]);
 }
 
 static void preset(struct mn_check *check, const char *call, int result, struct mn_req *req)

@@ -1,9 +1,14 @@
 /* Threads as NCCL has them: connections are made on one and used on another, and several
  * communicators live in one process. */
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/check/kit.h"
 
@@ -224,6 +229,58 @@ static void check_close(struct mn_check *check)
     on_threads(check, closing_or_moving, both, sizeof *both, 2);
 }
 
+/* Of a thread of this process; 0 when it cannot be read. */
+static unsigned long long blocked_signals(const char *task, char *name, size_t size)
+{
+    unsigned long long blocked = 0;
+    char path[64], line[256];
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%.16s/status", task);
+    file = fopen(path, "re");
+    if (!file)
+        return ~0ull; /* ended meanwhile */
+    while (fgets(line, sizeof line, file)) {
+        if (strncmp(line, "Name:", 5) == 0)
+            snprintf(name, size, "%.*s", (int)strcspn(line + 6, "\n"), line + 6);
+        sscanf(line, "SigBlk: %llx", &blocked);
+    }
+    fclose(file);
+    return blocked;
+}
+
+/* A signal to the process goes to any thread that does not block it. */
+static void check_signals(struct mn_check *check)
+{
+    static const int wanted[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD, SIGALRM};
+    struct mn_pair pair;
+    struct dirent *entry;
+    int threads = 0;
+    DIR *dir;
+
+    mn_check_init(check);
+    mn_kit_connect(check, &pair);
+    mn_kit_pass(check, &pair, 1000, 1000, 1);
+    dir = opendir("/proc/self/task");
+    if (!dir)
+        mn_check_skip(check, "/proc is not there");
+    mn_check_step(check, "the signals that each thread of the plugin blocks");
+    while ((entry = readdir(dir))) {
+        unsigned long long blocked;
+        char name[32] = "";
+        if (entry->d_name[0] == '.' || atoi(entry->d_name) == getpid())
+            continue;
+        threads++;
+        blocked = blocked_signals(entry->d_name, name, sizeof name);
+        for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+            if (!(blocked >> (wanted[i] - 1) & 1))
+                mn_check_fail(check, "thread \"%s\" takes SIG%s, which belongs to the program",
+                              name, sigabbrev_np(wanted[i]));
+    }
+    closedir(dir);
+    mn_check_note(check, "%d threads of the plugin", threads);
+}
+
 static const struct mn_check_rule rules[] = {
     {"thread.comms", "several threads use comms of their own at once",
      "every communicator of a process has its own service and progress threads", check_comms,
@@ -246,6 +303,10 @@ static const struct mn_check_rule rules[] = {
      "communicators are created and destroyed while others of the process run", check_close,
      .source = "NCCL 2.27 proxy.cc, transport/net.cc (sendProxyFree)",
      .breaks = "Destroying one communicator breaks another."},
+    {"thread.signals", "the plugin's threads block the program's signals",
+     "a signal goes to any thread that does not block it; handlers run on its stack", check_signals,
+     .severity = MN_CHECK_SHOULD, .source = "POSIX, signal(7)",
+     .breaks = "A handler of the framework runs inside the plugin, and deadlocks there."},
 };
 
 MN_CHECK_FAMILY(mn_check_thread_family, "thread", "threads", rules);
