@@ -10,36 +10,11 @@
 
 #include "tests/broken/ref.h"
 
-#define HASH 0x6c6f6f706261636bu
-
-struct handle {
-    uint64_t hash, id, token[2], check;
-};
-_Static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_MAXSIZE_V4, "v4's handle is the shortest");
-
 pthread_mutex_t ref_lock = PTHREAD_MUTEX_INITIALIZER;
 struct listener *ref_listeners;
 struct comm *ref_comms;
 static uint64_t next_id = 1;
 static unsigned long next_number;
-
-static uint64_t sum_of(const struct handle *h)
-{
-    return ~(h->id + h->token[0] * 3 + h->token[1] * 5);
-}
-
-static void write_handle(const struct listener *l, unsigned char *out)
-{
-    struct handle h = {.hash = HASH, .id = l->id, .token = {l->token[0], l->token[1]}};
-
-    h.check = IS(HANDLE_POINTER) ? (uint64_t)(uintptr_t)out : sum_of(&h);
-    if (IS(HANDLE_OVERRUN))
-        memset(out + NCCL_NET_HANDLE_MAXSIZE, 0, 4);
-    if (IS(V4_HANDLE_LONG))
-        memset(out, 0, NCCL_NET_HANDLE_MAXSIZE);
-    if (!(IS(HANDLE_STALE) && *out == 0xff))
-        memcpy(out, &h, sizeof h);
-}
 
 static uint64_t new_id(void)
 {
@@ -79,10 +54,10 @@ ncclResult_t ref_listen(struct context *context, int dev, void *handle, void **c
     l->next = ref_listeners;
     ref_listeners = l;
     pthread_mutex_unlock(&ref_lock);
-    write_handle(l, handle);
+    ref_write_handle(l, handle);
     *comm = l;
     if (IS(LISTEN_SPINS))
-        ref_start(ref_spin);
+        ref_start_spinning();
     return ncclSuccess;
 }
 
@@ -145,15 +120,6 @@ static struct channel *wait_here(struct listener *l)
     if (channel)
         *at = channel;
     return channel;
-}
-
-static int bad_handle(const struct handle *h, const void *where)
-{
-    if (IS(BAD_HANDLE_CRASH) && h->hash != HASH)
-        return *(volatile int *)(uintptr_t)(h->hash | 1) & 0;
-    if (IS(HANDLE_POINTER))
-        return h->check != (uint64_t)(uintptr_t)where;
-    return h->hash != HASH || h->check != sum_of(h);
 }
 
 static void touch_device_handle(void **device_handle, void *other)
@@ -225,7 +191,7 @@ static int may_connect(const struct handle *h, ncclResult_t *result)
 /* NULL: fine. */
 static const char *objection(const struct handle *h, const void *handle, int dev)
 {
-    if (bad_handle(h, handle))
+    if (ref_bad_handle(h, handle))
         return "not a handle of this plugin";
     if (IS(SELF_REFUSED))
         return "cannot connect to this very process";
@@ -258,7 +224,9 @@ ncclResult_t ref_connect(struct context *context, int dev, void *handle, void **
     if (IS(THREAD_LEAK))
         ref_start(ref_idle);
     if (IS(CONNECT_SPINS))
-        ref_start(ref_spin);
+        ref_start_spinning();
+    if (IS(THREAD_TAKES_SIGNALS))
+        ref_start(ref_idle);
     if (IS(CONNECT_IN_PROGRESS) && l && !l->idle_calls)
         return (ncclResult_t)7; /* ncclInProgress, the library's own */
     return result;

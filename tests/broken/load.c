@@ -31,7 +31,7 @@ void *ref_idle(void *arg)
     return arg;
 }
 
-void *ref_spin(void *arg)
+static void *spin(void *arg)
 {
     for (volatile unsigned n = 0;; n++)
         ;
@@ -44,6 +44,12 @@ void ref_start(void *(*run)(void *))
 
     if (pthread_create(&thread, NULL, run, NULL) == 0)
         pthread_detach(thread);
+}
+
+void ref_start_spinning(void)
+{
+    for (int i = 0; i < 4; i++)
+        ref_start(spin);
 }
 
 __attribute__((constructor)) static void at_load(void)
@@ -70,9 +76,26 @@ __attribute__((constructor)) static void at_load(void)
         setenv("NCCL_DEBUG", "TRACE", 1);
 }
 
+/* When the process exits, and at dlclose. */
+__attribute__((destructor)) static void at_unload(void)
+{
+    if (IS(EXIT_CRASHES) && ref_comms)
+        abort();
+    if (IS(EXIT_HANGS) && ref_comms)
+        ref_idle(NULL);
+}
+
+static void break_comms(void)
+{
+    for (struct comm *c = ref_comms; c; c = c->next)
+        c->channel->closed[SEND] = c->channel->closed[RECV] = 1;
+}
+
 ncclResult_t ref_init(ncclDebugLogger_t log)
 {
     logger = log;
+    if (IS(FORK_BREAKS))
+        pthread_atfork(NULL, break_comms, NULL);
     if (IS(INIT_FAILS))
         return ref_refuse("init refuses");
     if (IS(INIT_EXITS))
@@ -80,7 +103,7 @@ ncclResult_t ref_init(ncclDebugLogger_t log)
     if (IS(INIT_CLOSES_ALL))
         closefrom(0);
     if (IS(INIT_SPINS))
-        ref_start(ref_spin);
+        ref_start_spinning();
     if (inits++ && IS(INIT_ONCE))
         return ref_refuse("already initialised");
     if (inits > 1 && IS(INIT_RESETS))

@@ -101,10 +101,11 @@ PROPERTIES(9, SET_V9)
 PROPERTIES(11, SET_V11)
 PROPERTIES(12, SET_V12_OR_OLDER)
 
-/* One fault: a device that devices() does not count. */
+/* Two faults: a device that devices() does not count, and groups of one refused. */
 ncclResult_t ref_vdevice_v9(int *dev, ncclNetVDeviceProps_v9_t *props)
 {
-    (void)props;
+    if (IS(V9_VDEVICE_ONE) && props->ndevs < 2)
+        return ref_refuse("one device is no group");
     *dev = N_DEVICES;
     return ncclSuccess;
 }

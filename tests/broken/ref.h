@@ -116,6 +116,11 @@ struct registration {
     void *first; /* posted with it; for one fault */
 };
 
+struct handle {
+    uint64_t hash, id, token[2], check;
+};
+_Static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_MAXSIZE_V4, "v4's handle is the shortest");
+
 /* Of one communicator, from v11 on; NULL stands for all older versions together. */
 struct context {
     struct context *next;
@@ -133,7 +138,7 @@ ncclResult_t ref_refuse(const char *why); /* logs, ncclInvalidUsage */
 void ref_nap(void);
 void ref_start(void *(*run)(void *)); /* a thread nobody joins */
 void *ref_idle(void *arg);
-void *ref_spin(void *arg);
+void ref_start_spinning(void); /* four of them: seen on a busy machine too */
 ncclResult_t ref_init(ncclDebugLogger_t logger);
 
 /* context.c */
@@ -153,6 +158,10 @@ ncclResult_t ref_listen(struct context *context, int dev, void *handle, void **c
 ncclResult_t ref_connect(struct context *context, int dev, void *handle, void **comm,
                          void **device_handle);
 ncclResult_t ref_accept(void *listen, void **comm, void **device_handle);
+
+/* handle.c */
+void ref_write_handle(const struct listener *l, unsigned char *out);
+int ref_bad_handle(const struct handle *h, const void *where);
 
 /* close.c */
 ncclResult_t ref_close(void *comm);
@@ -198,6 +207,11 @@ ncclResult_t ref_isend(struct comm *comm, void *data, size_t size, int tag, void
                        void **request);
 ncclResult_t ref_irecv(struct comm *comm, int n, void **data, const size_t *sizes, const int *tags,
                        void **mhandles, void **request);
+/* One fault: a message goes out with the sender's next call after it was done. */
+void ref_send_unsent(struct channel *channel, struct message *next);
+
+/* test.c */
+extern int ref_somebody_died; /* a peer in another process */
 ncclResult_t ref_test(void *request, int *done, int *sizes);
 
 #endif

@@ -104,6 +104,9 @@ ncclResult_t ref_accept_v4(void *listen, void **comm)
 
 ncclResult_t ref_accept_v5(void *listen, void **comm)
 {
+    if (IS(V5_ACCEPT_BLOCKS))
+        while (!((struct listener *)listen)->waiting)
+            ref_nap();
     return ref_accept(listen, comm, NULL);
 }
 
@@ -154,6 +157,8 @@ ncclResult_t ref_irecv_v5(void *comm, int n, void **data, int *sizes, int *tags,
 {
     size_t wide[MAX_RECVS];
 
+    if (IS(V5_GROUPS_REFUSED) && n > 1)
+        return ncclInvalidArgument;
     for (int i = 0; i < n && i < MAX_RECVS; i++) {
         if (sizes[i] < 0)
             return ncclInvalidArgument;

@@ -48,7 +48,7 @@ EXPORT const ncclNet_v5_t ncclNetPlugin_v5 = {
 };
 EXPORT const ncclNet_v6_t ncclNetPlugin_v6 = {
     VTABLE(6, ref_init, 5, 4, 5, 5, ref_reg_v4, 5, 5),
-    DMABUF,
+    .regMrDmaBuf = IS(V6_DMABUF) ? ref_reg_dmabuf : NULL,
 };
 EXPORT const ncclNet_v7_t ncclNetPlugin_v7 = {
     VTABLE(7, ref_init, 7, 4, 7, 7, ref_reg_v4, 5, 5),
@@ -61,7 +61,7 @@ EXPORT const ncclNet_v8_t ncclNetPlugin_v8 = {
 EXPORT const ncclNet_v9_t ncclNetPlugin_v9 = {
     VTABLE(9, ref_init, 9, 4, 7, 7, ref_reg, 9, 5),
     DMABUF,
-    .makeVDevice = IS(VDEVICE_LOST) ? ref_vdevice_v9 : NULL,
+    .makeVDevice = IS(VDEVICE_LOST) || IS(V9_VDEVICE_ONE) ? ref_vdevice_v9 : NULL,
 };
 #if FAULT == 3
 EXPORT const ncclNet_v8_t ncclNetPlugin_v10 = {
@@ -71,13 +71,13 @@ EXPORT const ncclNet_v8_t ncclNetPlugin_v10 = {
 EXPORT const ncclNet_v10_t ncclNetPlugin_v10 = {
     VTABLE(10, ref_init_v10, 9, 4, 10, 7, ref_reg, 10, 5),
     DMABUF,
-    .makeVDevice = IS(VDEVICE_LOST) ? ref_vdevice_v9 : NULL,
+    .makeVDevice = IS(VDEVICE_LOST) || IS(V9_VDEVICE_ONE) ? ref_vdevice_v9 : NULL,
 };
 #endif
 EXPORT const ncclNet_v11_t ncclNetPlugin_v11 = {
     VTABLE(11, ref_init_v11, 11, 11, 11, 7, ref_reg, 10, 5),
     DMABUF,
-    .makeVDevice = IS(VDEVICE_LOST) ? ref_vdevice_v9 : NULL,
+    .makeVDevice = IS(VDEVICE_LOST) || IS(V9_VDEVICE_ONE) ? ref_vdevice_v9 : NULL,
     CONTEXTS,
 };
 EXPORT const ncclNet_v12_t ncclNetPlugin_v12 = {
