@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "bench/coll/algorithm.h"
+#include "bench/coll/flow.h"
 
 #define MOST_RANKS 9
 #define GUARD      32
@@ -25,29 +25,21 @@ struct message {
 
 struct box {
     struct message *sends[4096], *recvs[4096];
-    int n_sends, n_recvs;
+    int n_sends, n_recvs, n_done;
 };
 
 static struct box boxes[MOST_RANKS][MOST_RANKS]; /* from, to */
+static uint32_t random_state;
+
+static uint32_t any_number(void)
+{
+    random_state = random_state * 1664525 + 1013904223;
+    return random_state >> 8;
+}
 
 struct end {
     int rank;
 };
-
-static void match(struct box *box)
-{
-    int n = box->n_sends < box->n_recvs ? box->n_sends : box->n_recvs;
-
-    for (int i = 0; i < n; i++) {
-        struct message *s = box->sends[i], *r = box->recvs[i];
-        if (s->done)
-            continue;
-        memcpy(r->data, s->data, s->bytes < r->bytes ? s->bytes : r->bytes);
-        r->got = s->bytes;
-        s->got = s->bytes;
-        s->done = r->done = 1;
-    }
-}
 
 static struct message *message_new(void *data, size_t bytes)
 {
@@ -66,7 +58,6 @@ static int wire_send(void *ctx, int peer, void *data, size_t bytes, enum mn_step
     (void)buffer;
     assert_true(box->n_sends < 4096);
     *request = box->sends[box->n_sends++] = message_new(data, bytes);
-    match(box);
     return 0;
 }
 
@@ -78,8 +69,19 @@ static int wire_recv(void *ctx, int peer, void *data, size_t bytes, enum mn_step
     (void)buffer;
     assert_true(box->n_recvs < 4096);
     *request = box->recvs[box->n_recvs++] = message_new(data, bytes);
-    match(box);
     return 0;
+}
+
+/* A message that both ends know of travels at any time. */
+static void deliver(struct box *box)
+{
+    while (box->n_done < box->n_sends && box->n_done < box->n_recvs && any_number() % 4) {
+        struct message *s = box->sends[box->n_done], *r = box->recvs[box->n_done];
+        memcpy(r->data, s->data, s->bytes < r->bytes ? s->bytes : r->bytes);
+        r->got = s->got = s->bytes;
+        s->done = r->done = 1;
+        box->n_done++;
+    }
 }
 
 static int wire_test(void *ctx, void *request, int *done, size_t *bytes)
@@ -102,7 +104,7 @@ static void empty_boxes(int nranks)
                 free(box->sends[i]);
                 free(box->recvs[i]);
             }
-            box->n_sends = box->n_recvs = 0;
+            box->n_sends = box->n_recvs = box->n_done = 0;
         }
 }
 
@@ -114,133 +116,259 @@ struct side {
     struct mn_run *run;
     struct end end;
     uint8_t *memory, *bufs[MN_BUFFERS];
+    size_t in, out, memory_bytes;
     int done;
 };
 
-/* What NCCL calls in place: where the smaller buffer lies in the larger one. */
-static size_t in_place_offset(enum mn_collective c, const struct mn_coll_job *job)
+/* Of the data of a block-sparse collective a third of the blocks is there, at every other rank. */
+static int is_zero(const struct mn_coll_job *job, int rank, size_t i)
 {
-    return c == MN_ALLGATHER || c == MN_REDUCESCATTER ||
-                   ((c == MN_GATHER || c == MN_SCATTER) && job->rank == job->root)
-               ? (size_t)job->rank * job->count * job->element
-               : 0;
+    size_t block = job->block ? i / job->block : 0;
+
+    return job->block && (block % 3 || (block / 3 + (size_t)rank) % 2);
 }
 
 static void value_of(void *ctx, int rank, size_t i, void *element)
 {
-    int32_t value = (int32_t)(i * 1000003 + (size_t)rank * 7919);
+    int32_t value = (int32_t)(i * 1000003 + (size_t)rank * 7919 + 1);
 
-    (void)ctx;
+    if (is_zero(ctx, rank, i))
+        value = 0;
     memcpy(element, &value, sizeof value);
 }
 
 static void prepare(struct side *side, const struct mn_algorithm *a, int in_place)
 {
-    size_t in = mn_collective_in(a->collective, &side->job) * 4;
-    size_t out = mn_collective_out(a->collective, &side->job) * 4;
-    size_t offset = in_place ? in_place_offset(a->collective, &side->job) : 0;
-    size_t tmp = side->schedule.tmp_bytes;
-    size_t larger = in > out ? in : out;
+    size_t in_at, out_at, at = GUARD;
 
-    side->memory = malloc(in + out + tmp + 4 * GUARD);
+    side->in = mn_collective_in(a->collective, &side->job) * 4;
+    side->out = mn_collective_out(a->collective, &side->job) * 4;
+    side->memory_bytes = side->in + side->out + side->schedule.tmp_bytes + 4 * GUARD;
+    side->memory = malloc(side->memory_bytes);
     assert_non_null(side->memory);
-    memset(side->memory, UNSET, in + out + tmp + 4 * GUARD);
-    side->bufs[MN_IN] = side->memory + GUARD;
-    side->bufs[MN_OUT] = side->bufs[MN_IN] + in + GUARD;
+    memset(side->memory, UNSET, side->memory_bytes);
     if (in_place) {
-        side->bufs[MN_IN] = side->memory + GUARD + (in < out ? offset : 0);
-        side->bufs[MN_OUT] = side->memory + GUARD + (in < out ? 0 : offset);
+        assert_true(mn_collective_in_place(a->collective, &side->job, &in_at, &out_at));
+        side->bufs[MN_IN] = side->memory + at + in_at;
+        side->bufs[MN_OUT] = side->memory + at + out_at;
+    } else {
+        side->bufs[MN_IN] = side->memory + at;
+        side->bufs[MN_OUT] = side->memory + at + side->in + GUARD;
     }
-    side->bufs[MN_TMP] = side->memory + 3 * GUARD + in + out;
-    (void)larger;
-    for (size_t i = 0; i < in / 4; i++)
-        value_of(NULL, side->job.rank, i, side->bufs[MN_IN] + 4 * i);
+    at += side->in + side->out + 2 * GUARD;
+    side->bufs[MN_TMP] = side->memory + at;
+    for (size_t i = 0; i < side->in / 4; i++)
+        value_of(&side->job, side->job.rank, i, side->bufs[MN_IN] + 4 * i);
 }
 
-static void check(const struct side *side, const struct mn_algorithm *a)
+static int is_within(const struct side *side, const uint8_t *byte)
 {
-    size_t out = mn_collective_out(a->collective, &side->job);
+    return (byte >= side->bufs[MN_IN] && byte < side->bufs[MN_IN] + side->in) ||
+           (byte >= side->bufs[MN_OUT] && byte < side->bufs[MN_OUT] + side->out) ||
+           (byte >= side->bufs[MN_TMP] && byte < side->bufs[MN_TMP] + side->schedule.tmp_bytes);
+}
 
-    for (size_t i = 0; i < out; i++) {
-        uint8_t element[4];
+static void check(struct side *side, const struct mn_algorithm *a, int in_place)
+{
+    uint8_t element[4];
+
+    for (size_t i = 0; i < side->out / 4; i++) {
         mn_collective_expect(a->collective, &side->job,
-                             mn_reduce_kernel(MN_TYPE_INT32, MN_REDOP_SUM), value_of, NULL, i,
+                             mn_reduce_kernel(MN_TYPE_INT32, MN_REDOP_SUM), value_of, &side->job, i,
                              element);
         if (memcmp(side->bufs[MN_OUT] + 4 * i, element, 4))
             fail_msg("%s %s, rank %d of %d, root %d, %zu elements: element %zu is wrong",
                      mn_collective_name(a->collective), a->name, side->job.rank, side->job.nranks,
                      side->job.root, side->job.count, i);
     }
-    for (size_t i = 0; i < GUARD; i++)
-        assert_int_equal(side->memory[i], UNSET);
+    for (size_t i = 0; i < side->in / 4 && !in_place; i++) {
+        value_of(&side->job, side->job.rank, i, element);
+        if (memcmp(side->bufs[MN_IN] + 4 * i, element, 4))
+            fail_msg("%s %s: wrote into its input", mn_collective_name(a->collective), a->name);
+    }
+    for (size_t i = 0; i < side->memory_bytes; i++)
+        if (side->memory[i] != UNSET && !is_within(side, side->memory + i))
+            fail_msg("%s %s: wrote beside its buffers", mn_collective_name(a->collective), a->name);
 }
 
-static void run_all(const struct mn_algorithm *a, int nranks, int root, size_t count, size_t chunk,
-                    int in_place)
+static void begin(struct side *side, const struct mn_algorithm *a, int in_place)
+{
+    const struct mn_wire wire = {&side->end, wire_send, wire_recv, wire_test};
+
+    a->write(&side->job, &side->schedule);
+    assert_int_equal(side->schedule.err, MN_OK);
+    prepare(side, a, in_place);
+    side->run = mn_run_new(&side->schedule, &wire, side->job.nranks,
+                           mn_reduce_kernel(MN_TYPE_INT32, MN_REDOP_SUM), 4);
+    assert_non_null(side->run);
+    mn_run_start(side->run, (void *const *)side->bufs);
+}
+
+/* Ranks take turns and messages arrive in any order. */
+static void run_all(const struct mn_algorithm *a, const struct mn_coll_job *job, int in_place)
 {
     static struct side sides[MOST_RANKS];
-    int left = nranks, still = 0;
+    int n = job->nranks, left = n, still = 0;
 
-    for (int r = 0; r < nranks; r++) {
-        struct side *side = &sides[r];
-        *side = (struct side){.job = {.rank = r,
-                                      .nranks = nranks,
-                                      .root = root,
-                                      .count = count,
-                                      .element = 4,
-                                      .chunk = chunk},
-                              .end = {r}};
-        a->write(&side->job, &side->schedule);
-        assert_int_equal(side->schedule.err, MN_OK);
-        prepare(side, a, in_place);
-        struct mn_wire wire = {&side->end, wire_send, wire_recv, wire_test};
-        side->run = mn_run_new(&side->schedule, &wire, nranks,
-                               mn_reduce_kernel(MN_TYPE_INT32, MN_REDOP_SUM), 4);
-        assert_non_null(side->run);
-        mn_run_start(side->run, (void *const *)side->bufs);
+    for (int r = 0; r < n; r++) {
+        sides[r] = (struct side){.job = *job, .end = {r}};
+        sides[r].job.rank = r;
+        begin(&sides[r], a, in_place);
     }
     while (left) {
         uint64_t moved = 0;
-        for (int i = 0; i < nranks; i++) {
-            struct side *side = &sides[(i * 5 + still) % nranks];
-            if (side->done)
-                continue;
+        struct side *side = &sides[any_number() % (uint32_t)n];
+        for (int k = 0; k < n; k++)
+            deliver(&boxes[side->job.rank][any_number() % (uint32_t)n]);
+        if (!side->done) {
             enum mn_err err = mn_run_poll(side->run, &moved);
             assert_true(err == MN_OK || err == MN_ERR_AGAIN);
             side->done = err == MN_OK;
             left -= side->done;
         }
         still = moved ? 0 : still + 1;
-        if (still > nranks * 3)
+        if (still > n * 1000)
             fail_msg("%s %s, %d ranks, root %d, %zu elements in %zu: stuck",
-                     mn_collective_name(a->collective), a->name, nranks, root, count, chunk);
+                     mn_collective_name(a->collective), a->name, n, job->root, job->count,
+                     job->chunk);
     }
-    for (int r = 0; r < nranks; r++) {
-        check(&sides[r], a);
+    for (int r = 0; r < n; r++) {
+        check(&sides[r], a, in_place);
         mn_run_free(sides[r].run);
         mn_schedule_free(&sides[r].schedule);
         free(sides[r].memory);
     }
-    empty_boxes(nranks);
+    empty_boxes(n);
+}
+
+/* --- what is special about some jobs --- */
+
+static void set_counts(struct mn_coll_job *job, size_t *counts)
+{
+    size_t n = (size_t)job->nranks;
+
+    for (size_t i = 0; i < n * n; i++)
+        counts[i] = i % 4 == 3 ? 0 : (job->count * (i % 5) + i) / 3;
+    job->counts = counts;
+}
+
+/* As callers do: each rank marks its blocks, and all agree upon all marks. */
+static void set_blocks(struct mn_coll_job *job, size_t block, uint8_t *blocks)
+{
+    int32_t *values = calloc(job->count + 1, sizeof *values);
+
+    assert_non_null(values);
+    job->block = block;
+    for (int r = 0; r < job->nranks; r++) {
+        for (size_t i = 0; i < job->count; i++)
+            value_of(job, r, i, &values[i]);
+        mn_coll_mark(values, job, blocks);
+    }
+    job->blocks = blocks;
+    for (size_t b = 0; b * block < job->count; b++) {
+        int present = 0;
+        for (int r = 0; r < job->nranks; r++)
+            present |= !is_zero(job, r, b * block);
+        assert_int_equal(mn_coll_present(job, b), present);
+    }
+    free(values);
+}
+
+static void set_hosts(struct mn_coll_job *job, size_t way, int *hosts)
+{
+    for (int r = 0; r < job->nranks; r++)
+        hosts[r] = way == 1 ? r / 2 : way == 2 ? r % 3 : way == 3 ? 7 : r / 4;
+    job->hosts = way ? hosts : NULL;
+}
+
+static void run_one(const struct mn_algorithm *a, int n, size_t way, size_t count)
+{
+    static const size_t chunks[] = {4096, 64, 20};
+    size_t counts[MOST_RANKS * MOST_RANKS], unused;
+    uint8_t blocks[256] = {0};
+    int hosts[MOST_RANKS];
+    struct mn_coll_job job = {.nranks = n,
+                              .root = (int)way % n,
+                              .count = count,
+                              .element = 4,
+                              .chunk = chunks[way % 3]};
+
+    if (count > 100 && job.chunk < 64)
+        job.chunk = 256;
+    set_hosts(&job, way % 5, hosts);
+    if (a->collective == MN_ALLTOALLV && way)
+        set_counts(&job, counts);
+    if (a->collective == MN_SPARSE_ALLREDUCE && way)
+        set_blocks(&job, way * 3, blocks);
+    if (a->refuses && a->refuses(&job))
+        return;
+    run_all(a, &job, 0);
+    if (mn_collective_in_place(a->collective, &job, &unused, &unused))
+        run_all(a, &job, 1);
 }
 
 static void every_algorithm(void **state)
 {
-    static const size_t counts[] = {0, 1, 3, 8, 100, 1001};
+    static const size_t counts[] = {0, 1, 3, 8, 100, 1001, 7, 250, 64};
 
     (void)state;
     for (const struct mn_algorithm *a = mn_algorithms; a->name; a++)
         for (int n = 1; n <= MOST_RANKS; n++)
             for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-                for (int in_place = 0; in_place < 2; in_place++) {
-                    struct mn_coll_job job = {.nranks = n, .count = counts[i], .element = 4};
-                    int root = (int)i % n;
-                    if (in_place && (a->collective == MN_ALLTOALL || a->collective == MN_SENDRECV))
-                        continue;
-                    if (a->refuses && a->refuses(&job))
-                        continue;
-                    run_all(a, n, root, counts[i], i % 2 ? 64 : 4096, in_place);
-                }
+                run_one(a, n, i, counts[i]);
+}
+
+/* What would go wrong in place is found when it is written. */
+static void refused_by_flow(void **state)
+{
+    struct mn_coll_job job = {.nranks = 2, .count = 4, .element = 4, .chunk = 64};
+    struct mn_schedule s = {0};
+    struct mn_flow *f = mn_flow_new(MN_ALLREDUCE, &job, &s);
+
+    (void)state;
+    assert_non_null(f);
+    mn_flow_copy(f, mn_at(MN_IN, 0), mn_at(MN_OUT, 0), 8);
+    mn_flow_send(f, 1, mn_at(MN_IN, 8), 8);
+    assert_int_equal(s.err, MN_OK);
+    mn_flow_send(f, 1, mn_at(MN_IN, 4), 4);
+    assert_int_equal(s.err, MN_ERR_INTERNAL);
+    mn_flow_free(f);
+    mn_schedule_free(&s);
+}
+
+static const char *choice(enum mn_collective c, int nranks, size_t count, const int *hosts)
+{
+    struct mn_coll_job job = {.nranks = nranks,
+                              .count = count,
+                              .element = 4,
+                              .chunk = 4096,
+                              .hosts = hosts};
+
+    return mn_algorithm_auto(c, &job)->name;
+}
+
+static void choices(void **state)
+{
+    static const int pairs[] = {0, 0, 1, 1}, others[] = {3, 2, 1, 0};
+
+    (void)state;
+    assert_string_equal(choice(MN_ALLREDUCE, 4, 2, NULL), "one-shot");
+    assert_string_equal(choice(MN_ALLREDUCE, 5, 2, NULL), "doubling");
+    assert_string_equal(choice(MN_ALLREDUCE, 4, 8 << 10, NULL), "doubling");
+    assert_string_equal(choice(MN_ALLREDUCE, 4, 64 << 10, NULL), "halving-doubling");
+    assert_string_equal(choice(MN_ALLREDUCE, 4, 64 << 10, pairs), "hierarchical");
+    assert_string_equal(choice(MN_ALLREDUCE, 4, 4 << 20, others), "ring");
+    assert_string_equal(choice(MN_ALLGATHER, 9, 16, NULL), "bruck");
+    assert_string_equal(choice(MN_BROADCAST, 9, 1 << 20, NULL), "ring");
+    for (int c = 0; c < MN_COLLECTIVES; c++)
+        for (int n = 1; n <= 16; n++)
+            for (size_t count = 0; count < 64 << 20; count = 4 * count + 1) {
+                struct mn_coll_job job = {.nranks = n, .count = count, .element = 4};
+                const struct mn_algorithm *a = mn_algorithm_auto((enum mn_collective)c, &job);
+                assert_non_null(a);
+                assert_ptr_equal(a, mn_algorithm_find((enum mn_collective)c, a->name));
+            }
+    assert_null(mn_algorithm_find(MN_ALLREDUCE, "bruck"));
 }
 
 static void names_and_factors(void **state)
@@ -263,6 +391,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm),
+        cmocka_unit_test(refused_by_flow),
+        cmocka_unit_test(choices),
         cmocka_unit_test(names_and_factors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
