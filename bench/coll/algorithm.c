@@ -50,17 +50,17 @@ static const struct {
     double factor;     /* of busbw, times (nranks - 1) / nranks; 0 = 1 whatever nranks */
     int apart;         /* not in place */
 } rows[MN_COLLECTIVES] = {
-    [MN_ALLREDUCE] = {"all-reduce", "all_reduce", ONE, ONE, 1, ONE, 2},
-    [MN_ALLGATHER] = {"all-gather", "all_gather", ONE, ALL, 0, ALL, 1},
-    [MN_REDUCESCATTER] = {"reduce-scatter", "reduce_scatter", ALL, ONE, 1, ALL, 1},
-    [MN_BROADCAST] = {"broadcast", "broadcast", ROOT_ONE, ONE, 0, ONE, 0},
-    [MN_REDUCE] = {"reduce", "reduce", ONE, ROOT_ONE, 1, ONE, 0},
+    [MN_ALLREDUCE] = {"all-reduce", "all_reduce", ONE, ONE, 1, ONE, 2, 0},
+    [MN_ALLGATHER] = {"all-gather", "all_gather", ONE, ALL, 0, ALL, 1, 0},
+    [MN_REDUCESCATTER] = {"reduce-scatter", "reduce_scatter", ALL, ONE, 1, ALL, 1, 0},
+    [MN_BROADCAST] = {"broadcast", "broadcast", ROOT_ONE, ONE, 0, ONE, 0, 0},
+    [MN_REDUCE] = {"reduce", "reduce", ONE, ROOT_ONE, 1, ONE, 0, 0},
     [MN_ALLTOALL] = {"all-to-all", "alltoall", ALL, ALL, 0, ALL, 1, 1},
-    [MN_GATHER] = {"gather", "gather", ONE, ROOT_ALL, 0, ALL, 1},
-    [MN_SCATTER] = {"scatter", "scatter", ROOT_ALL, ONE, 0, ALL, 1},
+    [MN_GATHER] = {"gather", "gather", ONE, ROOT_ALL, 0, ALL, 1, 0},
+    [MN_SCATTER] = {"scatter", "scatter", ROOT_ALL, ONE, 0, ALL, 1, 0},
     [MN_SENDRECV] = {"send-recv", "sendrecv", ONE, ONE, 0, ONE, 0, 1},
     [MN_ALLTOALLV] = {"all-to-all-v", "alltoallv", SENT, RECEIVED, 0, BUSIEST, 0, 1},
-    [MN_SPARSE_ALLREDUCE] = {"sparse-all-reduce", "sparse_all_reduce", ONE, ONE, 1, PRESENT, 2},
+    [MN_SPARSE_ALLREDUCE] = {"sparse-all-reduce", "sparse_all_reduce", ONE, ONE, 1, PRESENT, 2, 0},
 };
 
 const char *mn_collective_name(enum mn_collective c)
