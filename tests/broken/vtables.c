@@ -1,4 +1,7 @@
 /* The exported structs, compiled once for each library with the number of its fault. */
+#ifndef FAULT /* the correct one */
+#define FAULT 0
+#endif
 #include "tests/broken/shapes.h"
 
 #define EXPORT __attribute__((visibility("default")))
