@@ -12,6 +12,7 @@
 #define MN_CHECK_LOG_LINES 8
 #define MN_CHECK_VERSIONS  16
 
+struct mn_check_far;
 struct mn_check_profile;
 struct mn_check; /* what a running rule sees: bench/check/rule.h */
 
@@ -24,6 +25,7 @@ enum mn_check_flags {
     MN_CHECK_RANDOM = 1, /* draws from mn_check_random: another seed is another run */
     MN_CHECK_ALONE = 2,  /* looks at time or CPU: no other rule runs meanwhile */
     MN_CHECK_SLOW = 4,   /* moves so much that its time limit is ten times the usual */
+    MN_CHECK_PEER = 8,   /* has a second process, which may run on another machine */
 };
 
 struct mn_check_rule {
@@ -79,8 +81,9 @@ struct mn_check_target {
     int version;       /* ABI version to drive, 0 = newest known here */
     unsigned limit_ms; /* per rule */
     uint64_t seed;     /* with the rule's id, all that its random choices depend on */
-    const struct mn_check_profile
-        *profile; /* the release to behave like, NULL = none (profile.h) */
+    const struct mn_check_profile *profile; /* the release to behave like, or NULL (profile.h) */
+    const struct mn_check_far *far;         /* where second processes run, NULL = here (far.h) */
+    int second_fd; /* this is the second process and hears of the first by it; 0 = the first */
 };
 
 struct mn_check_info {

@@ -86,8 +86,9 @@ enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struc
                        struct mn_diag *diag);
 void mn_p2p_free(struct mn_p2p_report *report);
 
-/* Follows one client until it is done. MN_OK when it left after saying goodbye. */
-enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, int device,
+/* Follows one client until it is done; first is its first message, freed here. MN_OK when it left
+ * after saying goodbye. */
+enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, cJSON *first, int device,
                          unsigned timeout_ms, struct mn_diag *diag);
 
 /* Judges an end; shares[i] is the part of what carried the messages that NIC i moved, 0 to 1. */

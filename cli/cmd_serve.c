@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/check/far.h"
 #include "bench/p2p.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
@@ -176,6 +177,15 @@ static enum mn_err get_token(const struct options *o, uint8_t token[MN_KEY_SIZE]
     return MN_OK;
 }
 
+static void tell_error(struct mn_ctl *ctl, enum mn_err err, const struct mn_diag *diag)
+{
+    if (!err || mn_ctl_gone(ctl))
+        return;
+    cJSON *reply = cJSON_CreateObject();
+    cJSON_AddStringToObject(reply, "error", diag->text);
+    mn_ctl_send(ctl, reply, NULL);
+}
+
 /* Runs in the client's own process: a plugin that crashes takes only this client along. */
 static int serve_client(const struct options *o, const char *plugin_path, int fd,
                         const uint8_t token[MN_KEY_SIZE], const char *from, pid_t serve_pid)
@@ -183,6 +193,7 @@ static int serve_client(const struct options *o, const char *plugin_path, int fd
     struct mn_ctl ctl = {.fd = fd};
     struct mn_plugin *plugin;
     struct mn_diag diag = {.text = ""};
+    cJSON *first;
 
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
@@ -194,14 +205,20 @@ static int serve_client(const struct options *o, const char *plugin_path, int fd
         fprintf(stderr, "meshnet serve: %s\n", diag.text);
         return CLIENT_REFUSED;
     }
-    enum mn_err err = mn_plugin_open(plugin_path, (int)o->abi, &plugin, &diag);
-    if (err) {
-        cJSON *reply = cJSON_CreateObject();
-        cJSON_AddStringToObject(reply, "error", diag.text);
-        mn_ctl_send(&ctl, reply, NULL);
-    } else {
-        err = mn_p2p_serve(plugin, &ctl, (int)o->device, o->idle_ms, &diag);
-        mn_plugin_close(plugin);
+    enum mn_err err = mn_ctl_receive(&ctl, o->idle_ms, &first, &diag);
+    if (!err && mn_far_asked(first)) {
+        err = mn_far_serve(plugin_path, &ctl, first, &diag);
+        tell_error(&ctl, err, &diag);
+        cJSON_Delete(first);
+    } else if (!err) {
+        err = mn_plugin_open(plugin_path, (int)o->abi, &plugin, &diag);
+        tell_error(&ctl, err, &diag);
+        if (err) {
+            cJSON_Delete(first);
+        } else {
+            err = mn_p2p_serve(plugin, &ctl, first, (int)o->device, o->idle_ms, &diag);
+            mn_plugin_close(plugin);
+        }
     }
     if (err)
         fprintf(stderr, "meshnet serve: %s\n", diag.text);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "bench/check.h"
+#include "bench/check/far.h"
 #include "bench/check/profile.h"
 #include "bench/check/raw.h"
 #include "cli/cmd.h"
@@ -28,10 +29,10 @@ static const struct mn_verify_format *const formats[] = {
 };
 
 struct options {
-    const char *version, *profile, *explain;
+    const char *version, *profile, *explain, *peer, *token_file;
     struct mn_opt_list rules;
     int all_versions, list, format, json, verbose;
-    long seed, jobs;
+    long seed, jobs, port;
     unsigned timeout_ms, stress_ms;
 };
 
@@ -50,6 +51,24 @@ static const struct mn_opt options[] = {
      .arg = "RELEASE",
      .offset = offsetof(struct options, profile),
      .help = "Behave like nccl-2.27, rccl-7, …: the version it loads, the way it calls."},
+    {.name = "peer",
+     .type = MN_OPT_STRING,
+     .arg = "HOST",
+     .offset = offsetof(struct options, peer),
+     .help = "Run rules of two processes with one of them there, at meshnet serve."},
+    {.name = "port",
+     .type = MN_OPT_INT,
+     .arg = "PORT",
+     .def = "18515",
+     .offset = offsetof(struct options, port),
+     .min = 1,
+     .max = 65535,
+     .help = "Port of meshnet serve."},
+    {.name = "token-file",
+     .type = MN_OPT_STRING,
+     .arg = "FILE",
+     .offset = offsetof(struct options, token_file),
+     .help = "The token of meshnet serve; default: $MESHNET_TOKEN."},
     {.name = "rule",
      .type = MN_OPT_LIST,
      .arg = "ID|FAMILY",
@@ -161,7 +180,8 @@ static int selected(const struct options *o, const struct mn_check_family *famil
 
     for (size_t i = 0; i < o->rules.count; i++)
         named |= mn_check_matches(family, rule, o->rules.items[i]);
-    return named && (!o->stress_ms || rule->flags & MN_CHECK_RANDOM);
+    return named && (!o->stress_ms || rule->flags & MN_CHECK_RANDOM) &&
+           (!o->peer || rule->flags & MN_CHECK_PEER);
 }
 
 struct printing {
@@ -302,11 +322,17 @@ static int verify(const struct options *o, struct mn_check_target *target)
     int versions[MN_CHECK_VERSIONS], n_versions = 0;
     struct mn_check_info info;
     struct choice choice = {.options = o};
-    struct run run =
-        {.format = formats[o->format],
-         .report = {.target = target, .info = &info, .profile = o->profile, .verbose = o->verbose}};
+    struct run run = {.format = formats[o->format],
+                      .report = {.target = target,
+                                 .info = &info,
+                                 .profile = o->profile,
+                                 .peer = o->peer,
+                                 .token_file = o->token_file,
+                                 .port = o->port,
+                                 .verbose = o->verbose}};
+    unsigned parallel = o->peer ? 1 : processors(); /* serve has few places */
     struct mn_check_plan plan = {.target = target,
-                                 .parallel = o->jobs ? (unsigned)o->jobs : processors(),
+                                 .parallel = o->jobs ? (unsigned)o->jobs : parallel,
                                  .stress_ms = o->stress_ms,
                                  .done = job_done,
                                  .ctx = &run};
@@ -326,7 +352,10 @@ static int verify(const struct options *o, struct mn_check_target *target)
         each_rule(add_job, &choice);
     } while (versions[n_versions] && versions[++n_versions]);
     if (choice.n == 0) {
-        mn_fail(&diag, MN_ERR_USAGE, "--stress: none of the rules chosen chooses at random");
+        mn_fail(&diag, MN_ERR_USAGE, "none of these rules %s%s%s",
+                o->stress_ms ? "chooses at random (--stress)" : "",
+                o->stress_ms && o->peer ? " and " : "",
+                o->peer ? "has two processes (--peer)" : "");
         return mn_cmd_fail(NAME, &diag);
     }
     run.report.jobs = choice.jobs;
@@ -367,6 +396,26 @@ static uint64_t first_seed(const struct options *o)
     return 1 + random / 2;
 }
 
+/* The other machine: it must be there before anything is judged. */
+static enum mn_err read_far(const struct options *o, struct mn_check_far *far, struct mn_diag *diag)
+{
+    const char *token = getenv("MESHNET_TOKEN");
+    enum mn_err err;
+
+    if (!mn_strlcpy(far->host, o->peer, sizeof far->host))
+        return mn_fail(diag, MN_ERR_USAGE, "--peer: the name is too long");
+    far->port = (uint16_t)o->port;
+    if (o->token_file)
+        err = mn_key_read(o->token_file, far->token, diag);
+    else if (token)
+        err = mn_key_parse(token, far->token, diag);
+    else
+        err = mn_fail(diag, MN_ERR_USAGE,
+                      "which token? meshnet serve prints one: put it into a file and give "
+                      "--token-file FILE");
+    return err ? err : mn_far_probe(far, diag);
+}
+
 static enum mn_err read_target(const struct options *o, int argc, char **argv,
                                struct mn_check_target *target, struct mn_diag *diag)
 {
@@ -390,6 +439,7 @@ static int run(const void *values, int argc, char **argv)
 {
     struct options o = *(const struct options *)values;
     struct mn_check_target target = {.path = ""};
+    struct mn_check_far far;
     struct mn_diag diag;
 
     if (o.json)
@@ -400,6 +450,9 @@ static int run(const void *values, int argc, char **argv)
         return print_rules(&o);
     if (read_target(&o, argc, argv, &target, &diag) != MN_OK)
         return mn_cmd_fail(NAME, &diag);
+    if (o.peer && read_far(&o, &far, &diag) != MN_OK)
+        return mn_cmd_fail(NAME, &diag);
+    target.far = o.peer ? &far : NULL;
     return verify(&o, &target);
 }
 

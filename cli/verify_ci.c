@@ -12,7 +12,7 @@ static void tap_job(struct mn_verify_report *report, const struct mn_check_job *
 {
     const struct mn_check_result *result = &job->result;
     int found = mn_verify_found(result);
-    char version[16] = "", command[5000];
+    char version[16] = "", command[6000];
 
     if (report->versions > 1)
         snprintf(version, sizeof version, "v%d ", job->version);
@@ -85,7 +85,7 @@ static void junit_found(const struct mn_verify_report *report, const struct mn_c
                         const char *tag)
 {
     const struct mn_check_result *result = &job->result;
-    char command[5000];
+    char command[6000];
 
     mn_verify_command(report, job, command, sizeof command);
     printf("      <%s", tag);

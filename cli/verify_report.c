@@ -29,10 +29,21 @@ static void quote(const char *word, char *text, size_t size)
     snprintf(text + used, size - used, "'");
 }
 
+static size_t peer_options(const struct mn_verify_report *report, char *text, size_t size)
+{
+    char host[300], token[600] = "";
+
+    quote(report->peer, host, sizeof host);
+    if (report->token_file)
+        quote(report->token_file, token, sizeof token);
+    return (size_t)snprintf(text, size, "--peer %s --port %ld %s%s%s", host, report->port,
+                            token[0] ? "--token-file " : "", token, token[0] ? " " : "");
+}
+
 void mn_verify_command(const struct mn_verify_report *report, const struct mn_check_job *job,
                        char *text, size_t size)
 {
-    char library[4200], options[128] = "";
+    char library[4200], options[1400] = "";
     size_t used = 0;
 
     quote(report->target->path, library, sizeof library);
@@ -41,6 +52,8 @@ void mn_verify_command(const struct mn_verify_report *report, const struct mn_ch
     if (report->profile)
         used += (size_t)snprintf(options + used, sizeof options - used, "--profile %.32s ",
                                  report->profile);
+    if (report->peer)
+        used += peer_options(report, options + used, sizeof options - used);
     if (report->target->limit_ms != MN_VERIFY_TIMEOUT_MS)
         snprintf(options + used, sizeof options - used, "--timeout %ums ",
                  report->target->limit_ms);
@@ -88,7 +101,7 @@ static void out_job(struct mn_verify_report *report, const struct mn_check_job *
     const struct mn_check_rule *rule = job->rule;
     const struct mn_check_result *result = &job->result;
     struct mn_out *out = report->out;
-    char command[5000];
+    char command[6000];
 
     mn_verify_command(report, job, command, sizeof command);
     mn_out_begin(out, NULL, NULL);

@@ -11,6 +11,8 @@ struct mn_verify_report {
     const struct mn_check_target *target;
     const struct mn_check_info *info;
     const char *profile; /* as given, or NULL */
+    const char *peer, *token_file;
+    long port;
     const struct mn_check_job *jobs;
     size_t n;
     int versions; /* how many are driven */

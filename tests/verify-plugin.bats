@@ -275,6 +275,73 @@ print(eval(sys.argv[1]))' "$1" <<<"$output"
     done
 }
 
+# A free port, and meshnet serve at it with eight places and the plugin given.
+start_serve()
+{
+    PORT=$((20000 + RANDOM % 10000))
+    echo 00112233445566778899aabbccddeeff >token
+    timeout 200 "$MESHNET" serve --listen 127.0.0.1 --port "$PORT" --clients 8 \
+        --token-file token --plugin "$1" >serve.log 2>&1 &
+    SERVE=$!
+    for _ in $(seq 100); do
+        grep -q "^listening" serve.log && return
+        sleep 0.1
+    done
+    cat serve.log
+    return 1
+}
+
+@test "verify-plugin: the second process of a rule may be another machine's" {
+    export NCCL_SOCKET_IFNAME=lo
+    for library in "$PLUGINS/libnccl-net-ref.so" "$MESH"; do
+        start_serve "$library"
+        verify --json --peer 127.0.0.1 --port "$PORT" --token-file token "$library"
+        kill "$SERVE"
+        wait "$SERVE" || true
+        [ "$status" -eq 0 ]
+        jq -e '.totals.pass == .totals.rules and .totals.rules >= 7' <<<"$output"
+        grep -q "done" serve.log
+    done
+}
+
+@test "verify-plugin: what the process over there finds fails the rule here, and the command says where" {
+    start_serve "$(fault RECEIVER_GONE_SILENT)"
+    verify --peer 127.0.0.1 --port "$PORT" --token-file token --rule handshake.processes \
+        "$BUILD/tests/hostile/libnccl-net-hostile.so"
+    [[ "$output" == *"skip  handshake.processes"* ]]
+    kill "$SERVE"
+    wait "$SERVE" || true
+    HOSTILE=crash start_serve "$BUILD/tests/hostile/libnccl-net-hostile.so"
+    verify --peer 127.0.0.1 --port "$PORT" --token-file token --version v8 \
+        --rule handshake.processes "$PLUGINS/libnccl-net-ref.so"
+    kill "$SERVE"
+    wait "$SERVE" || true
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"seen:     at the peer 127.0.0.1 port $PORT: crashed with SIGSEGV in step \"init\""* ]]
+    [[ "$output" == *"again:    meshnet verify-plugin --version v8 --peer 127.0.0.1 --port $PORT --token-file token --rule handshake.processes "* ]]
+}
+
+@test "verify-plugin: a peer that is not there, or has another token, is said before anything runs" {
+    echo 00112233445566778899aabbccddeeff >token
+    verify --peer 127.0.0.1 --port 1 --token-file token "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 1 ]
+    [ -z "$output" ]
+    [[ "$stderr" == *"127.0.0.1 port 1"* ]]
+    verify --peer 127.0.0.1 "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--token-file"* ]]
+    start_serve "$MESH"
+    echo ffffffffffffffffffffffffffffffff >other
+    verify --peer 127.0.0.1 --port "$PORT" --token-file other "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 1 ]
+    [ -z "$output" ]
+    verify --peer 127.0.0.1 --port "$PORT" --token-file token --rule load "$MESH"
+    kill "$SERVE"
+    wait "$SERVE" || true
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"two processes (--peer)"* ]]
+}
+
 # Processes that carry the mark in their environment.
 marked()
 {

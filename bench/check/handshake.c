@@ -210,7 +210,7 @@ static const struct mn_check_rule rules[] = {
     {"handshake.processes", "two processes connect and exchange messages",
      "ranks are processes; the handle travels between them as plain bytes", check_processes,
      .source = "NCCL 2.27 transport/net.cc, ncclNet API (listen, connect)",
-     .breaks = "Only ranks of one process can talk."},
+     .breaks = "Only ranks of one process can talk.", .flags = MN_CHECK_PEER},
     {"handshake.order", "half-open connections come up in any order",
      "each connection is finished on its own; none needs calls for another", check_order,
      .source = "NCCL 2.27 transport.cc, proxy.cc (proxyProgressAsync)",

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/check/far.h"
+
 #define POLL_MS 20
 
 void mn_peer_start(struct mn_check *check, void (*run)(struct mn_check *check, int fd),
@@ -16,6 +18,14 @@ void mn_peer_start(struct mn_check *check, void (*run)(struct mn_check *check, i
 {
     int fds[2];
 
+    if (check->target->second_fd) {
+        run(check, check->target->second_fd);
+        mn_check_pass(check);
+    }
+    if (check->target->far) {
+        mn_far_start(check, peer);
+        return;
+    }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
         mn_check_skip(check, "no sockets to a second process: %s", strerror(errno));
     peer->pid = mn_check_fork(check);
@@ -26,12 +36,16 @@ void mn_peer_start(struct mn_check *check, void (*run)(struct mn_check *check, i
     }
     close(fds[1]);
     peer->fd = fds[0];
+    peer->control = -1;
 }
 
 void mn_peer_signal(struct mn_check *check, struct mn_peer *peer, int signal)
 {
     mn_check_step(check, "SIG%s to the peer's process", sigabbrev_np(signal));
-    kill(peer->pid, signal);
+    if (peer->control < 0)
+        kill(peer->pid, signal);
+    else
+        (void)send(peer->control, &(char){(char)signal}, 1, MSG_NOSIGNAL);
 }
 
 void mn_peer_kill(struct mn_check *check, struct mn_peer *peer)

@@ -10,9 +10,12 @@
 struct mn_peer {
     pid_t pid;
     int fd;
+    int control; /* far away: takes signals */
 };
 
-/* run loads the plugin itself and ends by returning; its verdicts count for the rule. */
+/* run loads the plugin itself and ends by returning; its verdicts count for the rule, which carries
+ * MN_CHECK_PEER. On another machine, where the rule's own function is entered again, this call does
+ * not return; so nothing of a rule comes before it, and all its second processes do the same. */
 void mn_peer_start(struct mn_check *check, void (*run)(struct mn_check *check, int fd),
                    struct mn_peer *peer);
 void mn_peer_signal(struct mn_check *check, struct mn_peer *peer, int signal);

@@ -5,6 +5,7 @@
 #define MN_CHECK_RECORD_H
 
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "bench/check.h"
 
@@ -28,7 +29,8 @@ struct mn_check_shared {
     char log[MN_CHECK_LOG_LINES][512];
     struct mn_check_info info; /* of the probe */
     char error[1024];          /* of the probe's dlopen */
-    /* Written by the warden, when nothing of the rule lives any more. */
+    /* Written by the warden, most of it when nothing of the rule lives any more. */
+    pid_t rule; /* its process, from the start */
     int wait_status, timed_out, unkillable;
     unsigned ms;
 };

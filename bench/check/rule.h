@@ -48,6 +48,8 @@ _Noreturn void mn_check_warn(struct mn_check *check, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 _Noreturn void mn_check_skip(struct mn_check *check, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* As returning from the rule does. */
+_Noreturn void mn_check_pass(struct mn_check *check);
 /* A second process of the rule, as fork(); it may use the verdicts too, and the first one counts.
  * It ends with _exit() or a verdict, at the latest with the first process. */
 pid_t mn_check_fork(struct mn_check *check);

@@ -19,8 +19,9 @@
 #include "bench/check/rule.h"
 #include "topo/base/alloc.h"
 
-#define KILL_MS 5000  /* for the kernel to end what was killed */
-#define LATE_MS 10000 /* past the limit a warden has this long to clean up */
+#define KILL_MS   5000  /* for the kernel to end what was killed */
+#define SECOND_FD 3     /* the only descriptor a rule gets, if it is the second of two */
+#define LATE_MS   10000 /* past the limit a warden has this long to clean up */
 
 static uint64_t ms_since(uint64_t start_ns)
 {
@@ -41,6 +42,7 @@ static _Noreturn void in_rule(const struct mn_check_target *target,
                               const struct mn_check_rule *rule, struct mn_check_shared *shared,
                               pid_t warden)
 {
+    struct mn_check_target own = *target;
     struct rlimit no_core = {0, 0};
     sigset_t none;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -56,8 +58,10 @@ static _Noreturn void in_rule(const struct mn_check_target *target,
     setrlimit(RLIMIT_CORE, &no_core);
     dup2(null, STDIN_FILENO);
     dup2(STDERR_FILENO, STDOUT_FILENO); /* the report owns the standard output */
-    syscall(SYS_close_range, 3u, ~0u, 0u);
-    mn_check_child(target, rule, shared);
+    if (target->second_fd)
+        own.second_fd = dup2(target->second_fd, SECOND_FD);
+    syscall(SYS_close_range, target->second_fd ? SECOND_FD + 1u : 3u, ~0u, 0u);
+    mn_check_child(&own, rule, shared);
 }
 
 /* The parent of a process, or 0. */
@@ -152,6 +156,7 @@ static _Noreturn void in_warden(const struct mn_check_target *target,
         _exit(1);
     if (pid == 0)
         in_rule(target, rule, shared, self);
+    shared->rule = pid;
     ended = watch(pid, &signals, target->limit_ms, &status);
     if (!ended)
         kill(pid, SIGKILL);
@@ -196,6 +201,12 @@ int mn_warden_ended(struct mn_warden *warden)
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         warden->pid = 0; /* it could not do its work */
     return 1;
+}
+
+void mn_warden_signal(const struct mn_warden *warden, int signal)
+{
+    if (warden->shared->rule > 0)
+        kill(warden->shared->rule, signal);
 }
 
 void mn_warden_stop(struct mn_warden *warden)

@@ -24,6 +24,8 @@ int mn_warden_ended(struct mn_warden *warden);
 void mn_warden_collect(struct mn_warden *warden, const struct mn_check_rule *rule,
                        struct mn_check_result *result, struct mn_check_info *info,
                        char error[1024]);
+/* To the rule's process, while it lives. */
+void mn_warden_signal(const struct mn_warden *warden, int signal);
 /* Ends it and everything below it. */
 void mn_warden_stop(struct mn_warden *warden);
 

@@ -88,7 +88,7 @@ static enum mn_err on_counters(struct mn_p2p_pump *pump, struct mn_diag *diag)
     return mn_ctl_send(pump->ctl, reply, diag);
 }
 
-enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, int device,
+enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, cJSON *first, int device,
                          unsigned timeout_ms, struct mn_diag *diag)
 {
     struct mn_p2p_pump pump = {.plugin = plugin,
@@ -99,8 +99,10 @@ enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, int devic
     int bye = 0;
 
     while (!err && !bye) {
-        cJSON *m;
-        err = mn_ctl_receive(ctl, timeout_ms, &m, diag);
+        cJSON *m = first;
+        first = NULL;
+        if (!m)
+            err = mn_ctl_receive(ctl, timeout_ms, &m, diag);
         if (err)
             break;
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(m, "op");

@@ -1,0 +1,306 @@
+#include "bench/check/far.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/check/peer.h"
+#include "bench/check/warden.h"
+#include "topo/base/alloc.h"
+
+#define CONNECT_MS 10000
+#define FRAME_MS   10000 /* for the rest of a message that has begun to arrive */
+#define POLL_MS    20
+#define CHUNK      4096
+#define LIMIT_MAX  36000000.0
+
+static cJSON *message(const char *op)
+{
+    cJSON *m = cJSON_CreateObject();
+
+    cJSON_AddStringToObject(m, "op", op);
+    return m;
+}
+
+static const char *text_of(const cJSON *m, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(m, key);
+
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+static enum mn_err send_data(struct mn_ctl *ctl, const unsigned char *data, size_t size,
+                             struct mn_diag *diag)
+{
+    char hex[2 * CHUNK + 1] = "";
+    cJSON *m = message("data");
+
+    for (size_t i = 0; i < size; i++)
+        snprintf(hex + 2 * i, 3, "%02x", data[i]);
+    cJSON_AddStringToObject(m, "hex", hex);
+    return mn_ctl_send(ctl, m, diag);
+}
+
+/* The bytes of a data message, into the socket of the rule. */
+static enum mn_err take_data(const cJSON *m, int fd, struct mn_diag *diag)
+{
+    const char *hex = text_of(m, "hex");
+    size_t size = strlen(hex) / 2;
+    unsigned char data[CHUNK];
+
+    if (size > CHUNK || strlen(hex) % 2 || strspn(hex, "0123456789abcdef") != strlen(hex))
+        return mn_fail(diag, MN_ERR_PROTO, "control message: 'hex' holds no bytes");
+    for (size_t i = 0; i < size; i++) {
+        unsigned byte;
+        sscanf(hex + 2 * i, "%2x", &byte);
+        data[i] = (unsigned char)byte;
+    }
+    /* The rule may have ended; what it did not want to hear is lost with it. */
+    (void)send(fd, data, size, MSG_NOSIGNAL);
+    return MN_OK;
+}
+
+/* What the rule's process says, as long as there is something. 0 at the end of its stream. */
+static int pass_on(int fd, struct mn_ctl *ctl, enum mn_err *err, struct mn_diag *diag)
+{
+    unsigned char data[CHUNK];
+    ssize_t n;
+
+    while ((n = recv(fd, data, sizeof data, MSG_DONTWAIT)) > 0 && !*err)
+        *err = send_data(ctl, data, (size_t)n, diag);
+    return n != 0;
+}
+
+static enum mn_err open_control(const struct mn_check_far *far, struct mn_ctl *ctl,
+                                struct mn_diag *diag)
+{
+    enum mn_err err = mn_ctl_connect(far->host, far->port, CONNECT_MS, ctl, diag);
+
+    if (!err)
+        err = mn_ctl_authenticate(ctl, 0, far->token, CONNECT_MS, diag);
+    if (err)
+        mn_ctl_close(ctl);
+    return err;
+}
+
+enum mn_err mn_far_probe(const struct mn_check_far *far, struct mn_diag *diag)
+{
+    struct mn_ctl ctl = {.fd = -1};
+    enum mn_err err = open_control(far, &ctl, diag);
+
+    if (!err)
+        err = mn_ctl_send(&ctl, message("bye"), diag);
+    mn_ctl_close(&ctl);
+    return err;
+}
+
+/* The second process has ended: what it found counts for the rule, unless the rule killed it. */
+static _Noreturn void take_end(struct mn_check *check, const struct mn_ctl *ctl, const cJSON *m,
+                               int killed)
+{
+    const char *status = text_of(m, "status"), *seen = text_of(m, "seen");
+
+    if (!killed && strcmp(status, "fail") == 0)
+        mn_check_fail(check, "at the %.120s: %.800s", ctl->peer, seen);
+    if (!killed && strcmp(status, "skip") == 0)
+        mn_check_skip(check, "at the %.120s: %.800s", ctl->peer, seen);
+    _exit(0);
+}
+
+static void take_message(struct mn_check *check, struct mn_ctl *ctl, int fd, int killed)
+{
+    struct mn_diag diag;
+    cJSON *m;
+
+    if (mn_ctl_receive(ctl, FRAME_MS, &m, &diag) != MN_OK)
+        mn_check_skip(check, "the control connection is lost: %s", diag.text);
+    if (strcmp(text_of(m, "op"), "ended") == 0)
+        take_end(check, ctl, m, killed);
+    if (strcmp(text_of(m, "op"), "data") == 0 && take_data(m, fd, &diag) != MN_OK)
+        mn_check_skip(check, "%s", diag.text);
+    cJSON_Delete(m);
+}
+
+static _Noreturn void relay(struct mn_check *check, struct mn_ctl *ctl, int fd, int control)
+{
+    int killed = 0, open = 1;
+
+    while (!mn_check_expired(check)) {
+        struct pollfd p[] = {{.fd = ctl->fd, .events = POLLIN},
+                             {.fd = open ? fd : -1, .events = POLLIN},
+                             {.fd = control, .events = POLLIN}};
+        struct mn_diag diag;
+        enum mn_err err = MN_OK;
+        unsigned char number;
+        if (poll(p, 3, POLL_MS) < 0 && errno != EINTR)
+            break;
+        if (p[1].revents)
+            open = pass_on(fd, ctl, &err, &diag);
+        if (p[2].revents) {
+            cJSON *m;
+            if (recv(control, &number, 1, 0) != 1)
+                break; /* the rule has ended */
+            killed |= number == SIGKILL;
+            m = message("signal");
+            cJSON_AddNumberToObject(m, "number", number);
+            err = mn_ctl_send(ctl, m, &diag);
+        }
+        if (err)
+            mn_check_skip(check, "the control connection is lost: %s", diag.text);
+        if (p[0].revents)
+            take_message(check, ctl, fd, killed);
+    }
+    _exit(0);
+}
+
+/* Asks for the second process; its rule is this one. */
+static void ask(struct mn_check *check, struct mn_ctl *ctl)
+{
+    const struct mn_check_target *target = check->target;
+    struct mn_diag diag;
+    cJSON *m = message("check"), *answer;
+
+    if (open_control(target->far, ctl, &diag) != MN_OK)
+        mn_check_skip(check, "%s", diag.text);
+    cJSON_AddStringToObject(m, "rule", check->rule->id);
+    cJSON_AddNumberToObject(m, "version", target->version);
+    cJSON_AddNumberToObject(m, "seed", (double)target->seed);
+    cJSON_AddNumberToObject(m, "limit_ms", target->limit_ms);
+    if (mn_ctl_send(ctl, m, &diag) != MN_OK ||
+        mn_ctl_receive(ctl, FRAME_MS, &answer, &diag) != MN_OK)
+        mn_check_skip(check, "%s", diag.text);
+    cJSON_Delete(answer);
+}
+
+void mn_far_start(struct mn_check *check, struct mn_peer *peer)
+{
+    int data[2], control[2];
+    struct mn_ctl ctl = {.fd = -1};
+
+    mn_check_step(check, "starting the second process at %s", check->target->far->host);
+    ask(check, &ctl);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, data) != 0 ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, control) != 0)
+        mn_check_skip(check, "no sockets to a second process: %s", strerror(errno));
+    peer->pid = mn_check_fork(check);
+    if (peer->pid == 0) {
+        close(data[0]);
+        close(control[0]);
+        relay(check, &ctl, data[1], control[1]);
+    }
+    close(data[1]);
+    close(control[1]);
+    mn_ctl_close(&ctl);
+    peer->fd = data[0];
+    peer->control = control[0];
+}
+
+static const struct mn_check_rule *find_rule(const char *id)
+{
+    for (int f = 0; mn_check_families[f]; f++)
+        for (size_t r = 0; r < mn_check_families[f]->n_rules; r++) {
+            const struct mn_check_rule *rule = &mn_check_families[f]->rules[r];
+            if (strcmp(rule->id, id) == 0 && rule->flags & MN_CHECK_PEER)
+                return rule;
+        }
+    return NULL;
+}
+
+static enum mn_err read_check(const cJSON *m, const struct mn_check_rule **rule,
+                              struct mn_check_target *target, struct mn_diag *diag)
+{
+    double version, seed, limit;
+    enum mn_err err = mn_ctl_number(m, "version", 0, 99, &version, diag);
+
+    if (!err)
+        err = mn_ctl_number(m, "seed", 0, 9e15, &seed, diag);
+    if (!err)
+        err = mn_ctl_number(m, "limit_ms", 100, LIMIT_MAX, &limit, diag);
+    if (err)
+        return err;
+    *rule = find_rule(text_of(m, "rule"));
+    if (!*rule)
+        return mn_fail(diag, MN_ERR_PROTO, "this meshnet has no rule '%.40s' for two machines",
+                       text_of(m, "rule"));
+    target->version = (int)version;
+    target->seed = (uint64_t)seed;
+    target->limit_ms = (unsigned)limit;
+    return MN_OK;
+}
+
+/* Until the rule's process ends (MN_OK) or the client is gone. */
+static enum mn_err serve_rule(struct mn_ctl *ctl, int fd, struct mn_warden *warden,
+                              struct mn_diag *diag)
+{
+    enum mn_err err = mn_ctl_send(ctl, message("checking"), diag);
+
+    while (!err && !mn_warden_ended(warden)) {
+        struct pollfd p[] = {{.fd = ctl->fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+        double number;
+        cJSON *m;
+        if (poll(p, 2, POLL_MS) < 0 && errno != EINTR)
+            return mn_fail_errno(diag, "poll");
+        if (p[1].revents)
+            pass_on(fd, ctl, &err, diag);
+        if (err || !p[0].revents)
+            continue;
+        err = mn_ctl_receive(ctl, FRAME_MS, &m, diag);
+        if (err)
+            return err;
+        if (strcmp(text_of(m, "op"), "data") == 0) {
+            err = take_data(m, fd, diag);
+        } else {
+            err = mn_ctl_number(m, "number", 1, NSIG - 1, &number, diag);
+            if (!err)
+                mn_warden_signal(warden, (int)number);
+        }
+        cJSON_Delete(m);
+    }
+    return err;
+}
+
+int mn_far_asked(const cJSON *first)
+{
+    return strcmp(text_of(first, "op"), "check") == 0;
+}
+
+enum mn_err mn_far_serve(const char *path, struct mn_ctl *ctl, const cJSON *first,
+                         struct mn_diag *diag)
+{
+    struct mn_check_target target = {.path = ""};
+    const struct mn_check_rule *rule = NULL;
+    struct mn_check_result result;
+    struct mn_warden warden;
+    int fds[2];
+    enum mn_err err = read_check(first, &rule, &target, diag);
+    cJSON *m;
+
+    if (err)
+        return err;
+    mn_strlcpy(target.path, path, sizeof target.path);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+        return mn_fail_errno(diag, "no sockets to a rule's process");
+    target.second_fd = fds[1];
+    err = mn_warden_start(&target, rule, &warden, diag);
+    close(fds[1]);
+    if (!err) {
+        err = serve_rule(ctl, fds[0], &warden, diag);
+        if (err) {
+            mn_warden_stop(&warden);
+        } else {
+            pass_on(fds[0], ctl, &err, diag);
+            mn_warden_collect(&warden, rule, &result, NULL, NULL);
+            m = message("ended");
+            cJSON_AddStringToObject(m, "status", mn_check_status_name(result.status));
+            cJSON_AddStringToObject(m, "seen", result.seen);
+            err = mn_ctl_send(ctl, m, diag);
+        }
+    }
+    close(fds[0]);
+    return err;
+}
