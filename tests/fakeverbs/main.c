@@ -5,9 +5,10 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct fv_global fv = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static int started;
+static pid_t started; /* the process that did: a forked copy of it ends nothing */
 static __thread struct {
     int asked;
     uint64_t since, ns;
@@ -72,7 +73,7 @@ void fv_lock(void)
         inside.since = fv_now();
     pthread_mutex_lock(&fv.lock);
     if (!started) {
-        started = 1;
+        started = getpid();
         start();
     }
 }
@@ -149,6 +150,8 @@ static void write_stats(void)
 
 __attribute__((destructor)) static void finish(void)
 {
+    if (started && started != getpid())
+        return;
     pthread_mutex_lock(&fv.lock);
     if (started) {
         /* Peers in other processes see this one's queue pairs go. */
