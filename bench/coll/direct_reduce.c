@@ -2,6 +2,15 @@
  * comes lies in tmp until it is summed. */
 #include "bench/coll/flow.h"
 
+#define SLOTS 8 /* chunks under way of whole vectors, of which tmp has no room for all ranks' */
+
+static struct mn_at slot_of(const struct mn_coll_job *job, size_t at, int rank)
+{
+    size_t slot = at / job->chunk % SLOTS * (size_t)job->nranks + (size_t)rank;
+
+    return mn_at(MN_TMP, slot * job->chunk);
+}
+
 /* From everybody its part of this rank's slice, to everybody theirs; the sum, in the order of the
  * ranks behind this one, goes to the output. */
 static void sum_slices(struct mn_flow *f, const struct mn_coll_job *job, size_t count, size_t to)
@@ -60,22 +69,24 @@ void mn_oneshot_allreduce(const struct mn_coll_job *job, struct mn_schedule *s)
     size_t all = job->count * job->element;
     struct mn_flow *f = mn_flow_new(MN_ALLREDUCE, job, s);
 
-    if (!f)
-        return;
-    for (int k = 1; k < n; k++) {
-        int peer = (self + k) % n, from = (self - k + n) % n;
-        mn_flow_recv(f, from, mn_at(MN_TMP, (size_t)from * all), all);
-        mn_flow_send(f, peer, mn_at(MN_IN, 0), all);
+    for (size_t at = 0; f && at < all; at += job->chunk) {
+        size_t bytes = all - at < job->chunk ? all - at : job->chunk;
+        for (int k = 1; k < n; k++) {
+            int peer = (self + k) % n, from = (self - k + n) % n;
+            mn_flow_recv(f, from, slot_of(job, at, from), bytes);
+            mn_flow_send(f, peer, mn_at(MN_IN, at), bytes);
+        }
+        mn_flow_copy(f, mn_at(MN_IN, at), slot_of(job, at, self), bytes);
+        for (int r = 1; r < n; r++)
+            mn_flow_reduce(f, slot_of(job, at, r), slot_of(job, at, 0), bytes);
+        mn_flow_copy(f, slot_of(job, at, 0), mn_at(MN_OUT, at), bytes);
     }
-    mn_flow_copy(f, mn_at(MN_IN, 0), mn_at(MN_TMP, (size_t)self * all), all);
-    for (int r = 1; r < n; r++)
-        mn_flow_reduce(f, mn_at(MN_TMP, (size_t)r * all), mn_at(MN_TMP, 0), all);
-    mn_flow_copy(f, mn_at(MN_TMP, 0), mn_at(MN_OUT, 0), all);
     mn_flow_free(f);
 }
 
 void mn_direct_reduce(const struct mn_coll_job *job, struct mn_schedule *s)
 {
+    int n = job->nranks;
     size_t all = job->count * job->element;
     struct mn_flow *f = mn_flow_new(MN_REDUCE, job, s);
 
@@ -83,14 +94,12 @@ void mn_direct_reduce(const struct mn_coll_job *job, struct mn_schedule *s)
         mn_flow_send(f, job->root, mn_at(MN_IN, 0), all);
     for (size_t at = 0; f && job->rank == job->root && at < all; at += job->chunk) {
         size_t bytes = all - at < job->chunk ? all - at : job->chunk;
-        struct mn_at sum = job->nranks > 1 ? mn_at(MN_TMP, at) : mn_at(MN_IN, at);
-        for (int k = 1; k < job->nranks; k++)
-            mn_flow_recv(f, (job->root + k) % job->nranks,
-                         mn_at(MN_TMP, (size_t)(k - 1) * all + at), bytes);
-        if (job->nranks > 1)
-            mn_flow_reduce(f, mn_at(MN_IN, at), sum, bytes);
-        for (int k = 2; k < job->nranks; k++)
-            mn_flow_reduce(f, mn_at(MN_TMP, (size_t)(k - 1) * all + at), sum, bytes);
+        struct mn_at sum = slot_of(job, at, 0);
+        mn_flow_copy(f, mn_at(MN_IN, at), sum, bytes);
+        for (int k = 1; k < n; k++)
+            mn_flow_recv(f, (job->root + k) % n, slot_of(job, at, k), bytes);
+        for (int k = 1; k < n; k++)
+            mn_flow_reduce(f, slot_of(job, at, k), sum, bytes);
         mn_flow_copy(f, sum, mn_at(MN_OUT, at), bytes);
     }
     mn_flow_free(f);

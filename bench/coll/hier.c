@@ -4,6 +4,8 @@
 
 #include "bench/coll/lane.h"
 
+#define SLOTS 32 /* chunks under way from the host's others */
+
 static int host_of(const struct mn_coll_job *job, int rank)
 {
     return job->hosts ? job->hosts[rank] : rank;
@@ -33,22 +35,31 @@ static void ring_of_firsts(struct mn_flow *f, const struct mn_coll_job *job, int
     mn_lanes_allreduce(f, job, &lane, 1, MN_OUT);
 }
 
-/* What comes from the host's others lies in tmp behind each other; the ring uses it again. */
-static void lead(struct mn_flow *f, const struct mn_coll_job *job, int *firsts)
+static void sum_host(struct mn_flow *f, const struct mn_coll_job *job)
 {
-    size_t all = job->count * job->element, at = 0;
+    size_t all = job->count * job->element, slot = 0;
 
-    mn_flow_copy(f, mn_at(MN_IN, 0), mn_at(MN_OUT, 0), all);
-    for (int r = job->rank + 1; r < job->nranks; r++)
-        if (host_of(job, r) == host_of(job, job->rank)) {
-            mn_flow_recv(f, r, mn_at(MN_TMP, at), all);
-            mn_flow_reduce(f, mn_at(MN_TMP, at), mn_at(MN_OUT, 0), all);
-            at += all;
-        }
-    ring_of_firsts(f, job, firsts);
-    for (int r = job->rank + 1; r < job->nranks; r++)
-        if (host_of(job, r) == host_of(job, job->rank))
-            mn_flow_send(f, r, mn_at(MN_OUT, 0), all);
+    for (size_t at = 0; at < all; at += job->chunk) {
+        size_t bytes = all - at < job->chunk ? all - at : job->chunk;
+        mn_flow_copy(f, mn_at(MN_IN, at), mn_at(MN_OUT, at), bytes);
+        for (int r = job->rank + 1; r < job->nranks; r++)
+            if (host_of(job, r) == host_of(job, job->rank)) {
+                struct mn_at came = mn_at(MN_TMP, slot++ % SLOTS * job->chunk);
+                mn_flow_recv(f, r, came, bytes);
+                mn_flow_reduce(f, came, mn_at(MN_OUT, at), bytes);
+            }
+    }
+}
+
+static void tell_host(struct mn_flow *f, const struct mn_coll_job *job)
+{
+    size_t all = job->count * job->element;
+
+    for (size_t at = 0; at < all; at += job->chunk)
+        for (int r = job->rank + 1; r < job->nranks; r++)
+            if (host_of(job, r) == host_of(job, job->rank))
+                mn_flow_send(f, r, mn_at(MN_OUT, at),
+                             all - at < job->chunk ? all - at : job->chunk);
 }
 
 void mn_hier_allreduce(const struct mn_coll_job *job, struct mn_schedule *s)
@@ -60,7 +71,9 @@ void mn_hier_allreduce(const struct mn_coll_job *job, struct mn_schedule *s)
     if (!firsts)
         s->err = MN_ERR_NOMEM;
     if (f && firsts && first == job->rank) {
-        lead(f, job, firsts);
+        sum_host(f, job);
+        ring_of_firsts(f, job, firsts);
+        tell_host(f, job);
     } else if (f && firsts) {
         mn_flow_send(f, first, mn_at(MN_IN, 0), all);
         mn_flow_recv(f, first, mn_at(MN_OUT, 0), all);
