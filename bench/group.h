@@ -38,6 +38,8 @@ void mn_group_leave(struct mn_group *group);
 int mn_group_rank(const struct mn_group *group);
 int mn_group_size(const struct mn_group *group);
 const char *mn_group_name(const struct mn_group *group, int rank); /* "rank 2 (node-b, pid 123)" */
+/* By rank the number of its host, from 0 on: ranks of one node name share one. */
+void mn_group_hosts(const struct mn_group *group, int *hosts);
 
 /* Every rank gets every rank's block, in the order of ranks. Together. */
 enum mn_err mn_group_allgather(struct mn_group *group, const void *mine, size_t bytes, void *all,

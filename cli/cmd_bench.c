@@ -3,7 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/group.h"
 #include "bench/p2p.h"
+#include "cli/bench_collective.h"
 #include "cli/bench_report.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
@@ -14,8 +16,8 @@
 
 struct options {
     const char *peer, *token_file, *plugin;
-    struct mn_opt_list sizes, tests;
-    long port, connections, outstanding, iters, warmup, abi, device;
+    struct mn_opt_list sizes, tests, collectives, types, ops, algorithms;
+    long port, connections, outstanding, iters, warmup, abi, device, local, root;
     unsigned duration_ms, timeout_ms;
     unsigned long long memory;
     double min_gbps;
@@ -37,6 +39,44 @@ static const struct mn_opt options[] = {
      .min = 1,
      .max = 65535,
      .help = "Port of the control connection."},
+    {.name = "collective",
+     .type = MN_OPT_LIST,
+     .arg = "LIST",
+     .offset = offsetof(struct options, collectives),
+     .help = "Measure collectives between ranks: all-reduce, all-gather, … or all."},
+    {.name = "local",
+     .type = MN_OPT_INT,
+     .arg = "N",
+     .offset = offsetof(struct options, local),
+     .min = 1,
+     .max = MN_GROUP_RANKS,
+     .help = "The ranks of --collective are N processes of this host."},
+    {.name = "type",
+     .type = MN_OPT_LIST,
+     .arg = "LIST",
+     .def = "float32",
+     .offset = offsetof(struct options, types),
+     .help = "Types of the elements of --collective, or all."},
+    {.name = "op",
+     .type = MN_OPT_LIST,
+     .arg = "LIST",
+     .def = "sum",
+     .offset = offsetof(struct options, ops),
+     .help = "Operations of collectives that reduce: sum, prod, max, min, or all."},
+    {.name = "algorithm",
+     .type = MN_OPT_LIST,
+     .arg = "LIST",
+     .def = "auto",
+     .offset = offsetof(struct options, algorithms),
+     .help = "How --collective is done: auto, ring, …, or all in turn."},
+    {.name = "root",
+     .type = MN_OPT_INT,
+     .arg = "RANK",
+     .def = "0",
+     .offset = offsetof(struct options, root),
+     .min = 0,
+     .max = MN_GROUP_RANKS - 1,
+     .help = "The rank that collectives with a root have as theirs."},
     {.name = "token-file",
      .type = MN_OPT_STRING,
      .arg = "FILE",
@@ -281,9 +321,47 @@ static int report_and_judge(const struct options *o, const struct mn_p2p_plan *p
     return report->wrong || (o->min_gbps > 0 && below_gate(report, o->min_gbps));
 }
 
-static int run(const void *values, int argc, char **argv)
+static int run_collectives(const struct options *o)
 {
-    const struct options *o = values;
+    struct mn_bench_collective c = {
+        .collectives = &o->collectives,
+        .sizes = &o->sizes,
+        .types = &o->types,
+        .ops = &o->ops,
+        .algorithms = &o->algorithms,
+        .plugin = o->plugin,
+        .local = o->local,
+        .root = o->root,
+        .iters = o->iters,
+        .warmup = o->warmup,
+        .abi = o->abi,
+        .device = o->device,
+        .duration_ms = o->duration_ms,
+        .timeout_ms = o->timeout_ms,
+        .check = !o->no_check,
+        .json = o->json,
+        .csv = o->csv,
+    };
+
+    return mn_bench_collective(&c);
+}
+
+static enum mn_err check_mode(const struct options *o, int argc, char **argv, struct mn_diag *diag)
+{
+    if (argc)
+        return mn_fail(diag, MN_ERR_USAGE, "unexpected '%s'", argv[0]);
+    if (o->collectives.count && o->peer)
+        return mn_fail(diag, MN_ERR_USAGE, "--collective measures between ranks, not with --peer");
+    if (o->collectives.count && !o->local)
+        return mn_fail(diag, MN_ERR_USAGE, "between how many ranks? --local N, processes here");
+    if (!o->collectives.count && !o->peer)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "with whom? --peer HOST, where meshnet serve runs; or --collective");
+    return MN_OK;
+}
+
+static int run_with_peer(const struct options *o)
+{
     unsigned long long *sizes = mn_zalloc((o->sizes.count + 1) * sizeof *sizes);
     struct mn_p2p_plan plan = {
         .sizes = sizes,
@@ -306,14 +384,8 @@ static int run(const void *values, int argc, char **argv)
     uint8_t token[MN_KEY_SIZE];
     char path[512], host[256], mesh_path[512] = "";
     int progress = isatty(STDERR_FILENO), code = 0;
-    enum mn_err err = MN_OK;
+    enum mn_err err = parse_sizes(o, sizes, &diag);
 
-    if (argc)
-        err = mn_fail(&diag, MN_ERR_USAGE, "unexpected '%s'", argv[0]);
-    else if (!o->peer)
-        err = mn_fail(&diag, MN_ERR_USAGE, "with whom? --peer HOST, where meshnet serve runs");
-    if (!err)
-        err = parse_sizes(o, sizes, &diag);
     if (!err)
         err = parse_tests(o, &plan, &diag);
     if (!err)
@@ -340,15 +412,26 @@ static int run(const void *values, int argc, char **argv)
     return code;
 }
 
+static int run(const void *values, int argc, char **argv)
+{
+    const struct options *o = values;
+    struct mn_diag diag;
+
+    if (check_mode(o, argc, argv, &diag))
+        return mn_cmd_fail("bench", &diag);
+    return o->collectives.count ? run_collectives(o) : run_with_peer(o);
+}
+
 const struct mn_command mn_cmd_bench = {
     .name = "bench",
-    .summary = "measure bandwidth and latency to a node through the plugin",
-    .usage = "--peer HOST [OPTION]…",
+    .summary = "measure a link or collectives through the plugin",
+    .usage = "--peer HOST | --collective LIST --local N [OPTION]…",
     .options = options,
     .options_size = sizeof(struct options),
     .notes = "Examples:\n"
              "  meshnet bench --peer 10.0.1.2 --token-file token\n"
              "  meshnet bench --peer spark-b --sizes 64K,1M --direction out --json\n"
+             "  meshnet bench --collective all-reduce --local 4 --sizes 8,64K,16M\n"
              "Exit code: 0 good, 1 measured and failed (wrong data, below --min-gbps, peer lost), "
              "2 usage.",
     .run = run,

@@ -253,3 +253,130 @@ moved()
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"/nonexistent.so"* ]]
 }
+
+# ranks OPTION…: collectives between processes on loopback.
+ranks()
+{
+    export NCCL_SOCKET_IFNAME=lo
+    run --separate-stderr on a timeout 200 "$MESHNET" bench "$@"
+    echo "$output"
+    echo "$stderr"
+}
+
+none_left()
+{
+    for _ in $(seq 50); do
+        pgrep -f "$MESHNET bench .*--memory $1" >/dev/null || return 0
+        sleep 0.1
+    done
+    pgrep -fa "$MESHNET bench"
+    return 1
+}
+
+@test "bench: every collective by every algorithm is right, for 1 to 5 ranks" {
+    for n in 1 2 3 4 5; do
+        ranks --collective all --algorithm all --local $n --root $((n - 1)) --sizes 0,4,1000,100K \
+            --iters 2 --warmup 1 --json
+        [ "$status" -eq 0 ]
+        echo "$output" >report
+        [ "$(jq .complete report)" = true ]
+        [ "$(jq '.ranks | length' report)" -eq $n ]
+        [ "$(jq '[.collectives[].collective] | unique | length' report)" -eq 11 ]
+        [ "$(jq '[.collectives[] | select(.wrong != 0)] | length' report)" -eq 0 ]
+        [ "$(jq '[.collectives[] | select(.collective == "all_reduce" and .in_place_wrong != 0)] | length' report)" -eq 0 ]
+        [ "$(jq '[.collectives[] | select(.iterations != 2)] | length' report)" -eq 0 ]
+    done
+}
+
+@test "bench: every type and operation is right" {
+    ranks --collective all-reduce,reduce-scatter,broadcast --type all --op all --local 3 \
+        --sizes 16,5000 --iters 2 --warmup 1 --json
+    [ "$status" -eq 0 ]
+    echo "$output" >report
+    [ "$(jq '.collectives | length' report)" -eq $((12 * (4 + 4 + 1) * 2)) ]
+    [ "$(jq '[.collectives[] | .wrong + .in_place_wrong] | add' report)" -eq 0 ]
+}
+
+@test "bench: collectives as text and CSV" {
+    ranks --collective all-gather --local 2 --sizes 64K --duration 20ms
+    [ "$status" -eq 0 ]
+    [[ "$output" == *algbw*busbw*wrong* ]]
+    [[ "$output" == *"rank 1 ("* ]]
+    ranks --collective all-gather --local 2 --sizes 64K --type half --duration 20ms --no-check --csv
+    [ "$status" -eq 0 ]
+    [ "${#lines[@]}" -eq 2 ]
+    [[ "${lines[0]}" == collective,bytes,count,type,* ]]
+    [[ "${lines[1]}" == all_gather,65536,16384,float16,* ]]
+}
+
+@test "bench: a rank that is killed ends all ranks with its name" {
+    (
+        for _ in $(seq 100); do
+            victim=$(pgrep -f "^$MESHNET bench .*--memory 77777" | sed -n 4p)
+            [ -n "$victim" ] && break
+            sleep 0.1
+        done
+        sleep 1
+        echo "$victim" >victim
+        kill -9 "$victim"
+    ) 3>&- &
+    SECONDS=0
+    ranks --collective all-reduce --local 4 --sizes 8,1M --duration 60s --memory 77777 --json
+    [ "$status" -eq 1 ]
+    [ $SECONDS -lt 25 ]
+    [[ "$stderr" == *"rank "[0-3]*"pid $(cat victim)"* ]]
+    none_left 77777
+}
+
+@test "bench: Ctrl-C says what was measured so far and leaves no process" {
+    (
+        for _ in $(seq 100); do
+            launcher=$(pgrep -of "^$MESHNET bench .*--memory 88888") && break
+            sleep 0.1
+        done
+        sleep 2
+        kill -INT "$launcher"
+    ) 3>&- &
+    ranks --collective all-reduce --local 3 --sizes 8,1M --duration 1s --memory 88888 --json
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *interrupted* ]]
+    [ "$(jq .complete <<<"$output")" = false ]
+    [ "$(jq -r .error <<<"$output")" = interrupted ]
+    none_left 88888
+}
+
+@test "bench: the ranks of a launcher that is killed end too" {
+    export NCCL_SOCKET_IFNAME=lo
+    on a "$MESHNET" bench --collective all-reduce --local 3 --sizes 1M --duration 60s --memory 99999 >/dev/null 2>&1 3>&- &
+    for _ in $(seq 100); do
+        [ "$(pgrep -cf "^$MESHNET bench .*--memory 99999")" -eq 4 ] && break
+        sleep 0.1
+    done
+    kill -9 "$(pgrep -of "^$MESHNET bench .*--memory 99999")"
+    none_left 99999
+}
+
+@test "bench: what cannot be measured of collectives is said first" {
+    ranks --collective all-reduce
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--local"* ]]
+    ranks --collective all-reduce --local 2 --peer 127.0.0.1
+    [ "$status" -eq 2 ]
+    ranks --collective all-redcue --local 2
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"'all-redcue'"*all-gather* ]]
+    ranks --collective all-reduce --type float31 --local 2
+    [ "$status" -eq 2 ]
+    ranks --collective all-reduce --op mean --local 2
+    [ "$status" -eq 2 ]
+    ranks --collective all-reduce --algorithm magic --local 2
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"'magic'"*ring* ]]
+    ranks --collective broadcast --root 2 --local 2
+    [ "$status" -eq 2 ]
+    ranks --collective all-reduce --local 2 --sizes 2G
+    [ "$status" -eq 2 ]
+    ranks --collective all-reduce --local 2 --sizes 8 --plugin /nonexistent.so
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"/nonexistent.so"* ]]
+}

@@ -289,3 +289,27 @@ const char *mn_group_name(const struct mn_group *g, int rank)
 {
     return g->peers[rank].name;
 }
+
+/* Length of a name's part after "rank N (" that is the node. */
+static size_t node_of(const struct mn_group *g, int rank, const char **node)
+{
+    const char *open = strchr(g->peers[rank].name, '('), *end;
+
+    *node = open ? open + 1 : g->peers[rank].name;
+    end = strstr(*node, ", pid ");
+    return end ? (size_t)(end - *node) : strlen(*node);
+}
+
+void mn_group_hosts(const struct mn_group *g, int *hosts)
+{
+    int next = 0;
+
+    for (int r = 0; r < g->plan.nranks; r++) {
+        const char *node, *other;
+        size_t length = node_of(g, r, &node);
+        int same = 0;
+        while (same < r && (node_of(g, same, &other) != length || memcmp(node, other, length) != 0))
+            same++;
+        hosts[r] = same < r ? hosts[same] : next++;
+    }
+}

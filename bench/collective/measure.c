@@ -1,0 +1,297 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/collective.h"
+#include "bench/collective/pattern.h"
+#include "bench/stats.h"
+#include "topo/base/alloc.h"
+
+#define CHUNK           (256u << 10)
+#define PAGE            4096
+#define SPARSE_BLOCK    256 /* elements; one of SPARSE_ONE_IN is not zero */
+#define SPARSE_ONE_IN   4
+#define MOST_ITERATIONS (1ul << 18)
+
+/* A collective about to be measured at this rank. */
+struct session {
+    struct mn_group *group;
+    const struct mn_collective_task *task;
+    struct mn_coll_job job;
+    struct mn_schedule schedule;
+    struct mn_run *run;
+    void *bufs[MN_BUFFERS];
+    size_t *counts;
+    uint8_t *blocks;
+    int *hosts;
+};
+
+static double now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+/* --- the job ---------------------------------------------------------------------------------- */
+
+/* Unequal on purpose: from half of count to one and a half. */
+static void deal_counts(struct session *s)
+{
+    int n = s->job.nranks;
+
+    s->counts = mn_zalloc((size_t)n * (size_t)n * sizeof *s->counts);
+    for (int from = 0; from < n; from++)
+        for (int to = 0; to < n; to++)
+            s->counts[from * n + to] = s->job.count * (size_t)(1 + (from + 2 * to) % 3) / 2;
+    s->job.counts = s->counts;
+}
+
+static void deal_blocks(struct session *s)
+{
+    size_t n = (s->job.count + SPARSE_BLOCK - 1) / SPARSE_BLOCK;
+
+    s->blocks = mn_zalloc(n / 8 + 1);
+    for (size_t b = 0; b < n; b += SPARSE_ONE_IN)
+        s->blocks[b / 8] |= (uint8_t)(1 << b % 8);
+    s->job.blocks = s->blocks;
+    s->job.block = SPARSE_BLOCK;
+}
+
+static struct mn_coll_job job_of(const struct mn_collective_task *task, int rank, int nranks)
+{
+    size_t element = mn_type_size(task->type);
+    struct mn_coll_job one = {.nranks = nranks, .count = 1, .element = 1};
+    size_t each = mn_collective_bytes(task->collective, &one);
+
+    return (struct mn_coll_job){
+        .rank = rank,
+        .nranks = nranks,
+        .root = task->root,
+        .count = (size_t)task->bytes / element / (each ? each : 1),
+        .element = element,
+        .chunk = CHUNK,
+    };
+}
+
+const char *mn_collective_refusal(const struct mn_collective_task *task, int nranks)
+{
+    struct mn_coll_job job = job_of(task, 0, nranks);
+
+    return task->algorithm && task->algorithm->refuses ? task->algorithm->refuses(&job) : NULL;
+}
+
+static size_t pages(size_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE + PAGE;
+}
+
+/* Bytes of this rank's input and output. */
+static void extent(const struct session *s, size_t *in, size_t *out)
+{
+    *in = mn_collective_in(s->task->collective, &s->job) * s->job.element;
+    *out = mn_collective_out(s->task->collective, &s->job) * s->job.element;
+}
+
+static enum mn_err set_up(struct session *s, struct mn_collective_row *row, struct mn_diag *diag)
+{
+    const struct mn_collective_task *task = s->task;
+    const struct mn_algorithm *a = task->algorithm;
+    int n = mn_group_size(s->group);
+
+    s->job = job_of(task, mn_group_rank(s->group), n);
+    s->hosts = mn_zalloc((size_t)n * sizeof *s->hosts);
+    mn_group_hosts(s->group, s->hosts);
+    s->job.hosts = s->hosts;
+    if (task->collective == MN_ALLTOALLV)
+        deal_counts(s);
+    if (task->collective == MN_SPARSE_ALLREDUCE)
+        deal_blocks(s);
+    if (!a)
+        a = mn_algorithm_auto(task->collective, &s->job);
+    *row = (struct mn_collective_row){.task = *task, .count = s->job.count};
+    row->task.algorithm = a;
+    row->bytes = mn_collective_bytes(task->collective, &s->job);
+    const char *refusal = a->refuses ? a->refuses(&s->job) : NULL;
+    if (refusal)
+        return mn_fail(diag, MN_ERR_CONFIG, "%s by %s with %d ranks: %s",
+                       mn_collective_name(task->collective), a->name, n, refusal);
+    a->write(&s->job, &s->schedule);
+    if (s->schedule.err)
+        return mn_fail(diag, s->schedule.err, "%s of %llu bytes: no memory for its steps",
+                       mn_collective_name(task->collective), task->bytes);
+    enum mn_err err = mn_group_connect(s->group, &s->schedule, diag);
+    if (err)
+        return err;
+    s->run =
+        mn_run_new(&s->schedule, mn_group_wire(s->group), n,
+                   mn_collective_reduces(task->collective) ? mn_reduce_kernel(task->type, task->op)
+                                                           : NULL,
+                   s->job.element);
+    return s->run ? MN_OK : mn_fail(diag, MN_ERR_NOMEM, "no memory for a run");
+}
+
+/* *there: 0 when this collective is not done in place. */
+static enum mn_err place_buffers(struct session *s, int place, int *there, struct mn_diag *diag)
+{
+    size_t in, out, in_at, out_at;
+    uint8_t *base;
+
+    extent(s, &in, &out);
+    enum mn_err err =
+        mn_group_memory(s->group, pages(in) + pages(out) + pages(s->schedule.tmp_bytes), &base,
+                        diag);
+    if (err)
+        return err;
+    s->bufs[MN_IN] = base;
+    s->bufs[MN_OUT] = base + pages(in);
+    s->bufs[MN_TMP] = base + pages(in) + pages(out);
+    *there = !place || mn_collective_in_place(s->task->collective, &s->job, &in_at, &out_at);
+    if (place && *there) {
+        s->bufs[MN_IN] = base + in_at;
+        s->bufs[MN_OUT] = base + out_at;
+    }
+    return MN_OK;
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+static enum mn_err once(struct session *s, struct mn_diag *diag)
+{
+    uint64_t moved = 0, before, idle = 0;
+    enum mn_err err;
+
+    mn_run_start(s->run, s->bufs);
+    for (;;) {
+        before = moved;
+        err = mn_run_poll(s->run, &moved);
+        if (err != MN_ERR_AGAIN)
+            break;
+        if (moved != before)
+            idle = 0;
+        else if ((err = mn_group_idle(s->group, &idle, diag)))
+            return err;
+    }
+    if (err == MN_ERR_PROTO)
+        return mn_fail(diag, err, "%s: a message had another length than expected",
+                       mn_collective_name(s->task->collective));
+    return err ? mn_group_wire_error(s->group, diag) : MN_OK;
+}
+
+/* Runs n times; times gets microseconds of each, *took the slowest rank's seconds for all. */
+static enum mn_err loop(struct session *s, unsigned long n, float *times, double *took,
+                        struct mn_diag *diag)
+{
+    enum mn_err err = mn_group_barrier(s->group, diag);
+
+    /* The barrier lets ranks go one after the other: an untimed one brings them together. */
+    if (!err)
+        err = once(s, diag);
+    double start = now(), last = start;
+    for (unsigned long i = 0; i < n && !err; i++) {
+        err = once(s, diag);
+        double t = now();
+        if (times)
+            times[i] = (float)((t - last) * 1e6);
+        last = t;
+    }
+    float seconds = (float)(last - start);
+    if (!err)
+        err = mn_group_max(s->group, &seconds, 1, diag);
+    *took = (double)seconds;
+    return err;
+}
+
+/* Warms up, and finds how many iterations fill the wanted time: the same number at every rank. */
+static enum mn_err choose_count(struct session *s, unsigned long *count, struct mn_diag *diag)
+{
+    const struct mn_collective_task *task = s->task;
+    double want = task->duration_ms / 1000.0, took = 0;
+    unsigned long n = task->warmup ? task->warmup : 3;
+    enum mn_err err = loop(s, n, NULL, &took, diag);
+
+    *count = task->iters < MOST_ITERATIONS ? task->iters : MOST_ITERATIONS;
+    if (task->iters || err)
+        return err;
+    while (!err && took < want / 10 && n < MOST_ITERATIONS / 4) {
+        n *= 4;
+        err = loop(s, n, NULL, &took, diag);
+    }
+    double fit = ceil((double)n * want / fmax(took, 1e-7));
+    *count = (unsigned long)fmin(fmax(fit, 3), MOST_ITERATIONS);
+    return err;
+}
+
+static enum mn_err time_it(struct session *s, struct mn_collective_times *t, size_t bytes,
+                           struct mn_diag *diag)
+{
+    unsigned long n;
+    double took;
+    enum mn_err err = choose_count(s, &n, diag);
+
+    if (err)
+        return err;
+    float *times = mn_zalloc(n * sizeof *times);
+    err = loop(s, n, times, &took, diag);
+    if (!err)
+        err = mn_group_max(s->group, times, n, diag);
+    if (!err) {
+        mn_stats_sort(times, n);
+        t->iterations = n;
+        t->mean = took * 1e6 / (double)n;
+        t->min = (double)times[0];
+        t->p50 = mn_stats_percentile(times, n, 50);
+        t->p99 = mn_stats_percentile(times, n, 99);
+        t->algbw = t->mean > 0 ? (double)bytes / t->mean / 1e3 : 0;
+        t->busbw = t->algbw * mn_collective_bus_factor(s->task->collective, s->job.nranks);
+    }
+    free(times);
+    return err;
+}
+
+/* A run of its own, whose results are compared at every rank. */
+static enum mn_err check_it(struct session *s, struct mn_collective_times *t, struct mn_diag *diag)
+{
+    struct mn_pattern pattern = {s->task->collective, &s->job, s->task->type, s->task->op};
+    uint64_t mine[2], all[2 * MN_GROUP_RANKS];
+    size_t in, out;
+
+    extent(s, &in, &out);
+    memset(s->bufs[MN_OUT], 0xa5, out);
+    mn_pattern_fill(&pattern, s->bufs[MN_IN]);
+    enum mn_err err = once(s, diag);
+    if (err)
+        return err;
+    mine[0] = mn_collective_out(s->task->collective, &s->job);
+    mine[1] = mn_pattern_wrong(&pattern, s->bufs[MN_OUT]);
+    err = mn_group_allgather(s->group, mine, sizeof mine, all, diag);
+    for (int r = 0; r < s->job.nranks && !err; r++) {
+        t->checked += all[2 * r];
+        t->wrong += all[2 * r + 1];
+    }
+    return err;
+}
+
+enum mn_err mn_collective_measure(struct mn_group *group, const struct mn_collective_task *task,
+                                  struct mn_collective_row *row, struct mn_diag *diag)
+{
+    struct session s = {.group = group, .task = task};
+    enum mn_err err = set_up(&s, row, diag);
+
+    for (int place = 0; place < 2 && !err; place++) {
+        struct mn_collective_times *t = &row->place[place];
+        err = place_buffers(&s, place, &t->measured, diag);
+        if (!err && t->measured && task->check)
+            err = check_it(&s, t, diag);
+        if (!err && t->measured)
+            err = time_it(&s, t, (size_t)row->bytes, diag);
+    }
+    mn_run_free(s.run);
+    mn_schedule_free(&s.schedule);
+    free(s.counts);
+    free(s.blocks);
+    free(s.hosts);
+    return err;
+}

@@ -1,0 +1,217 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/launch.h"
+#include "topo/base/alloc.h"
+
+#define GRACE_S 8.0
+#define LINE    1024
+
+volatile sig_atomic_t mn_launch_stop;
+
+struct child {
+    pid_t pid; /* 0 = has ended */
+    int fd;    /* what it writes; -1 = closed */
+    char line[LINE];
+    size_t used;
+};
+
+struct crew {
+    const struct mn_launch *launch;
+    struct child *children;
+    int running, code;
+    double deadline; /* when those left are killed; 0 = no end is near */
+};
+
+static double now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    mn_launch_stop = 1;
+}
+
+void mn_launch_catch(void)
+{
+    struct sigaction action = {.sa_handler = on_signal};
+
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static void become_rank(const struct mn_launch *launch, int rank, int fd, pid_t launcher)
+{
+    /* The one rank that hears of an interrupt tells the others. */
+    if (rank) {
+        signal(SIGINT, SIG_IGN);
+        signal(SIGTERM, SIG_DFL);
+        if (dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
+            _exit(1);
+    }
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != launcher)
+        _exit(1);
+    int code = launch->body(launch->ctx, rank);
+    fflush(NULL);
+    _exit(code);
+}
+
+static enum mn_err start(struct crew *crew, int rank, struct mn_diag *diag)
+{
+    struct child *child = &crew->children[rank];
+    pid_t launcher = getpid();
+    int fds[2];
+
+    if (pipe2(fds, O_CLOEXEC))
+        return mn_fail_errno(diag, "a pipe for rank %d", rank);
+    fflush(NULL);
+    child->pid = fork();
+    if (child->pid == 0)
+        become_rank(crew->launch, rank, fds[1], launcher);
+    close(fds[1]);
+    child->fd = fds[0];
+    if (child->pid < 0) {
+        child->pid = 0;
+        return mn_fail_errno(diag, "a process for rank %d", rank);
+    }
+    (void)fcntl(child->fd, F_SETFL, O_NONBLOCK);
+    crew->running++;
+    return MN_OK;
+}
+
+static void hurry(struct crew *crew, double seconds)
+{
+    double deadline = now() + seconds;
+
+    if (!crew->deadline || deadline < crew->deadline)
+        crew->deadline = deadline;
+}
+
+/* Hands on whole lines, and long ones in parts. */
+static void read_lines(struct crew *crew, int rank)
+{
+    struct child *child = &crew->children[rank];
+    char text[4096];
+    ssize_t n;
+
+    while ((n = read(child->fd, text, sizeof text)) > 0)
+        for (ssize_t i = 0; i < n; i++) {
+            int ends = text[i] == '\n';
+            if (!ends)
+                child->line[child->used++] = text[i];
+            if ((ends || child->used == LINE - 1) && child->used) {
+                child->line[child->used] = 0;
+                crew->launch->line(crew->launch->ctx, rank, child->line);
+                child->used = 0;
+            }
+        }
+    if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+        close(child->fd);
+        child->fd = -1;
+    }
+}
+
+static void has_ended(struct crew *crew, int rank, int status)
+{
+    struct child *child = &crew->children[rank];
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+    char text[128];
+
+    if (WIFSIGNALED(status)) {
+        snprintf(text, sizeof text, "rank %d (pid %ld) was ended by signal %d (%s)", rank,
+                 (long)child->pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        crew->launch->line(crew->launch->ctx, -1, text);
+    }
+    child->pid = 0;
+    crew->running--;
+    if (rank == 0 || (code && !crew->code))
+        crew->code = code > crew->code ? code : crew->code;
+    if (code || rank == 0)
+        hurry(crew, GRACE_S);
+}
+
+static void reap(struct crew *crew)
+{
+    int status;
+
+    for (int r = 0; r < crew->launch->nranks; r++)
+        if (crew->children[r].pid && waitpid(crew->children[r].pid, &status, WNOHANG) > 0) {
+            if (crew->children[r].fd >= 0)
+                read_lines(crew, r);
+            has_ended(crew, r, status);
+        }
+}
+
+static void kill_all(struct crew *crew)
+{
+    for (int r = 0; r < crew->launch->nranks; r++)
+        if (crew->children[r].pid)
+            kill(crew->children[r].pid, SIGKILL);
+}
+
+static void listen_to_all(struct crew *crew, struct pollfd *fds)
+{
+    int n = crew->launch->nranks;
+
+    for (int r = 0; r < n; r++)
+        fds[r] = (struct pollfd){.fd = crew->children[r].fd, .events = POLLIN};
+    if (poll(fds, (nfds_t)n, 50) > 0)
+        for (int r = 0; r < n; r++)
+            if (fds[r].revents)
+                read_lines(crew, r);
+}
+
+static void supervise(struct crew *crew)
+{
+    struct pollfd *fds = mn_zalloc((size_t)crew->launch->nranks * sizeof *fds);
+    int told = 0;
+
+    while (crew->running) {
+        listen_to_all(crew, fds);
+        reap(crew);
+        if (mn_launch_stop && !told && crew->children[0].pid) {
+            kill(crew->children[0].pid, SIGTERM);
+            hurry(crew, GRACE_S);
+            told = 1;
+        }
+        if (crew->deadline && now() > crew->deadline) {
+            kill_all(crew);
+            crew->deadline = now() + GRACE_S;
+        }
+    }
+    free(fds);
+}
+
+enum mn_err mn_launch_local(const struct mn_launch *launch, int *code, struct mn_diag *diag)
+{
+    struct crew crew = {.launch = launch};
+    enum mn_err err = MN_OK;
+
+    crew.children = mn_zalloc((size_t)launch->nranks * sizeof *crew.children);
+    for (int r = 0; r < launch->nranks; r++)
+        crew.children[r].fd = -1;
+    mn_launch_catch();
+    for (int r = 0; r < launch->nranks && !err; r++)
+        err = start(&crew, r, diag);
+    if (err)
+        kill_all(&crew);
+    supervise(&crew);
+    for (int r = 0; r < launch->nranks; r++)
+        if (crew.children[r].fd >= 0)
+            close(crew.children[r].fd);
+    free(crew.children);
+    *code = crew.code;
+    return err;
+}

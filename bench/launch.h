@@ -1,0 +1,29 @@
+/* Ranks as processes of this host. */
+#ifndef MN_LAUNCH_H
+#define MN_LAUNCH_H
+
+#include <signal.h>
+
+#include "topo/base/err.h"
+
+struct mn_launch {
+    int nranks;
+    /* What a rank does, in a process of its own; returns its exit code. */
+    int (*body)(void *ctx, int rank);
+    /* Lines that ranks other than 0 write to either output; those of rank 0 go where this
+     * process's go. rank -1: what the launcher has to say. */
+    void (*line)(void *ctx, int rank, const char *text);
+    void *ctx;
+};
+
+/* Set in rank 0 when it was asked to end: by SIGINT, SIGTERM, or the launcher. */
+extern volatile sig_atomic_t mn_launch_stop;
+/* SIGINT and SIGTERM set it from now on. */
+void mn_launch_catch(void);
+
+/* Runs all ranks and returns when no process of theirs is left, *code being rank 0's exit code or 1
+ * when a rank ended in another way. A rank that fails gives the others 8 s to end by themselves; so
+ * does an interrupt. Processes end with the launcher however it ends. */
+enum mn_err mn_launch_local(const struct mn_launch *launch, int *code, struct mn_diag *diag);
+
+#endif

@@ -1,0 +1,96 @@
+#include "cli/collective_report.h"
+
+#define N(columns) ((int)(sizeof(columns) / sizeof *(columns)))
+
+static int has_root(enum mn_collective c)
+{
+    return c == MN_BROADCAST || c == MN_REDUCE || c == MN_GATHER || c == MN_SCATTER;
+}
+
+static void print_place(struct mn_out *out, const struct mn_collective_times *t, int check)
+{
+    if (!t->measured) {
+        for (int i = 0; i < 6; i++)
+            mn_out_cell(out, NULL);
+        return;
+    }
+    mn_out_cell_num(out, t->mean, 2);
+    mn_out_cell_num(out, t->p50, 2);
+    mn_out_cell_num(out, t->p99, 2);
+    mn_out_cell_num(out, t->algbw, 3);
+    mn_out_cell_num(out, t->busbw, 3);
+    if (t->wrong)
+        mn_out_color(out, MN_RED);
+    if (check)
+        mn_out_cell_int(out, (int64_t)t->wrong);
+    else
+        mn_out_cell(out, NULL);
+}
+
+static void print_row(struct mn_out *out, const struct mn_collective_row *row)
+{
+    const struct mn_collective_task *task = &row->task;
+
+    mn_out_row(out);
+    mn_out_cell(out, mn_collective_title(task->collective));
+    mn_out_cell_int(out, (int64_t)row->bytes);
+    mn_out_cell_int(out, (int64_t)row->count);
+    mn_out_cell(out, mn_type_name(task->type));
+    mn_out_cell(out, mn_collective_reduces(task->collective) ? mn_redop_name(task->op) : NULL);
+    if (has_root(task->collective))
+        mn_out_cell_int(out, task->root);
+    else
+        mn_out_cell(out, NULL);
+    mn_out_cell(out, task->algorithm->name);
+    mn_out_cell_int(out, (int64_t)row->place[0].iterations);
+    for (int place = 0; place < 2; place++)
+        print_place(out, &row->place[place], task->check);
+}
+
+void mn_collective_print(struct mn_out *out, const struct mn_group *group,
+                         const struct mn_plugin_info *plugin, const struct mn_collective_row *rows,
+                         size_t n_rows, const char *error)
+{
+    static const struct mn_col cols[] = {
+        {"collective", "collective", 0},
+        {"bytes", "size", 1},
+        {"count", "count", 1},
+        {"type", "type", 0},
+        {"op", "redop", 0},
+        {"root", "root", 1},
+        {"algorithm", "algorithm", 0},
+        {"iterations", "iters", 1},
+        {"time_us", "time us", 1},
+        {"p50_us", "p50", 1},
+        {"p99_us", "p99", 1},
+        {"algbw_gb_per_s", "algbw", 1},
+        {"busbw_gb_per_s", "busbw", 1},
+        {"wrong", "wrong", 1},
+        {"in_place_time_us", "in place us", 1},
+        {"in_place_p50_us", "p50", 1},
+        {"in_place_p99_us", "p99", 1},
+        {"in_place_algbw_gb_per_s", "algbw", 1},
+        {"in_place_busbw_gb_per_s", "busbw", 1},
+        {"in_place_wrong", "wrong", 1},
+    };
+
+    mn_out_str(out, "plugin", "plugin", plugin->path);
+    mn_out_strf(out, "symbol", "symbol", "ncclNetPlugin_v%d", plugin->version);
+    mn_out_str(out, "sha256", "sha256", plugin->hash);
+    mn_out_str(out, "clock", "clock", "CLOCK_MONOTONIC");
+    mn_out_int(out, "nranks", "ranks", mn_group_size(group));
+    mn_out_list_begin(out, "ranks", NULL);
+    for (int r = 0; r < mn_group_size(group); r++) {
+        mn_out_begin(out, NULL, mn_group_name(group, r));
+        mn_out_str(out, "name", NULL, mn_group_name(group, r));
+        mn_out_end(out);
+    }
+    mn_out_list_end(out);
+    mn_out_bool(out, "complete", NULL, error == NULL);
+    mn_out_str(out, "error", NULL, error);
+    mn_out_table(out, "collectives", "out of place, then in place; times in us, bandwidths in GB/s",
+                 cols, N(cols));
+    for (size_t i = 0; i < n_rows; i++)
+        print_row(out, &rows[i]);
+    mn_out_table_end(out);
+}

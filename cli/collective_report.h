@@ -1,0 +1,13 @@
+/* Prints what was measured of collectives, as text, JSON or CSV. */
+#ifndef MN_COLLECTIVE_REPORT_H
+#define MN_COLLECTIVE_REPORT_H
+
+#include "bench/collective.h"
+#include "topo/base/out.h"
+
+/* error: why it ended early, NULL = it did not. */
+void mn_collective_print(struct mn_out *out, const struct mn_group *group,
+                         const struct mn_plugin_info *plugin, const struct mn_collective_row *rows,
+                         size_t n_rows, const char *error);
+
+#endif
