@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "bench/coll/flow.h"
+#include "bench/coll/algorithm.h"
 
 #define MOST_RANKS 9
 #define GUARD      32
@@ -318,59 +318,6 @@ static void every_algorithm(void **state)
                 run_one(a, n, i, counts[i]);
 }
 
-/* What would go wrong in place is found when it is written. */
-static void refused_by_flow(void **state)
-{
-    struct mn_coll_job job = {.nranks = 2, .count = 4, .element = 4, .chunk = 64};
-    struct mn_schedule s = {0};
-    struct mn_flow *f = mn_flow_new(MN_ALLREDUCE, &job, &s);
-
-    (void)state;
-    assert_non_null(f);
-    mn_flow_copy(f, mn_at(MN_IN, 0), mn_at(MN_OUT, 0), 8);
-    mn_flow_send(f, 1, mn_at(MN_IN, 8), 8);
-    assert_int_equal(s.err, MN_OK);
-    mn_flow_send(f, 1, mn_at(MN_IN, 4), 4);
-    assert_int_equal(s.err, MN_ERR_INTERNAL);
-    mn_flow_free(f);
-    mn_schedule_free(&s);
-}
-
-static const char *choice(enum mn_collective c, int nranks, size_t count, const int *hosts)
-{
-    struct mn_coll_job job = {.nranks = nranks,
-                              .count = count,
-                              .element = 4,
-                              .chunk = 4096,
-                              .hosts = hosts};
-
-    return mn_algorithm_auto(c, &job)->name;
-}
-
-static void choices(void **state)
-{
-    static const int pairs[] = {0, 0, 1, 1}, others[] = {3, 2, 1, 0};
-
-    (void)state;
-    assert_string_equal(choice(MN_ALLREDUCE, 4, 2, NULL), "one-shot");
-    assert_string_equal(choice(MN_ALLREDUCE, 5, 2, NULL), "doubling");
-    assert_string_equal(choice(MN_ALLREDUCE, 4, 8 << 10, NULL), "doubling");
-    assert_string_equal(choice(MN_ALLREDUCE, 4, 64 << 10, NULL), "halving-doubling");
-    assert_string_equal(choice(MN_ALLREDUCE, 4, 64 << 10, pairs), "hierarchical");
-    assert_string_equal(choice(MN_ALLREDUCE, 4, 4 << 20, others), "ring");
-    assert_string_equal(choice(MN_ALLGATHER, 9, 16, NULL), "bruck");
-    assert_string_equal(choice(MN_BROADCAST, 9, 1 << 20, NULL), "ring");
-    for (int c = 0; c < MN_COLLECTIVES; c++)
-        for (int n = 1; n <= 16; n++)
-            for (size_t count = 0; count < 64 << 20; count = 4 * count + 1) {
-                struct mn_coll_job job = {.nranks = n, .count = count, .element = 4};
-                const struct mn_algorithm *a = mn_algorithm_auto((enum mn_collective)c, &job);
-                assert_non_null(a);
-                assert_ptr_equal(a, mn_algorithm_find((enum mn_collective)c, a->name));
-            }
-    assert_null(mn_algorithm_find(MN_ALLREDUCE, "bruck"));
-}
-
 static void names_and_factors(void **state)
 {
     struct mn_coll_job job = {.rank = 1, .nranks = 4, .root = 1, .count = 10, .element = 4};
@@ -391,8 +338,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm),
-        cmocka_unit_test(refused_by_flow),
-        cmocka_unit_test(choices),
         cmocka_unit_test(names_and_factors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
