@@ -400,6 +400,24 @@ hostile()
     hostile logs-rubbish "crashed with SIGSEGV" device.count
 }
 
+@test "verify-plugin: harm done while loading fails load.open, and nothing else is lost" {
+    local library=$BUILD/tests/hostile/libnccl-net-hostile.so
+    for deed in crash exit exit-at-once kills-group; do
+        HOSTILE=load-$deed HOSTILE_MARK=$$-load verify --json --rule load "$library"
+        [ "$status" -eq 1 ]
+        jq -e '.exports == null and .rules[0].id == "load.open" and .rules[0].result == "fail"' \
+            <<<"$output"
+        jq -e '.totals.rules == (.rules | length)' <<<"$output"
+        [ -z "$(marked "$$-load")" ]
+    done
+    for deed in daemon-stays closes-all writes-output; do
+        HOSTILE=load-$deed HOSTILE_MARK=$$-load verify --json --rule load.open,load.name "$library"
+        [ "$status" -eq 0 ]
+        jq -e '.name == "hostile" and .totals.pass == 2' <<<"$output"
+        [ -z "$(marked "$$-load")" ]
+    done
+}
+
 @test "verify-plugin: a judge that is killed takes everything with it" {
     local mark=$$-judge left=
     HOSTILE=hang HOSTILE_MARK=$mark "$MESHNET" verify-plugin --timeout 60s --rule device.init \
