@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <setjmp.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,13 +129,28 @@ static int is_zero(const struct mn_coll_job *job, int rank, size_t i)
     return job->block && (block % 3 || (block / 3 + (size_t)rank) % 2);
 }
 
+static int type = MN_TYPE_INT32; /* or float32 */
+
 static void value_of(void *ctx, int rank, size_t i, void *element)
 {
-    int32_t value = (int32_t)(i * 1000003 + (size_t)rank * 7919 + 1);
+    size_t value = i * 1000003 + (size_t)rank * 7919 + 1;
+    int32_t whole = (int32_t)value;
+    float fraction = 1.0f / (float)(value % 1000 + 1);
 
     if (is_zero(ctx, rank, i))
-        value = 0;
-    memcpy(element, &value, sizeof value);
+        memset(element, 0, 4);
+    else if (type == MN_TYPE_INT32)
+        memcpy(element, &whole, sizeof whole);
+    else
+        memcpy(element, &fraction, sizeof fraction);
+}
+
+/* Sums of fractions may be rounded in any order. */
+static int is_close(const void *a, const void *b)
+{
+    double x = mn_type_get(type, a), y = mn_type_get(type, b);
+
+    return type == MN_TYPE_INT32 ? x == y : fabs(x - y) <= 1e-5 * fabs(y);
 }
 
 static void prepare(struct side *side, const struct mn_algorithm *a, int in_place)
@@ -173,10 +189,9 @@ static void check(struct side *side, const struct mn_algorithm *a, int in_place)
     uint8_t element[4];
 
     for (size_t i = 0; i < side->out / 4; i++) {
-        mn_collective_expect(a->collective, &side->job,
-                             mn_reduce_kernel(MN_TYPE_INT32, MN_REDOP_SUM), value_of, &side->job, i,
-                             element);
-        if (memcmp(side->bufs[MN_OUT] + 4 * i, element, 4))
+        mn_collective_expect(a->collective, &side->job, mn_reduce_kernel(type, MN_REDOP_SUM),
+                             value_of, &side->job, i, element);
+        if (!is_close(side->bufs[MN_OUT] + 4 * i, element))
             fail_msg("%s %s, rank %d of %d, root %d, %zu elements: element %zu is wrong",
                      mn_collective_name(a->collective), a->name, side->job.rank, side->job.nranks,
                      side->job.root, side->job.count, i);
@@ -199,7 +214,7 @@ static void begin(struct side *side, const struct mn_algorithm *a, int in_place)
     assert_int_equal(side->schedule.err, MN_OK);
     prepare(side, a, in_place);
     side->run = mn_run_new(&side->schedule, &wire, side->job.nranks,
-                           mn_reduce_kernel(MN_TYPE_INT32, MN_REDOP_SUM), 4);
+                           mn_reduce_kernel(type, MN_REDOP_SUM), 4);
     assert_non_null(side->run);
     mn_run_start(side->run, (void *const *)side->bufs);
 }
@@ -232,8 +247,13 @@ static void run_all(const struct mn_algorithm *a, const struct mn_coll_job *job,
                      mn_collective_name(a->collective), a->name, n, job->root, job->count,
                      job->chunk);
     }
-    for (int r = 0; r < n; r++) {
+    for (int r = 0; r < n; r++)
         check(&sides[r], a, in_place);
+    for (int r = 1; r < n; r++)
+        if (mn_collective_reduces(a->collective) && sides[r].out == sides[0].out &&
+            a->collective != MN_REDUCESCATTER)
+            assert_memory_equal(sides[r].bufs[MN_OUT], sides[0].bufs[MN_OUT], sides[0].out);
+    for (int r = 0; r < n; r++) {
         mn_run_free(sides[r].run);
         mn_schedule_free(&sides[r].schedule);
         free(sides[r].memory);
@@ -318,6 +338,18 @@ static void every_algorithm(void **state)
                 run_one(a, n, i, counts[i]);
 }
 
+/* However sums are rounded, it is the same at every rank. */
+static void same_bits(void **state)
+{
+    (void)state;
+    type = MN_TYPE_FLOAT32;
+    for (const struct mn_algorithm *a = mn_algorithms; a->name; a++)
+        for (int n = 2; n <= MOST_RANKS && mn_collective_reduces(a->collective); n++)
+            for (size_t way = 0; way < 4; way++)
+                run_one(a, n, way, 200);
+    type = MN_TYPE_INT32;
+}
+
 static void names_and_factors(void **state)
 {
     struct mn_coll_job job = {.rank = 1, .nranks = 4, .root = 1, .count = 10, .element = 4};
@@ -338,6 +370,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_algorithm),
+        cmocka_unit_test(same_bits),
         cmocka_unit_test(names_and_factors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,13 +50,17 @@ const struct mn_algorithm *mn_algorithm_find(enum mn_collective c, const char *n
     return NULL;
 }
 
+/* Some ranks have a host in common, but not all the same one. */
 static int shares_hosts(const struct mn_coll_job *job)
 {
+    int shared = 0, several = 0;
+
     for (int i = 0; job->hosts && i < job->nranks; i++)
-        for (int k = 0; k < i; k++)
-            if (job->hosts[i] == job->hosts[k])
-                return 1;
-    return 0;
+        for (int k = 0; k < i; k++) {
+            shared |= job->hosts[i] == job->hosts[k];
+            several |= job->hosts[i] != job->hosts[k];
+        }
+    return shared && several;
 }
 
 const struct mn_algorithm *mn_algorithm_auto(enum mn_collective c, const struct mn_coll_job *job)

@@ -20,7 +20,7 @@ static const char *choice(enum mn_collective c, int nranks, size_t count, const 
 
 static void choices(void **state)
 {
-    static const int pairs[] = {0, 0, 1, 1}, others[] = {3, 2, 1, 0};
+    static const int pairs[] = {0, 0, 1, 1}, others[] = {3, 2, 1, 0}, one[] = {5, 5, 5, 5};
 
     (void)state;
     assert_string_equal(choice(MN_ALLREDUCE, 4, 2, NULL), "one-shot");
@@ -29,6 +29,7 @@ static void choices(void **state)
     assert_string_equal(choice(MN_ALLREDUCE, 4, 64 << 10, NULL), "halving-doubling");
     assert_string_equal(choice(MN_ALLREDUCE, 4, 64 << 10, pairs), "hierarchical");
     assert_string_equal(choice(MN_ALLREDUCE, 4, 4 << 20, others), "ring");
+    assert_string_equal(choice(MN_ALLREDUCE, 4, 4 << 20, one), "ring");
     assert_string_equal(choice(MN_ALLGATHER, 9, 16, NULL), "bruck");
     assert_string_equal(choice(MN_BROADCAST, 9, 1 << 20, NULL), "ring");
     for (int c = 0; c < MN_COLLECTIVES; c++)
