@@ -15,11 +15,16 @@
 #define MESSAGES  4000
 #define LEAST     16 /* bytes a cycle: a smaller loss cannot be told from the allocator's own */
 
+/* There when the sanitizers' allocator takes the place of the C library's. */
+size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
+
 /* In use by all threads, mapped pieces included. */
 static size_t heap_bytes(void)
 {
     struct mallinfo2 info = mallinfo2();
 
+    if (__sanitizer_get_current_allocated_bytes)
+        return __sanitizer_get_current_allocated_bytes();
     return info.uordblks + info.hblkhd;
 }
 
