@@ -38,12 +38,31 @@ static void *spin(void *arg)
     return arg;
 }
 
+struct start {
+    void *(*run)(void *);
+    atomic_int is_up;
+};
+
+static void *begin(void *arg)
+{
+    struct start *start = arg;
+    void *(*run)(void *) = start->run;
+
+    atomic_store(&start->is_up, 1);
+    return run(NULL);
+}
+
+/* Back when the thread runs: before, it blocks every signal and takes no CPU. */
 void ref_start(void *(*run)(void *))
 {
+    struct start start = {.run = run};
     pthread_t thread;
 
-    if (pthread_create(&thread, NULL, run, NULL) == 0)
-        pthread_detach(thread);
+    if (pthread_create(&thread, NULL, begin, &start) != 0)
+        return;
+    pthread_detach(thread);
+    while (!atomic_load(&start.is_up))
+        ref_nap();
 }
 
 void ref_start_spinning(void)
