@@ -13,6 +13,7 @@
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
 #include "cli/verify_report.h"
+#include "cli/verify_rules.h"
 #include "topo/base/alloc.h"
 
 #define NAME     "verify-plugin"
@@ -131,107 +132,32 @@ static const struct mn_opt options[] = {
     MN_OPT_END,
 };
 
-static void each_rule(void (*visit)(void *ctx, const struct mn_check_family *,
-                                    const struct mn_check_rule *),
-                      void *ctx)
+static struct mn_verify_choice choice_of(const struct options *o)
 {
-    for (int f = 0; mn_check_families[f]; f++)
-        for (size_t r = 0; r < mn_check_families[f]->n_rules; r++)
-            visit(ctx, mn_check_families[f], &mn_check_families[f]->rules[r]);
-}
-
-struct search {
-    const char *name;
-    int found;
-};
-
-static void find_name(void *ctx, const struct mn_check_family *family,
-                      const struct mn_check_rule *rule)
-{
-    struct search *search = ctx;
-
-    search->found |= mn_check_matches(family, rule, search->name);
-}
-
-static enum mn_err check_name(const char *option, const char *name, struct mn_diag *diag)
-{
-    struct search search = {.name = name};
-
-    each_rule(find_name, &search);
-    return search.found ? MN_OK
-                        : mn_fail(diag, MN_ERR_USAGE,
-                                  "--%s \"%s\": no rule or family of this name; --list shows them",
-                                  option, name);
+    return (struct mn_verify_choice){.names = o->rules,
+                                     .flags = (o->stress_ms ? MN_CHECK_RANDOM : 0u) |
+                                              (o->peer ? MN_CHECK_PEER : 0u)};
 }
 
 static enum mn_err check_names(const struct options *o, struct mn_diag *diag)
 {
-    enum mn_err err = o->explain ? check_name("explain", o->explain, diag) : MN_OK;
+    enum mn_err err = o->explain ? mn_verify_name("explain", o->explain, diag) : MN_OK;
 
     for (size_t i = 0; i < o->rules.count && !err; i++)
-        err = check_name("rule", o->rules.items[i], diag);
+        err = mn_verify_name("rule", o->rules.items[i], diag);
     return err;
-}
-
-static int selected(const struct options *o, const struct mn_check_family *family,
-                    const struct mn_check_rule *rule)
-{
-    int named = o->rules.count == 0;
-
-    for (size_t i = 0; i < o->rules.count; i++)
-        named |= mn_check_matches(family, rule, o->rules.items[i]);
-    return named && (!o->stress_ms || rule->flags & MN_CHECK_RANDOM) &&
-           (!o->peer || rule->flags & MN_CHECK_PEER);
-}
-
-struct printing {
-    const struct options *options;
-    struct mn_out *out;
-};
-
-static void list_rule(void *ctx, const struct mn_check_family *family,
-                      const struct mn_check_rule *rule)
-{
-    const struct printing *p = ctx;
-
-    if (!selected(p->options, family, rule))
-        return;
-    mn_out_row(p->out);
-    mn_out_cell(p->out, rule->id);
-    mn_out_cell(p->out, mn_check_severity_name(rule->severity));
-    mn_out_cell(p->out, rule->title);
-    mn_out_cell(p->out, rule->needs);
-    mn_out_cell(p->out, rule->source);
-}
-
-static void explain_rule(void *ctx, const struct mn_check_family *family,
-                         const struct mn_check_rule *rule)
-{
-    const struct printing *p = ctx;
-
-    if (mn_check_matches(family, rule, p->options->explain))
-        mn_verify_explain(p->out, family, rule);
 }
 
 static int print_rules(const struct options *o)
 {
-    static const struct mn_col cols[] = {{"id", "RULE", 0},
-                                         {"severity", "SEVERITY", 0},
-                                         {"title", "WHAT MUST HOLD", 0},
-                                         {"requires", "WHAT THE API REQUIRES", 0},
-                                         {"source", "SOURCE", 0}};
-    struct printing p = {o, mn_out_new(stdout, o->format == JSON ? MN_OUT_JSON : MN_OUT_TEXT)};
+    struct mn_verify_choice choice = choice_of(o);
+    struct mn_out *out = mn_out_new(stdout, o->format == JSON ? MN_OUT_JSON : MN_OUT_TEXT);
 
-    if (o->explain) {
-        mn_out_list_begin(p.out, "rules", NULL);
-        each_rule(explain_rule, &p);
-        mn_out_list_end(p.out);
-    } else {
-        mn_out_table(p.out, "rules", NULL, cols, sizeof cols / sizeof *cols);
-        each_rule(list_rule, &p);
-        mn_out_table_end(p.out);
-    }
-    return mn_out_free(p.out) == 0 ? 0 : 1;
+    if (o->explain)
+        mn_verify_explain(out, o->explain);
+    else
+        mn_verify_list(out, &choice);
+    return mn_out_free(out) == 0 ? 0 : 1;
 }
 
 /* "v10" or "10" */
@@ -274,8 +200,8 @@ static enum mn_err choose_versions(const struct options *o, const struct mn_chec
     return MN_OK;
 }
 
-struct choice {
-    const struct options *options;
+struct jobs {
+    struct mn_verify_choice choice;
     struct mn_check_job *jobs;
     size_t n;
     int version;
@@ -284,15 +210,14 @@ struct choice {
 static void add_job(void *ctx, const struct mn_check_family *family,
                     const struct mn_check_rule *rule)
 {
-    struct choice *choice = ctx;
+    struct jobs *jobs = ctx;
     struct mn_check_job *job;
 
-    if (!selected(choice->options, family, rule) ||
-        (choice->version && !choice->options->rules.count &&
-         !mn_check_applies(rule, choice->version)))
+    if (!mn_verify_chosen(&jobs->choice, family, rule) ||
+        (jobs->version && !jobs->choice.names.count && !mn_check_applies(rule, jobs->version)))
         return; /* what was asked for by name is reported as skipped */
-    job = mn_grow((void **)&choice->jobs, &choice->n, sizeof *job);
-    *job = (struct mn_check_job){.family = family, .rule = rule, .version = choice->version};
+    job = mn_grow((void **)&jobs->jobs, &jobs->n, sizeof *job);
+    *job = (struct mn_check_job){.family = family, .rule = rule, .version = jobs->version};
 }
 
 struct run {
@@ -321,7 +246,7 @@ static int verify(const struct options *o, struct mn_check_target *target)
 {
     int versions[MN_CHECK_VERSIONS], n_versions = 0;
     struct mn_check_info info;
-    struct choice choice = {.options = o};
+    struct jobs jobs = {.choice = choice_of(o)};
     struct run run = {.format = formats[o->format],
                       .report = {.target = target,
                                  .info = &info,
@@ -348,23 +273,23 @@ static int verify(const struct options *o, struct mn_check_target *target)
     }
     info.version = versions[0];
     do {
-        choice.version = versions[n_versions];
-        each_rule(add_job, &choice);
+        jobs.version = versions[n_versions];
+        mn_verify_each(add_job, &jobs);
     } while (versions[n_versions] && versions[++n_versions]);
-    if (choice.n == 0) {
+    if (jobs.n == 0) {
         mn_fail(&diag, MN_ERR_USAGE, "none of these rules %s%s%s",
                 o->stress_ms ? "chooses at random (--stress)" : "",
                 o->stress_ms && o->peer ? " and " : "",
                 o->peer ? "has two processes (--peer)" : "");
         return mn_cmd_fail(NAME, &diag);
     }
-    run.report.jobs = choice.jobs;
-    run.report.n = choice.n;
+    run.report.jobs = jobs.jobs;
+    run.report.n = jobs.n;
     run.report.versions = n_versions;
     run.format->begin(&run.report);
-    err = mn_check_run_all(&plan, choice.jobs, choice.n, &diag);
+    err = mn_check_run_all(&plan, jobs.jobs, jobs.n, &diag);
     failed_output = run.format->end(&run.report) != 0;
-    free(choice.jobs);
+    free(jobs.jobs);
     if (err)
         return mn_cmd_fail(NAME, &diag);
     return run.report.counts[MN_CHECK_FAIL] || failed_output ? 1 : 0;

@@ -178,30 +178,5 @@ static int out_end(struct mn_verify_report *report)
     return mn_out_free(out);
 }
 
-void mn_verify_explain(struct mn_out *out, const struct mn_check_family *family,
-                       const struct mn_check_rule *rule)
-{
-    static const char *const ends[] = {
-        [MN_CHECK_MUST] = "a failure, exit code 1",
-        [MN_CHECK_SHOULD] = "a warning, exit code 0",
-        [MN_CHECK_INFO] = "a note, exit code 0",
-    };
-
-    mn_out_begin(out, NULL, rule->id);
-    mn_out_str(out, "id", NULL, rule->id);
-    mn_out_str(out, "family", "family", family->title);
-    mn_out_str(out, "title", "what must hold", rule->title);
-    mn_out_str(out, "requires", "what the API requires", rule->needs);
-    mn_out_str(out, "source", "source", rule->source);
-    mn_out_str(out, "breaks", "what happens otherwise", rule->breaks);
-    mn_out_str(out, "severity", "severity", mn_check_severity_name(rule->severity));
-    mn_out_str(out, "reported_as", "reported as", ends[rule->severity]);
-    mn_out_bool(out, "random", "depends on --seed", (rule->flags & MN_CHECK_RANDOM) != 0);
-    mn_out_bool(out, "alone", "runs by itself", (rule->flags & MN_CHECK_ALONE) != 0);
-    mn_out_strf(out, "again", "to run it alone", "meshnet verify-plugin --rule %s%s LIBRARY",
-                rule->id, rule->flags & MN_CHECK_RANDOM ? " --seed N" : "");
-    mn_out_end(out);
-}
-
 const struct mn_verify_format mn_verify_text = {text_begin, out_job, out_end};
 const struct mn_verify_format mn_verify_json = {json_begin, out_job, out_end};

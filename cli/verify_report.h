@@ -35,9 +35,6 @@ extern const struct mn_verify_format mn_verify_text, mn_verify_json, mn_verify_t
 /* The command that runs this job alone in the same way. */
 void mn_verify_command(const struct mn_verify_report *report, const struct mn_check_job *job,
                        char *text, size_t size);
-/* A rule in full; it is about no run. */
-void mn_verify_explain(struct mn_out *out, const struct mn_check_family *family,
-                       const struct mn_check_rule *rule);
 /* Whether the rule did not hold, in whatever severity. */
 int mn_verify_found(const struct mn_check_result *result);
 
