@@ -27,8 +27,9 @@ struct child {
 struct crew {
     const struct mn_launch *launch;
     struct child *children;
-    int running, code;
-    double deadline; /* when those left are killed; 0 = no end is near */
+    int running, code, failed; /* failed: rank that ended in error first, -1 = none */
+    int told;                  /* rank 0 has been asked to end */
+    double deadline;           /* when those left are killed; 0 = no end is near */
 };
 
 static double now(void)
@@ -136,8 +137,12 @@ static void has_ended(struct crew *crew, int rank, int status)
     }
     child->pid = 0;
     crew->running--;
-    if (rank == 0 || (code && !crew->code))
+    if (rank == 0)
         crew->code = code > crew->code ? code : crew->code;
+    else if (code && !crew->code)
+        crew->code = 1;
+    if (code && crew->failed < 0)
+        crew->failed = rank;
     if (code || rank == 0)
         hurry(crew, GRACE_S);
 }
@@ -173,18 +178,35 @@ static void listen_to_all(struct crew *crew, struct pollfd *fds)
                 read_lines(crew, r);
 }
 
+static void ask_to_end(struct crew *crew)
+{
+    kill(crew->children[0].pid, SIGTERM);
+    hurry(crew, GRACE_S);
+    crew->told = 1;
+}
+
+/* A rank that failed before it could join is missed by nobody but the launcher. */
+static void end_for_failed(struct crew *crew)
+{
+    char text[128];
+
+    snprintf(text, sizeof text, "rank %d failed; ending the others", crew->failed);
+    crew->launch->line(crew->launch->ctx, -1, text);
+    ask_to_end(crew);
+}
+
 static void supervise(struct crew *crew)
 {
     struct pollfd *fds = mn_zalloc((size_t)crew->launch->nranks * sizeof *fds);
-    int told = 0;
 
     while (crew->running) {
         listen_to_all(crew, fds);
         reap(crew);
-        if (mn_launch_stop && !told && crew->children[0].pid) {
-            kill(crew->children[0].pid, SIGTERM);
-            hurry(crew, GRACE_S);
-            told = 1;
+        if (crew->children[0].pid && !crew->told) {
+            if (mn_launch_stop)
+                ask_to_end(crew);
+            else if (crew->failed > 0 && now() > crew->deadline - GRACE_S / 2)
+                end_for_failed(crew);
         }
         if (crew->deadline && now() > crew->deadline) {
             kill_all(crew);
@@ -196,7 +218,7 @@ static void supervise(struct crew *crew)
 
 enum mn_err mn_launch_local(const struct mn_launch *launch, int *code, struct mn_diag *diag)
 {
-    struct crew crew = {.launch = launch};
+    struct crew crew = {.launch = launch, .failed = -1};
     enum mn_err err = MN_OK;
 
     crew.children = mn_zalloc((size_t)launch->nranks * sizeof *crew.children);

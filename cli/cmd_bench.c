@@ -15,8 +15,8 @@
 #define MAX_SIZE (1ull << 30)
 
 struct options {
-    const char *peer, *token_file, *plugin;
-    struct mn_opt_list sizes, tests, collectives, types, ops, algorithms;
+    const char *peer, *token_file, *plugin, *coordinator;
+    struct mn_opt_list sizes, tests, collectives, types, ops, algorithms, hosts;
     long port, connections, outstanding, iters, warmup, abi, device, local, root;
     unsigned duration_ms, timeout_ms;
     unsigned long long memory;
@@ -51,6 +51,16 @@ static const struct mn_opt options[] = {
      .min = 1,
      .max = MN_GROUP_RANKS,
      .help = "The ranks of --collective are N processes of this host."},
+    {.name = "hosts",
+     .type = MN_OPT_LIST,
+     .arg = "LIST",
+     .offset = offsetof(struct options, hosts),
+     .help = "The ranks of --collective are processes of these hosts, this one first, over ssh."},
+    {.name = "coordinator",
+     .type = MN_OPT_STRING,
+     .arg = "HOST",
+     .offset = offsetof(struct options, coordinator),
+     .help = "Where rank 0 is, for ranks that mpirun, srun or torchrun started."},
     {.name = "type",
      .type = MN_OPT_LIST,
      .arg = "LIST",
@@ -329,8 +339,12 @@ static int run_collectives(const struct options *o)
         .types = &o->types,
         .ops = &o->ops,
         .algorithms = &o->algorithms,
+        .hosts = &o->hosts,
         .plugin = o->plugin,
+        .coordinator = o->coordinator,
+        .token_file = o->token_file,
         .local = o->local,
+        .port = o->port,
         .root = o->root,
         .iters = o->iters,
         .warmup = o->warmup,
@@ -352,8 +366,8 @@ static enum mn_err check_mode(const struct options *o, int argc, char **argv, st
         return mn_fail(diag, MN_ERR_USAGE, "unexpected '%s'", argv[0]);
     if (o->collectives.count && o->peer)
         return mn_fail(diag, MN_ERR_USAGE, "--collective measures between ranks, not with --peer");
-    if (o->collectives.count && !o->local)
-        return mn_fail(diag, MN_ERR_USAGE, "between how many ranks? --local N, processes here");
+    if (o->local && o->hosts.count)
+        return mn_fail(diag, MN_ERR_USAGE, "--local or --hosts, not both");
     if (!o->collectives.count && !o->peer)
         return mn_fail(diag, MN_ERR_USAGE,
                        "with whom? --peer HOST, where meshnet serve runs; or --collective");
@@ -425,7 +439,7 @@ static int run(const void *values, int argc, char **argv)
 const struct mn_command mn_cmd_bench = {
     .name = "bench",
     .summary = "measure a link or collectives through the plugin",
-    .usage = "--peer HOST | --collective LIST --local N [OPTION]…",
+    .usage = "--peer HOST | --collective LIST [--local N | --hosts LIST] [OPTION]…",
     .options = options,
     .options_size = sizeof(struct options),
     .notes = "Examples:\n"

@@ -359,7 +359,23 @@ none_left()
 @test "bench: what cannot be measured of collectives is said first" {
     ranks --collective all-reduce
     [ "$status" -eq 2 ]
-    [[ "$stderr" == *"--local"* ]]
+    [[ "$stderr" == *"--local"*"--hosts"*mpirun* ]]
+    ranks --collective all-reduce --local 2 --hosts localhost
+    [ "$status" -eq 2 ]
+    ranks --collective all-reduce --hosts elsewhere.invalid,localhost
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"the first must be this host"* ]]
+    RANK=0 WORLD_SIZE=2 ranks --collective all-reduce
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"torchrun"*"--coordinator"* ]]
+    RANK=0 WORLD_SIZE=2 ranks --collective all-reduce --coordinator 127.0.0.1
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"which token"* ]]
+    RANK=0 WORLD_SIZE=2 ranks --collective all-reduce --coordinator 0.0.0.0 --token-file token
+    [ "$status" -eq 2 ]
+    RANK=2 WORLD_SIZE=2 ranks --collective all-reduce --coordinator 127.0.0.1
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"RANK=2"* ]]
     ranks --collective all-reduce --local 2 --peer 127.0.0.1
     [ "$status" -eq 2 ]
     ranks --collective all-redcue --local 2
@@ -379,4 +395,123 @@ none_left()
     ranks --collective all-reduce --local 2 --sizes 8 --plugin /nonexistent.so
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"/nonexistent.so"* ]]
+}
+
+@test "bench: ranks that torchrun starts find each other" {
+    export WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 NCCL_SOCKET_IFNAME=lo
+    for RANK in 3 1 2; do
+        RANK=$RANK on a timeout 60 "$MESHNET" bench --token-file token --collective all-reduce \
+            --sizes 8,100K --iters 5 >out.$RANK 2>err.$RANK 3>&- &
+    done
+    RANK=0 ranks --token-file token --collective all-reduce --sizes 8,100K --iters 5 --json
+    wait
+    [ "$status" -eq 0 ]
+    [ "$(jq '.ranks | length' <<<"$output")" -eq 4 ]
+    [ "$(jq '[.collectives[] | .wrong + .in_place_wrong] | add' <<<"$output")" -eq 0 ]
+    [ ! -s out.1 ]
+    [ ! -s err.1 ]
+}
+
+@test "bench: a rank with another token is not let in" {
+    export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 NCCL_SOCKET_IFNAME=lo
+    MESHNET_TOKEN=ffeeddccbbaa99887766554433221100 RANK=1 on a timeout 60 "$MESHNET" bench \
+        --collective all-reduce --timeout 3s >out.1 2>err.1 3>&- &
+    RANK=0 ranks --token-file token --collective all-reduce --sizes 8 --timeout 3s
+    wait
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"did not come within 3 s: 1"* ]]
+    grep -q token err.1
+}
+
+@test "bench: ranks that mpirun starts find each other" {
+    command -v mpirun >/dev/null || skip "Open MPI is not installed"
+    export NCCL_SOCKET_IFNAME=lo MESHNET_TOKEN=00112233445566778899aabbccddeeff
+    run --separate-stderr on a timeout 60 mpirun --allow-run-as-root --oversubscribe -n 4 \
+        "$MESHNET" bench --collective all-reduce --sizes 8,100K --iters 5 --json
+    echo "$output"
+    echo "$stderr"
+    [ "$status" -eq 0 ]
+    [ "$(jq '.ranks | length' <<<"$output")" -eq 4 ]
+    [ "$(jq '[.collectives[] | .wrong + .in_place_wrong] | add' <<<"$output")" -eq 0 ]
+}
+
+# sshd_at NODE: a server in the node's namespace that lets this test in.
+sshd_at()
+{
+    cat >"sshd.$1" <<-END
+	Port 2222
+	HostKey $PWD/key
+	AuthorizedKeysFile $PWD/key.pub
+	StrictModes no
+	UsePAM no
+	PidFile $PWD/sshd.$1.pid
+	SetEnv MESHNET_NODE=$1
+	END
+    mkdir -p /run/sshd
+    on "$1" /usr/sbin/sshd -f "$PWD/sshd.$1" 3>&-
+}
+
+@test "bench: one command measures three nodes over ssh, and all ends with it" {
+    [ -x /usr/sbin/sshd ] || skip "no OpenSSH server"
+    cable a ab 10.1.0.0/31 b ba 10.1.0.1/31
+    cable a ac 10.2.0.1/30 c ca 10.2.0.2/30
+    cable b bc 10.3.0.1/24 c cb 10.3.0.2/24
+    ssh-keygen -q -t ed25519 -N '' -f key
+    cat >ssh_config <<-END
+	Host *
+	  Port 2222
+	  IdentityFile $PWD/key
+	  StrictHostKeyChecking no
+	  UserKnownHostsFile /dev/null
+	  LogLevel ERROR
+	Host b
+	  HostName 10.1.0.1
+	Host c
+	  HostName 10.2.0.2
+	END
+    printf '#!/bin/sh\nexec ssh -F %s "$@"\n' "$PWD/ssh_config" >ssh
+    chmod +x ssh
+    export MESHNET_SSH=$PWD/ssh MESHNET_NODE=a
+    sshd_at b
+    sshd_at c
+    run --separate-stderr on a timeout 100 "$MESHNET" bench --hosts a,b,c --json --iters 5 \
+        --collective all-reduce,all-to-all --sizes 8,100K
+    echo "$output"
+    echo "$stderr"
+    three=$status report=$output
+    (
+        for _ in $(seq 100); do
+            launcher=$(pgrep -of "^$MESHNET bench --hosts a,b,c .*--duration 61s") && break
+            sleep 0.1
+        done
+        sleep 3
+        kill -INT "$launcher"
+    ) 3>&- &
+    run --separate-stderr on a timeout 100 "$MESHNET" bench --hosts a,b,c --collective all-reduce \
+        --sizes 100K --duration 61s
+    echo "$stderr"
+    for _ in $(seq 50); do
+        pgrep -f "$MESHNET bench .*--duration 61" || break
+        sleep 0.1
+    done
+    left=$(pgrep -f "$MESHNET bench .*--duration 61" || true)
+    kill "$(cat sshd.b.pid)" "$(cat sshd.c.pid)"
+    [ $three -eq 0 ]
+    [ "$(jq -r '.ranks[2].name' <<<"$report" | cut -d , -f 1)" = 'rank 2 (c' ]
+    [ "$(jq '[.collectives[].wrong] | add' <<<"$report")" -eq 0 ]
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *interrupted* ]]
+    [ -z "$left" ]
+}
+
+@test "bench: a host that ssh cannot reach is named" {
+    printf '#!/bin/sh\necho no route to the host >&2\nexit 255\n' >ssh
+    chmod +x ssh
+    export MESHNET_SSH=$PWD/ssh MESHNET_NODE=a
+    SECONDS=0
+    ranks --hosts a,b --collective all-reduce --sizes 8
+    [ "$status" -eq 1 ]
+    [ $SECONDS -lt 15 ]
+    [[ "$stderr" == *"[1 b] no route to the host"* ]]
+    [[ "$stderr" == *"rank 1 failed"* ]]
 }

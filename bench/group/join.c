@@ -233,7 +233,8 @@ enum mn_err mn_group_join(const struct mn_group_plan *plan, struct mn_group **gr
     set_name(g, plan->rank, node, (long)getpid());
     err = plan->rank ? join_as_guest(g, node, diag) : join_as_hub(g, diag);
     if (err) {
-        mn_group_fail(g, err, diag);
+        if (!plan->rank)
+            mn_group_fail(g, err, diag);
         mn_group_leave(g);
         return err;
     }
