@@ -14,6 +14,15 @@
 
 #include "bench/check.h"
 
+/* ThreadSanitizer's shadow makes 1 GiB of a message many, and every rule many times slower. */
+#ifdef __SANITIZE_THREAD__
+#define STRIDE    4
+#define LONG_RULE "deliver.maximum"
+#else
+#define STRIDE    1
+#define LONG_RULE ""
+#endif
+
 struct fault {
     const char *name;
     int version; /* driven, 0 = newest */
@@ -87,7 +96,8 @@ static void reference_passes(int version, uint64_t seed, unsigned flags)
     for (int f = 0; mn_check_families[f]; f++)
         for (size_t r = 0; r < mn_check_families[f]->n_rules; r++) {
             const struct mn_check_rule *rule = &mn_check_families[f]->rules[r];
-            if (!mn_check_applies(rule, version) || (rule->flags & flags) != flags)
+            if (!mn_check_applies(rule, version) || (rule->flags & flags) != flags ||
+                strcmp(rule->id, LONG_RULE) == 0)
                 continue;
             assert_true(n < MAX_RULES);
             jobs[n].family = mn_check_families[f];
@@ -110,7 +120,7 @@ static void reference_passes(int version, uint64_t seed, unsigned flags)
 static void test_reference_passes_in_every_version(void **state)
 {
     (void)state;
-    for (int version = 12; version >= 4; version--)
+    for (int version = 12; version >= 4; version -= STRIDE)
         reference_passes(version, 1, 0);
 }
 
