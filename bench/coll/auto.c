@@ -17,7 +17,7 @@ static const struct {
     const char *name;
 } choices[] = {
     /* One message time; a few more copies of a small vector cost less than a second step. */
-    {MN_ALLREDUCE, 4, 16 * KIB, ANY_HOSTS, "one-shot"},
+    {MN_ALLREDUCE, 4, 4 * KIB, ANY_HOSTS, "one-shot"},
     /* Steps still cost more than bytes: as few steps as can be without n copies at each rank. */
     {MN_ALLREDUCE, 0, 32 * KIB, ANY_HOSTS, "doubling"},
     /* Ranks of a host share its cables: only their sum should cross them. */
