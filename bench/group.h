@@ -65,6 +65,9 @@ enum mn_err mn_group_use(struct mn_group *group, struct mn_plugin *plugin, int d
  * connected yet. Together. */
 enum mn_err mn_group_connect(struct mn_group *group, const struct mn_schedule *s,
                              struct mn_diag *diag);
+/* Whether this host can spare so much memory for each of its ranks; to be asked before any of them
+ * takes it. */
+enum mn_err mn_group_room(const struct mn_group *group, size_t bytes, struct mn_diag *diag);
 /* Memory of at least that size, registered with every connection, page aligned; what an earlier
  * call gave is gone, unless it is large enough. All buffers of a run over the wire lie in it. */
 enum mn_err mn_group_memory(struct mn_group *group, size_t bytes, uint8_t **memory,

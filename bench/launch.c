@@ -55,10 +55,9 @@ void mn_launch_catch(void)
 
 static void become_rank(const struct mn_launch *launch, int rank, int fd, pid_t launcher)
 {
-    /* The one rank that hears of an interrupt tells the others. */
+    /* The one rank that hears of Ctrl-C tells the others. */
     if (rank) {
         signal(SIGINT, SIG_IGN);
-        signal(SIGTERM, SIG_DFL);
         if (dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
             _exit(1);
     }

@@ -16,7 +16,7 @@ struct mn_launch {
     void *ctx;
 };
 
-/* Set in rank 0 when it was asked to end: by SIGINT, SIGTERM, or the launcher. */
+/* Set when this process was asked to end: by SIGTERM, or SIGINT at rank 0 and the launcher. */
 extern volatile sig_atomic_t mn_launch_stop;
 /* SIGINT and SIGTERM set it from now on. */
 void mn_launch_catch(void);

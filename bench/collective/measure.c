@@ -88,11 +88,12 @@ static size_t pages(size_t bytes)
     return (bytes + PAGE - 1) / PAGE * PAGE + PAGE;
 }
 
-/* Bytes of this rank's input and output. */
-static void extent(const struct session *s, size_t *in, size_t *out)
+/* Bytes of this rank's input and output; returns those of all its buffers. */
+static size_t extent(const struct session *s, size_t *in, size_t *out)
 {
     *in = mn_collective_in(s->task->collective, &s->job) * s->job.element;
     *out = mn_collective_out(s->task->collective, &s->job) * s->job.element;
+    return pages(*in) + pages(*out) + pages(s->schedule.tmp_bytes);
 }
 
 static enum mn_err set_up(struct session *s, struct mn_collective_row *row, struct mn_diag *diag)
@@ -122,7 +123,10 @@ static enum mn_err set_up(struct session *s, struct mn_collective_row *row, stru
     if (s->schedule.err)
         return mn_fail(diag, s->schedule.err, "%s of %llu bytes: no memory for its steps",
                        mn_collective_name(task->collective), task->bytes);
-    enum mn_err err = mn_group_connect(s->group, &s->schedule, diag);
+    size_t in, out;
+    enum mn_err err = mn_group_room(s->group, extent(s, &in, &out), diag);
+    if (!err)
+        err = mn_group_connect(s->group, &s->schedule, diag);
     if (err)
         return err;
     s->run =
@@ -136,13 +140,10 @@ static enum mn_err set_up(struct session *s, struct mn_collective_row *row, stru
 /* *there: 0 when this collective is not done in place. */
 static enum mn_err place_buffers(struct session *s, int place, int *there, struct mn_diag *diag)
 {
-    size_t in, out, in_at, out_at;
+    size_t in, out, in_at, out_at, all = extent(s, &in, &out);
     uint8_t *base;
+    enum mn_err err = mn_group_memory(s->group, all, &base, diag);
 
-    extent(s, &in, &out);
-    enum mn_err err =
-        mn_group_memory(s->group, pages(in) + pages(out) + pages(s->schedule.tmp_bytes), &base,
-                        diag);
     if (err)
         return err;
     s->bufs[MN_IN] = base;

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "bench/memory.h"
 #include "bench/p2p/pump.h"
 #include "plugin/abi/nccl_abi.h"
 #include "topo/base/alloc.h"
@@ -136,27 +137,13 @@ enum mn_err mn_p2p_connect(struct mn_p2p_pump *pump, struct mn_diag *diag)
     return MN_OK;
 }
 
-/* What the kernel can give without swapping; SIZE_MAX when it does not say. */
-static size_t available_memory(void)
-{
-    unsigned long long kib = 0;
-    char line[128];
-    FILE *file = fopen("/proc/meminfo", "re");
-
-    while (file && !kib && fgets(line, sizeof line, file))
-        (void)sscanf(line, "MemAvailable: %llu kB", &kib);
-    if (file)
-        fclose(file);
-    return kib && kib < SIZE_MAX / 1024 ? (size_t)kib * 1024 : SIZE_MAX;
-}
-
 enum mn_err mn_p2p_buffers(struct mn_p2p_pump *pump, size_t largest, size_t memory,
                            struct mn_diag *diag)
 {
     size_t slots = (size_t)pump->outstanding * (size_t)pump->connections;
     size_t one = (largest + PAGE - 1) / PAGE * PAGE + PAGE;
     /* Half of what is free: the other end may be a process of this host. */
-    size_t most = available_memory() / 2;
+    size_t most = mn_available_memory() / 2;
 
     if (2 * one > most)
         return mn_fail(diag, MN_ERR_FAILED,

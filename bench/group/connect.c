@@ -1,0 +1,236 @@
+/* Connections of the plugin between ranks, and the memory registered with them. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "bench/group/group_impl.h"
+#include "bench/memory.h"
+#include "plugin/abi/nccl_abi.h"
+#include "topo/base/alloc.h"
+
+/* What the receiver of a connection tells its sender. */
+struct offer {
+    uint8_t made;
+    _Alignas(8) uint8_t handle[MN_HANDLE_SIZE];
+};
+
+static struct mn_group_link *link_new(struct mn_group *g, int peer, int receiving)
+{
+    struct mn_group_link *link = mn_zalloc(sizeof *link);
+
+    link->peer = peer;
+    link->receiving = receiving;
+    for (int i = 0; i < MN_GROUP_FLIGHT; i++)
+        link->requests[i] = (struct mn_group_request){.group = g, .link = link};
+    g->links[receiving][peer] = link;
+    return link;
+}
+
+/* Makes the links a schedule needs and listens for those that receive. */
+static enum mn_err add_links(struct mn_group *g, const struct mn_schedule *s, struct offer *offers,
+                             struct mn_diag *diag)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct mn_step *step = &s->steps[i];
+        int receiving = step->kind == MN_STEP_RECV;
+        if ((step->kind != MN_STEP_SEND && !receiving) || g->links[receiving][step->peer])
+            continue;
+        struct mn_group_link *link = link_new(g, step->peer, receiving);
+        if (!receiving)
+            continue;
+        struct offer *offer = &offers[step->peer];
+        int result = mn_plugin_listen(g->plugin, g->device, link->handle, &link->listen);
+        if (result)
+            return mn_group_call_failed(g, step->peer, "listen", result, diag);
+        offer->made = 1;
+        memcpy(offer->handle, link->handle, sizeof offer->handle);
+    }
+    return MN_OK;
+}
+
+static enum mn_err take_offers(struct mn_group *g, const struct offer *offers, struct mn_diag *diag)
+{
+    for (int r = 0; r < g->plan.nranks; r++) {
+        struct mn_group_link *link = g->links[0][r];
+        int wanted = link && !link->comm;
+        if (wanted != offers[r].made)
+            return mn_fail(diag, MN_ERR_PROTO,
+                           "%s: its schedule is another one; were they started with the same "
+                           "options?",
+                           g->peers[r].name);
+        if (wanted)
+            memcpy(link->handle, offers[r].handle, sizeof link->handle);
+    }
+    return MN_OK;
+}
+
+static enum mn_err add_registration(struct mn_group *g, struct mn_group_link *link,
+                                    struct mn_diag *diag)
+{
+    if (!g->memory)
+        return MN_OK;
+    int result = mn_plugin_reg_mr(g->plugin, link->comm, g->memory, g->memory_bytes, NCCL_PTR_HOST,
+                                  &link->mh);
+    return result ? mn_group_call_failed(g, link->peer, "regMr", result, diag) : MN_OK;
+}
+
+/* One call for a link that is not connected. */
+static enum mn_err advance(struct mn_group *g, struct mn_group_link *link, struct mn_diag *diag)
+{
+    int result = link->receiving
+                     ? mn_plugin_accept(g->plugin, link->listen, &link->comm)
+                     : mn_plugin_connect(g->plugin, g->device, link->handle, &link->comm);
+
+    if (result)
+        return mn_group_call_failed(g, link->peer, link->receiving ? "accept" : "connect", result,
+                                    diag);
+    if (!link->comm)
+        return MN_OK;
+    if (link->listen)
+        mn_plugin_close_listen(g->plugin, link->listen);
+    link->listen = NULL;
+    return add_registration(g, link, diag);
+}
+
+static enum mn_err connect_all(struct mn_group *g, struct mn_diag *diag)
+{
+    uint64_t idle = 0;
+
+    for (int left = 1; left;) {
+        int moved = 0;
+        left = 0;
+        for (int i = 0; i < 2 * g->plan.nranks; i++) {
+            struct mn_group_link *link = g->links[i & 1][i / 2];
+            if (!link || link->comm)
+                continue;
+            enum mn_err err = advance(g, link, diag);
+            if (err)
+                return err;
+            moved |= link->comm != NULL;
+            left |= !link->comm;
+        }
+        if (moved)
+            idle = 0;
+        enum mn_err err = left && !moved ? mn_group_idle(g, &idle, diag) : MN_OK;
+        if (err)
+            return err;
+    }
+    return MN_OK;
+}
+
+/* Whether a schedule needs a link that there is not. */
+static int lacks_link(const struct mn_group *g, const struct mn_schedule *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct mn_step *step = &s->steps[i];
+        if ((step->kind == MN_STEP_SEND || step->kind == MN_STEP_RECV) &&
+            !g->links[step->kind == MN_STEP_RECV][step->peer])
+            return 1;
+    }
+    return 0;
+}
+
+enum mn_err mn_group_connect(struct mn_group *g, const struct mn_schedule *s, struct mn_diag *diag)
+{
+    size_t n = (size_t)g->plan.nranks;
+    float lacks = (float)lacks_link(g, s);
+    enum mn_err err = mn_group_max(g, &lacks, 1, diag);
+
+    if (err || lacks == 0)
+        return err;
+    struct offer *mine = mn_zalloc(n * sizeof *mine), *theirs = mn_zalloc(n * sizeof *theirs);
+    err = add_links(g, s, mine, diag);
+    if (!err)
+        err = mn_group_exchange(g, mine, sizeof *mine, theirs, diag);
+    if (!err)
+        err = take_offers(g, theirs, diag);
+    if (!err)
+        err = connect_all(g, diag);
+    free(theirs);
+    free(mine);
+    /* A rank that is done earlier would wait for the others in its first message. */
+    return err ? err : mn_group_barrier(g, diag);
+}
+
+/* --- memory ----------------------------------------------------------------------------------- */
+
+static void deregister(struct mn_group *g)
+{
+    for (int i = 0; i < 2 * g->plan.nranks; i++) {
+        struct mn_group_link *link = g->links[i & 1][i / 2];
+        if (link && link->mh)
+            mn_plugin_dereg_mr(g->plugin, link->comm, link->mh);
+        if (link)
+            link->mh = NULL;
+    }
+}
+
+static void unmap(struct mn_group *g)
+{
+    if (g->memory)
+        munmap(g->memory, g->memory_bytes);
+    g->memory = NULL;
+    g->memory_bytes = 0;
+}
+
+enum mn_err mn_group_room(const struct mn_group *g, size_t bytes, struct mn_diag *diag)
+{
+    int hosts[MN_GROUP_RANKS];
+    size_t here = 0, free_bytes = mn_available_memory();
+
+    mn_group_hosts(g, hosts);
+    for (int r = 0; r < g->plan.nranks; r++)
+        here += hosts[r] == hosts[g->plan.rank];
+    /* What an earlier size took will be given back. */
+    if (free_bytes == SIZE_MAX || bytes < free_bytes / here + g->memory_bytes)
+        return MN_OK;
+    return mn_fail(diag, MN_ERR_FAILED,
+                   "buffers of %zu bytes for each of %zu ranks: this host can spare %zu; leave out "
+                   "the largest of --sizes",
+                   bytes, here, free_bytes);
+}
+
+enum mn_err mn_group_memory(struct mn_group *g, size_t bytes, uint8_t **memory,
+                            struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
+
+    if (!g->memory || bytes > g->memory_bytes) {
+        deregister(g);
+        unmap(g);
+        void *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (area == MAP_FAILED)
+            return mn_fail_errno(diag, "%zu bytes for message buffers", bytes);
+        g->memory = area;
+        g->memory_bytes = bytes;
+        for (int i = 0; i < 2 * g->plan.nranks && !err; i++)
+            if (g->links[i & 1][i / 2])
+                err = add_registration(g, g->links[i & 1][i / 2], diag);
+    }
+    *memory = g->memory;
+    return err;
+}
+
+void mn_group_close_wire(struct mn_group *g)
+{
+    if (!g->plugin)
+        return;
+    deregister(g);
+    for (int i = 0; i < 2 * g->plan.nranks; i++) {
+        struct mn_group_link *link = g->links[i & 1][i / 2];
+        if (!link)
+            continue;
+        if (link->listen)
+            mn_plugin_close_listen(g->plugin, link->listen);
+        if (link->comm && link->receiving)
+            mn_plugin_close_recv(g->plugin, link->comm);
+        else if (link->comm)
+            mn_plugin_close_send(g->plugin, link->comm);
+        free(link);
+    }
+    unmap(g); /* not before: after a failure requests are still under way */
+    for (int way = 0; way < 2; way++)
+        free(g->links[way]);
+    mn_plugin_set_log(g->plugin, NULL, NULL);
+    g->plugin = NULL;
+}
