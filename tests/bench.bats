@@ -328,6 +328,36 @@ none_left()
     none_left 77777
 }
 
+@test "bench: a rank that stands still is waited for as long as --timeout says" {
+    (
+        for _ in $(seq 100); do
+            victim=$(pgrep -f "^$MESHNET bench .*--memory 66666" | sed -n 4p)
+            [ -n "$victim" ] && break
+            sleep 0.1
+        done
+        sleep 1
+        kill -STOP "$victim"
+    ) 3>&- &
+    SECONDS=0
+    ranks --collective all-reduce --local 3 --sizes 1M --duration 60s --timeout 3s --memory 66666
+    [ "$status" -eq 1 ]
+    [ $SECONDS -lt 35 ]
+    [[ "$stderr" == *"nothing "*" for 3 s"*"rank "* ]]
+    none_left 66666
+}
+
+@test "bench: a plugin that delivers wrong data is found out" {
+    faulty=$BUILD/tests/broken/libnccl-net-fault-DROPS_LAST_BYTE.so
+    [ -e "$faulty" ] || skip "the faulty plugins are not built"
+    ranks --collective all-reduce --local 2 --sizes 8,100K --iters 3 --plugin "$faulty" --json
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"are wrong"* ]]
+    [ "$(jq '.collectives[1].wrong' <<<"$output")" -gt 0 ]
+    ranks --collective all-reduce --local 2 --sizes 8,100K --iters 3 --json \
+        --plugin "$BUILD/tests/broken/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+}
+
 @test "bench: Ctrl-C says what was measured so far and leaves no process" {
     (
         for _ in $(seq 100); do
