@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <link.h>
 #include <signal.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,16 +41,18 @@ static void only_ours(const struct mn_check *check)
 
 void mn_check_step(struct mn_check *check, const char *fmt, ...)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a rule may have threads */
     struct mn_check_shared *shared = check->shared;
-    unsigned step = atomic_fetch_add(&shared->steps_begun, 1);
-    char *text = shared->step[step % MN_CHECK_STEPS];
     va_list ap;
 
     only_ours(check);
+    pthread_mutex_lock(&lock);
+    unsigned step = atomic_fetch_add(&shared->steps_begun, 1);
     va_start(ap, fmt);
-    vsnprintf(text, sizeof *shared->step, fmt, ap);
+    vsnprintf(shared->step[step % MN_CHECK_STEPS], sizeof *shared->step, fmt, ap);
     va_end(ap);
     atomic_store(&shared->steps, step + 1);
+    pthread_mutex_unlock(&lock);
 }
 
 void mn_check_note(struct mn_check *check, const char *fmt, ...)
