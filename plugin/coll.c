@@ -227,18 +227,6 @@ int mn_coll_allreduce(void *comm, struct mn_coll_part send, struct mn_coll_part 
     return op_post(op, request);
 }
 
-/* The part of this rank's block that lies in the window. */
-static size_t own_length(const struct mn_coll *coll, size_t block, size_t offset, size_t bytes,
-                         size_t *start)
-{
-    size_t from = (size_t)coll->rank * block, to = from + block, end = offset + bytes;
-
-    from = from < offset ? offset : from > end ? end : from;
-    to = to < offset ? offset : to > end ? end : to;
-    *start = from - offset;
-    return to - from;
-}
-
 static int bad_window(const struct mn_coll *coll, struct mn_coll_part whole, size_t block,
                       size_t offset, size_t bytes)
 {
@@ -259,7 +247,6 @@ int mn_coll_allgather(void *comm, struct mn_coll_part own, struct mn_coll_part w
         return coll->error;
     if (bad_window(coll, whole, bytes_per_rank, offset, bytes))
         return ncclInvalidArgument;
-    length = own_length(coll, bytes_per_rank, offset, bytes, &start);
     struct coll_op *op = op_new(coll);
     if (!op)
         return ncclSuccess;
@@ -273,6 +260,7 @@ int mn_coll_allgather(void *comm, struct mn_coll_part own, struct mn_coll_part w
     op->out = whole.data;
     op->out_mhandle = whole.mhandle;
     op->result = (int)bytes;
+    start = coll_slice(op, coll->rank, &length);
     if (length && op->out + start != op->in)
         memmove(op->out + start, op->in, length);
     return op_post(op, request);
@@ -292,7 +280,6 @@ int mn_coll_reducescatter(void *comm, struct mn_coll_part whole, struct mn_coll_
     if (!reduce || bad_window(coll, whole, bytes_per_rank, offset, bytes) ||
         bytes_per_rank % element || offset % element || bytes % element)
         return ncclInvalidArgument;
-    length = own_length(coll, bytes_per_rank, offset, bytes, &start);
     struct coll_op *op = op_new(coll);
     if (!op)
         return ncclSuccess;
@@ -307,6 +294,7 @@ int mn_coll_reducescatter(void *comm, struct mn_coll_part whole, struct mn_coll_
     op->in_mhandle = whole.mhandle;
     op->out = own.data;
     op->out_mhandle = own.mhandle;
+    start = coll_slice(op, coll->rank, &length);
     op->result = (int)length;
     if (coll->nranks == 1 && length && op->out != op->in + start)
         memmove(op->out, op->in + start, length);

@@ -11,8 +11,7 @@ static int slice_sent(const struct coll_op *op, uint32_t step)
     return (op->first - (int)(step % (uint32_t)n) + n) % n;
 }
 
-/* The slice's start in the window and its length there. */
-static size_t slice_at(const struct coll_op *op, int slice, size_t *length)
+size_t coll_slice(const struct coll_op *op, int slice, size_t *length)
 {
     size_t end = op->window + op->bytes, from = (size_t)slice * op->block, to = from + op->block;
 
@@ -33,7 +32,7 @@ static size_t chunk_of(const struct coll_op *op, int slice, const struct coll_it
 {
     size_t length, chunk = chunk_size(op);
 
-    slice_at(op, slice, &length);
+    coll_slice(op, slice, &length);
     *at = ((size_t)item->segment * COLL_CHUNKS + item->chunk) * chunk;
     return *at >= length ? 0 : length - *at < chunk ? length - *at : chunk;
 }
@@ -81,7 +80,7 @@ void coll_ring_begin(struct coll_op *op)
 
     for (int slice = 0; slice < op->coll->nranks; slice++) {
         size_t length;
-        slice_at(op, slice, &length);
+        coll_slice(op, slice, &length);
         most = length > most ? length : most;
     }
     op->segments = steps(op) ? (uint32_t)((most + segment - 1) / segment) : 0;
@@ -95,14 +94,14 @@ void coll_ring_begin(struct coll_op *op)
 /* The result's place of a slice: a scatter has only this rank's. */
 static uint8_t *result_at(const struct coll_op *op, int slice, size_t at)
 {
-    size_t length, start = slice_at(op, slice, &length);
+    size_t length, start = coll_slice(op, slice, &length);
 
     return op->out + (op->gathering ? start : 0) + at;
 }
 
 static const uint8_t *own_data_at(const struct coll_op *op, int slice, size_t at)
 {
-    size_t length, start = slice_at(op, slice, &length);
+    size_t length, start = coll_slice(op, slice, &length);
 
     return op->in + (op->reducing ? start : 0) + at;
 }

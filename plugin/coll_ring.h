@@ -69,6 +69,8 @@ struct coll_mr {
     void *send, *recv;
 };
 
+/* The slice's start in the window and its length there. */
+size_t coll_slice(const struct coll_op *op, int slice, size_t *length);
 /* Sets segments and the first items; ready to be advanced. */
 void coll_ring_begin(struct coll_op *op);
 /* Does what can be done now for the operation in turn. A result of the core, which stays. */
