@@ -17,7 +17,7 @@ static int n_threads, n_idle, n_queued, n_running, ending;
 
 static struct worker {
     pthread_t thread;
-    enum { FREE, WORKING, LEFT } state; /* LEFT: it returns, and is to be joined */
+    int working; /* to be joined; one that leaves because nothing came detaches itself */
 } workers[MAX_THREADS];
 
 static struct verbs_job *take(void)
@@ -65,7 +65,10 @@ static void *work(void *arg)
         }
     }
     n_threads--;
-    self->state = LEFT;
+    if (!ending) {
+        self->working = 0;
+        pthread_detach(self->thread);
+    }
     pthread_mutex_unlock(&lock);
     return NULL;
 }
@@ -74,15 +77,12 @@ static int start_worker(void)
 {
     struct worker *worker = workers;
 
-    while (worker->state == WORKING)
+    while (worker->working)
         worker++;
-    if (worker->state == LEFT)
-        pthread_join(worker->thread, NULL);
-    worker->state = FREE;
     int error = mn_thread_start("mn-verbs-work", work, worker, &worker->thread);
     if (error)
         return error;
-    worker->state = WORKING;
+    worker->working = 1;
     n_threads++;
     return 0;
 }
@@ -121,12 +121,12 @@ void verbs_work_end(void)
     ending = 1;
     pthread_cond_broadcast(&waiting);
     for (int i = 0; i < MAX_THREADS; i++) {
-        if (workers[i].state == FREE)
+        if (!workers[i].working)
             continue;
         pthread_mutex_unlock(&lock);
         pthread_join(workers[i].thread, NULL);
         pthread_mutex_lock(&lock);
-        workers[i].state = FREE;
+        workers[i].working = 0;
     }
     ending = 0;
     pthread_mutex_unlock(&lock);
