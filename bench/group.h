@@ -16,6 +16,7 @@
 
 #define MN_GROUP_RANKS 128
 #define MN_GROUP_BLOCK 32000 /* bytes of all ranks' blocks together */
+#define MN_GROUP_TEXT  (1u << 20)
 
 struct mn_group;
 
@@ -50,6 +51,11 @@ enum mn_err mn_group_exchange(struct mn_group *group, const void *to, size_t byt
 /* Each value becomes the largest of all ranks'. Together. */
 enum mn_err mn_group_max(struct mn_group *group, float *values, size_t count, struct mn_diag *diag);
 enum mn_err mn_group_barrier(struct mn_group *group, struct mn_diag *diag); /* together */
+/* Every rank gets every rank's text of up to MN_GROUP_TEXT bytes, in the order of ranks. *texts is
+ * one piece of memory, the caller's to free; NULL after an error. What a rank sent is a stranger's:
+ * to be checked. Together. */
+enum mn_err mn_group_gather_text(struct mn_group *group, const char *text, char ***texts,
+                                 struct mn_diag *diag);
 /* Looks for news without waiting: an error when the group has ended. */
 enum mn_err mn_group_look(struct mn_group *group, struct mn_diag *diag);
 /* This rank failed with what *diag says: tells the others. When the cause is another rank, *diag

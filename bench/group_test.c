@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "bench/ctl.h"
+#include "bench/environment.h"
 #include "bench/group.h"
 
 #define RANKS 5
@@ -126,6 +127,70 @@ static void ranks_talk(void **state)
             assert_int_equal(parties[r].result, 0);
         }
     }
+}
+
+/* Rank r's text has r * r * 9000 bytes: none, less than a block, several blocks. */
+static int tell(struct mn_group *g)
+{
+    int n = mn_group_size(g), wrong = 0;
+    size_t mine = (size_t)mn_group_rank(g) * (size_t)mn_group_rank(g) * 9000;
+    char *text = calloc(1, mine + 1), **texts;
+    struct mn_diag diag;
+
+    for (size_t i = 0; i < mine; i++)
+        text[i] = (char)('a' + (i + (size_t)mn_group_rank(g)) % 26);
+    wrong += mn_group_gather_text(g, text, &texts, &diag) != MN_OK;
+    for (int r = 0; r < n && texts; r++) {
+        size_t length = strlen(texts[r]);
+        wrong += length != (size_t)r * (size_t)r * 9000;
+        for (size_t i = 0; i < length; i++)
+            wrong += texts[r][i] != (char)('a' + (i + (size_t)r) % 26);
+    }
+    free(texts);
+    free(text);
+    return wrong;
+}
+
+static void texts_of_any_length_reach_all(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    for (int n = 1; n <= RANKS; n++) {
+        prepare(parties, n, tell, 20000);
+        run_all(parties, n);
+        for (int r = 0; r < n; r++) {
+            assert_int_equal(parties[r].err, MN_OK);
+            assert_int_equal(parties[r].result, 0);
+        }
+    }
+}
+
+static int surroundings(struct mn_group *g)
+{
+    struct mn_environment *own = calloc(1, sizeof *own), *all;
+    struct mn_diag diag;
+    int count;
+
+    strcpy(own->node, "a");
+    own->cpus = mn_group_rank(g);
+    int wrong = mn_environment_gather(g, own, &all, &count, &diag) != MN_OK;
+    /* Threads of one process are one host: its first rank speaks for it. */
+    wrong += count != 1 || strcmp(all[0].node, "a") != 0 || all[0].cpus != 0;
+    free(all);
+    free(own);
+    return wrong;
+}
+
+static void hosts_say_what_they_are(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    prepare(parties, 3, surroundings, 20000);
+    run_all(parties, 3);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(parties[r].result, 0);
 }
 
 /* Rank 2 has a reason of its own; all others hear it in its words. */
@@ -289,6 +354,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_talk),
+        cmocka_unit_test(texts_of_any_length_reach_all),
+        cmocka_unit_test(hosts_say_what_they_are),
         cmocka_unit_test(a_reason_reaches_all),
         cmocka_unit_test(a_dead_rank_is_named),
         cmocka_unit_test(the_hub_is_named_too),

@@ -4,7 +4,10 @@
 #ifndef MN_P2P_H
 #define MN_P2P_H
 
+#include <time.h>
+
 #include "bench/ctl.h"
+#include "bench/environment.h"
 #include "bench/host.h"
 #include "topo/mesh.h"
 
@@ -75,6 +78,8 @@ struct mn_p2p_report {
      * can have needed for it. */
     uint64_t moved_bytes, moved_packets;
     struct mn_p2p_end ends[2]; /* here, peer */
+    struct mn_environment environments[2];
+    time_t started;
 };
 
 /* Called before each measurement: what, its number and how many there are. */

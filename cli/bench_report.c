@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "cli/bench_report.h"
+#include "cli/results_head.h"
 #include "topo/base/alloc.h"
 
 #define N(columns) ((int)(sizeof(columns) / sizeof *(columns)))
@@ -142,6 +143,7 @@ void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const ch
 {
     const struct mn_p2p_end *ends = report->ends;
 
+    mn_results_print_head(out, MN_RESULTS_LINK, report->started, report->environments, 2);
     print_end(out, "here", "here", &ends[0]);
     print_end(out, "peer", "peer", &ends[1]);
     if (strcmp(ends[0].plugin.hash, ends[1].plugin.hash) != 0)

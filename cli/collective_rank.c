@@ -7,11 +7,6 @@
 #include "cli/collective_report.h"
 #include "topo/base/alloc.h"
 
-struct results {
-    struct mn_collective_row *rows;
-    size_t n, wrong;
-};
-
 static void show_progress(const struct mn_collective_session *s, size_t i)
 {
     const struct mn_collective_task *task = &s->tasks[i];
@@ -23,7 +18,7 @@ static void show_progress(const struct mn_collective_session *s, size_t i)
 }
 
 static enum mn_err measure(const struct mn_collective_session *s, struct mn_group *group,
-                           int progress, struct results *results, struct mn_diag *diag)
+                           int progress, struct mn_collective_report *report, struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
 
@@ -34,32 +29,49 @@ static enum mn_err measure(const struct mn_collective_session *s, struct mn_grou
         err = mn_collective_measure(group, &s->tasks[i], &row, diag);
         if (err)
             break;
-        *(struct mn_collective_row *)mn_grow((void **)&results->rows, &results->n, sizeof row) =
+        *(struct mn_collective_row *)mn_grow((void **)&report->rows, &report->n_rows, sizeof row) =
             row;
-        results->wrong += row.place[0].wrong + row.place[1].wrong;
     }
     if (progress)
         fputs("\r\033[K", stderr);
     return err ? err : mn_group_barrier(group, diag);
 }
 
-static int report(const struct mn_collective_session *s, const struct mn_group *group,
-                  const struct mn_plugin_info *plugin, const struct results *results,
-                  const char *error)
+static int print(const struct mn_collective_session *s, const struct mn_collective_report *report)
 {
     const struct mn_bench_collective *o = s->options;
+    unsigned long long wrong = 0;
     struct mn_out *out = mn_out_new(stdout, o->json  ? MN_OUT_JSON
                                             : o->csv ? MN_OUT_CSV
                                                      : MN_OUT_TEXT);
 
-    mn_collective_print(out, group, plugin, results->rows, results->n, error);
+    mn_collective_print(out, report);
     if (mn_out_free(out)) {
         fprintf(stderr, "meshnet bench: writing the results failed\n");
         return 1;
     }
-    if (results->wrong)
-        fprintf(stderr, "meshnet bench: %zu elements of results are wrong\n", results->wrong);
-    return results->wrong != 0;
+    for (size_t i = 0; i < report->n_rows; i++)
+        wrong += report->rows[i].place[0].wrong + report->rows[i].place[1].wrong;
+    if (wrong)
+        fprintf(stderr, "meshnet bench: %llu elements of results are wrong\n", wrong);
+    return wrong != 0;
+}
+
+/* Every host's, or this one's alone when the group ends before it is known. */
+static enum mn_err find_environments(struct mn_collective_report *report, struct mn_group *group,
+                                     struct mn_diag *diag)
+{
+    struct mn_environment *own = mn_zalloc(sizeof *own);
+
+    mn_environment_read(report->plugin, own);
+    enum mn_err err =
+        mn_environment_gather(group, own, &report->environments, &report->n_environments, diag);
+    if (err) {
+        report->environments[0] = *own;
+        report->n_environments = 1;
+    }
+    free(own);
+    return err;
 }
 
 int mn_collective_rank(void *ctx, int rank)
@@ -68,7 +80,7 @@ int mn_collective_rank(void *ctx, int rank)
     struct mn_group_plan plan = s->plan;
     struct mn_group *group;
     struct mn_plugin *plugin = NULL;
-    struct results results = {.rows = NULL};
+    struct mn_collective_report report = {.started = time(NULL)};
     struct mn_diag diag = {.text = ""};
     int code = 0;
 
@@ -77,19 +89,26 @@ int mn_collective_rank(void *ctx, int rank)
     if (err)
         return mn_cmd_fail("bench", &diag);
     err = mn_plugin_open(s->plugin_path, (int)s->options->abi, &plugin, &diag);
+    if (!err) {
+        report.group = group;
+        report.plugin = mn_plugin_info(plugin);
+        err = find_environments(&report, group, &diag);
+    }
     if (!err)
         err = mn_group_use(group, plugin, (int)s->options->device, &diag);
     if (!err)
-        err = measure(s, group, rank == 0 && isatty(STDERR_FILENO), &results, &diag);
+        err = measure(s, group, rank == 0 && isatty(STDERR_FILENO), &report, &diag);
     if (err)
         mn_group_fail(group, err, &diag);
+    report.error = err ? diag.text : NULL;
     if (rank == 0 && plugin)
-        code = report(s, group, mn_plugin_info(plugin), &results, err ? diag.text : NULL);
+        code = print(s, &report);
     if (err && (rank == 0 || !mn_group_told(group)))
         code = mn_cmd_fail("bench", &diag);
     mn_group_leave(group);
     if (plugin)
         mn_plugin_close(plugin);
-    free(results.rows);
+    free(report.rows);
+    free(report.environments);
     return err && !code ? mn_err_exit_code(err) : code;
 }

@@ -1,4 +1,5 @@
 #include "cli/collective_report.h"
+#include "cli/results_head.h"
 
 #define N(columns) ((int)(sizeof(columns) / sizeof *(columns)))
 
@@ -47,10 +48,10 @@ static void print_row(struct mn_out *out, const struct mn_collective_row *row)
         print_place(out, &row->place[place], task->check);
 }
 
-void mn_collective_print(struct mn_out *out, const struct mn_group *group,
-                         const struct mn_plugin_info *plugin, const struct mn_collective_row *rows,
-                         size_t n_rows, const char *error)
+void mn_collective_print(struct mn_out *out, const struct mn_collective_report *report)
 {
+    const struct mn_group *group = report->group;
+    const struct mn_plugin_info *plugin = report->plugin;
     static const struct mn_col cols[] = {
         {"collective", "collective", 0},
         {"bytes", "size", 1},
@@ -74,6 +75,8 @@ void mn_collective_print(struct mn_out *out, const struct mn_group *group,
         {"in_place_wrong", "wrong", 1},
     };
 
+    mn_results_print_head(out, MN_RESULTS_COLLECTIVES, report->started, report->environments,
+                          report->n_environments);
     mn_out_str(out, "plugin", "plugin", plugin->path);
     mn_out_strf(out, "symbol", "symbol", "ncclNetPlugin_v%d", plugin->version);
     mn_out_str(out, "sha256", "sha256", plugin->hash);
@@ -86,11 +89,11 @@ void mn_collective_print(struct mn_out *out, const struct mn_group *group,
         mn_out_end(out);
     }
     mn_out_list_end(out);
-    mn_out_bool(out, "complete", NULL, error == NULL);
-    mn_out_str(out, "error", NULL, error);
+    mn_out_bool(out, "complete", NULL, report->error == NULL);
+    mn_out_str(out, "error", NULL, report->error);
     mn_out_table(out, "collectives", "out of place, then in place; times in us, bandwidths in GB/s",
                  cols, N(cols));
-    for (size_t i = 0; i < n_rows; i++)
-        print_row(out, &rows[i]);
+    for (size_t i = 0; i < report->n_rows; i++)
+        print_row(out, &report->rows[i]);
     mn_out_table_end(out);
 }

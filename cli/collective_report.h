@@ -2,12 +2,23 @@
 #ifndef MN_COLLECTIVE_REPORT_H
 #define MN_COLLECTIVE_REPORT_H
 
+#include <time.h>
+
 #include "bench/collective.h"
+#include "bench/environment.h"
 #include "topo/base/out.h"
 
-/* error: why it ended early, NULL = it did not. */
-void mn_collective_print(struct mn_out *out, const struct mn_group *group,
-                         const struct mn_plugin_info *plugin, const struct mn_collective_row *rows,
-                         size_t n_rows, const char *error);
+struct mn_collective_report {
+    const struct mn_group *group;
+    const struct mn_plugin_info *plugin;
+    time_t started;
+    struct mn_environment *environments; /* one a host */
+    int n_environments;
+    struct mn_collective_row *rows;
+    size_t n_rows;
+    const char *error; /* why it ended early, NULL = it did not */
+};
+
+void mn_collective_print(struct mn_out *out, const struct mn_collective_report *report);
 
 #endif

@@ -93,6 +93,10 @@ moved()
     [ "$(jq -r .counters_here.carried_by report)" = ab ]
     [ "$(jq -r .here.sha256 report)" = "$(sha256sum <"$PLUGIN" | cut -d ' ' -f 1)" ]
     [ "$(jq -r .here.symbol report)" = ncclNetPlugin_v12 ]
+    [ "$(jq -r '"\(.schema) \(.schema_version) \(.kind)"' report)" = 'meshnet-results 1 link' ]
+    [ "$(jq -r '.environment[1].kernel' report)" = "$(uname -srm)" ]
+    [ "$(jq -r '.environment[1].plugin.sha256' report)" = "$(jq -r .peer.sha256 report)" ]
+    [ "$(jq -r '.environment[1].nics[] | select(.netdev == "ba") | .mtu' report)" -eq 1500 ]
 }
 
 @test "bench: two parallel cables are used together, and either one is enough" {
@@ -124,6 +128,8 @@ moved()
     [ "$status" -eq 0 ]
     [ "$(jq -r .mesh_file <<<"$output")" = "$PWD/mesh.yaml" ]
     [ "$(jq -r .peer.node <<<"$output")" = b ]
+    [ "$(jq -r '.environment[].node' <<<"$output")" = $'a\nb' ]
+    [ "$(jq -r '.environment[1].mesh_file.sha256' <<<"$output")" = "$(sha256sum <mesh.yaml | cut -d ' ' -f 1)" ]
 }
 
 @test "bench: several connections, text and CSV" {
@@ -281,6 +287,7 @@ none_left()
         echo "$output" >report
         [ "$(jq .complete report)" = true ]
         [ "$(jq '.ranks | length' report)" -eq $n ]
+        [ "$(jq -r '.kind + " \(.environment | length)"' report)" = 'collectives 1' ]
         [ "$(jq '[.collectives[].collective] | unique | length' report)" -eq 11 ]
         [ "$(jq '[.collectives[] | select(.wrong != 0)] | length' report)" -eq 0 ]
         [ "$(jq '[.collectives[] | select(.collective == "all_reduce" and .in_place_wrong != 0)] | length' report)" -eq 0 ]

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "bench/environment.h"
 #include "bench/group/group_impl.h"
 #include "topo/base/alloc.h"
 
@@ -35,16 +36,6 @@ static void set_name(struct mn_group *g, int rank, const char *node, long pid)
     for (; *name; name++)
         if (iscntrl((unsigned char)*name))
             *name = '?';
-}
-
-static void own_node(char *node, size_t size)
-{
-    const char *given = getenv("MESHNET_NODE");
-
-    if (given && *given)
-        mn_strlcpy(node, given, size);
-    else if (gethostname(node, size - 1))
-        mn_strlcpy(node, "?", size);
 }
 
 static enum mn_err out_of_time(const struct mn_group *g, struct mn_diag *diag)
@@ -229,7 +220,7 @@ enum mn_err mn_group_join(const struct mn_group_plan *plan, struct mn_group **gr
         g->peers[r].ctl.fd = -1;
         snprintf(g->peers[r].name, sizeof g->peers[r].name, "rank %d", r);
     }
-    own_node(node, sizeof node);
+    mn_node_name(node, sizeof node);
     set_name(g, plan->rank, node, (long)getpid());
     err = plan->rank ? join_as_guest(g, node, diag) : join_as_hub(g, diag);
     if (err) {

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench/p2p/message.h"
 #include "topo/base/alloc.h"
@@ -54,12 +53,9 @@ enum mn_err mn_p2p_get_handles(const cJSON *message, struct mn_p2p_pump *pump, s
 
 void mn_p2p_own_end(const struct mn_p2p_pump *pump, struct mn_p2p_end *end)
 {
-    const char *node = getenv("MESHNET_NODE");
     struct mn_plugin_props props;
-    char host[65] = "?";
 
-    gethostname(host, sizeof host - 1);
-    mn_strlcpy(end->node, node && *node ? node : host, sizeof end->node);
+    mn_node_name(end->node, sizeof end->node);
     end->plugin = *mn_plugin_info(pump->plugin);
     if (!mn_plugin_properties(pump->plugin, pump->device, &props) && props.net.name)
         mn_strlcpy(end->device, props.net.name, sizeof end->device);
@@ -76,6 +72,10 @@ void mn_p2p_put_end(cJSON *message, const struct mn_p2p_pump *pump)
     cJSON_AddStringToObject(message, "hash", end.plugin.hash);
     cJSON_AddStringToObject(message, "name", end.plugin.name);
     cJSON_AddNumberToObject(message, "version", end.plugin.version);
+    struct mn_environment *env = mn_zalloc(sizeof *env);
+    mn_environment_read(&end.plugin, env);
+    cJSON_AddItemToObject(message, "environment", mn_environment_json(env));
+    free(env);
 }
 
 /* Text of a stranger for a terminal: printable, bounded. */
@@ -97,7 +97,7 @@ static double get_number(const cJSON *message, const char *key)
                : 0;
 }
 
-void mn_p2p_get_end(const cJSON *message, struct mn_p2p_end *end)
+void mn_p2p_get_end(const cJSON *message, struct mn_p2p_end *end, struct mn_environment *env)
 {
     get_text(message, "node", end->node, sizeof end->node);
     get_text(message, "device", end->device, sizeof end->device);
@@ -106,6 +106,7 @@ void mn_p2p_get_end(const cJSON *message, struct mn_p2p_end *end)
     get_text(message, "name", end->plugin.name, sizeof end->plugin.name);
     double version = get_number(message, "version");
     end->plugin.version = version < 100 ? (int)version : 0;
+    mn_environment_parse(cJSON_GetObjectItemCaseSensitive(message, "environment"), env);
 }
 
 void mn_p2p_put_nics(cJSON *message, const struct mn_p2p_nic *nics, int count)

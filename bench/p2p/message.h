@@ -9,8 +9,9 @@ cJSON *mn_p2p_message(const char *op);
 void mn_p2p_put_handles(cJSON *message, const struct mn_p2p_pump *pump);
 enum mn_err mn_p2p_get_handles(const cJSON *message, struct mn_p2p_pump *pump,
                                struct mn_diag *diag);
+/* This side, with its environment. */
 void mn_p2p_put_end(cJSON *message, const struct mn_p2p_pump *pump);
-void mn_p2p_get_end(const cJSON *message, struct mn_p2p_end *end);
+void mn_p2p_get_end(const cJSON *message, struct mn_p2p_end *end, struct mn_environment *env);
 /* This side's end, without counters. */
 void mn_p2p_own_end(const struct mn_p2p_pump *pump, struct mn_p2p_end *end);
 void mn_p2p_put_nics(cJSON *message, const struct mn_p2p_nic *nics, int count);

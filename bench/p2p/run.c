@@ -67,8 +67,9 @@ static enum mn_err set_up(struct run *r, struct mn_diag *diag)
     if (err)
         return err;
     err = mn_p2p_get_handles(reply, pump, diag);
-    mn_p2p_get_end(reply, &r->report->ends[1]);
+    mn_p2p_get_end(reply, &r->report->ends[1], &r->report->environments[1]);
     mn_p2p_own_end(pump, &r->report->ends[0]);
+    mn_environment_read(mn_plugin_info(pump->plugin), &r->report->environments[0]);
     cJSON_Delete(reply);
     message = mn_p2p_message("connect");
     cJSON_AddNumberToObject(message, "largest", (double)largest(r->plan));
@@ -317,6 +318,7 @@ enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struc
     struct mn_p2p_end *ends = report->ends, before[2] = {{.n_nics = 0}};
 
     memset(report, 0, sizeof *report);
+    report->started = time(NULL);
     r.pump = (struct mn_p2p_pump){.plugin = plugin,
                                   .ctl = ctl,
                                   .timeout_ms = plan->timeout_ms,
