@@ -1,8 +1,11 @@
-/* Inside of bench/p2p: connections and the polling loops both sides run. */
+/* Inside of bench/p2p: connections (connect.c) and the polling loops both sides run (transfer.c,
+ * pingpong.c). */
 #ifndef MN_P2P_PUMP_H
 #define MN_P2P_PUMP_H
 
 #include "bench/p2p.h"
+
+#define MN_P2P_PAGE 4096 /* slots of the buffers begin on one */
 
 struct mn_p2p_pump {
     struct mn_plugin *plugin;
@@ -43,6 +46,21 @@ enum mn_err mn_p2p_pingpong(struct mn_p2p_pump *pump, size_t size, uint64_t coun
 int mn_p2p_counters(struct mn_p2p_nic nics[MN_P2P_NICS]);
 void mn_p2p_counters_since(struct mn_p2p_nic *nics, int count, const struct mn_p2p_nic *before,
                            int count_before);
-double mn_p2p_now(void); /* seconds, CLOCK_MONOTONIC */
+double mn_p2p_now(void);     /* seconds, CLOCK_MONOTONIC */
+double mn_p2p_cpu_now(void); /* processor seconds of this process */
+
+/* A watch over a loop: bounded waiting without progress, and a look whether the peer still lives.
+ * Set idle to 0 when something moved. */
+struct mn_p2p_watch {
+    const struct mn_p2p_pump *pump;
+    const char *what; /* "moving messages" */
+    double since;
+    unsigned idle;
+};
+/* A turn of the loop without progress. MN_ERR_TIMEOUT, MN_ERR_PEER_DEAD. */
+enum mn_err mn_p2p_idle(struct mn_p2p_watch *watch, struct mn_diag *diag);
+/* The plugin's call returned result: MN_ERR_FAILED, with the plugin's last warning. */
+enum mn_err mn_p2p_failed(const struct mn_p2p_pump *pump, const char *call, int result,
+                          struct mn_diag *diag);
 
 #endif

@@ -1,0 +1,192 @@
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "bench/memory.h"
+#include "bench/p2p/pump.h"
+#include "plugin/abi/nccl_abi.h"
+#include "topo/base/alloc.h"
+
+#define LOOK_EVERY 4096 /* empty polls between looks at the clock and the control connection */
+
+double mn_p2p_now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+double mn_p2p_cpu_now(void)
+{
+    struct rusage u;
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+           (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
+}
+
+enum mn_err mn_p2p_failed(const struct mn_p2p_pump *pump, const char *call, int result,
+                          struct mn_diag *diag)
+{
+    return mn_fail(diag, MN_ERR_FAILED, "%s: the plugin's %s returned %s%s%s", pump->ctl->peer,
+                   call, mn_nccl_result_name(result), pump->log[0] ? "; it said: " : "", pump->log);
+}
+
+enum mn_err mn_p2p_idle(struct mn_p2p_watch *w, struct mn_diag *diag)
+{
+    sched_yield(); /* as NCCL's progress thread does when nothing progressed */
+    if (++w->idle % LOOK_EVERY)
+        return MN_OK;
+    double now = mn_p2p_now();
+    if (w->idle == LOOK_EVERY || w->since == 0)
+        w->since = now;
+    if (now - w->since > w->pump->timeout_ms / 1000.0)
+        return mn_fail(diag, MN_ERR_TIMEOUT, "%s: nothing moved for %u s while %s",
+                       w->pump->ctl->peer, w->pump->timeout_ms / 1000, w->what);
+    if (mn_ctl_gone(w->pump->ctl))
+        return mn_fail(diag, MN_ERR_PEER_DEAD, "%s: its process ended while %s", w->pump->ctl->peer,
+                       w->what);
+    return MN_OK;
+}
+
+static void on_log(void *ctx, int level, const char *line)
+{
+    struct mn_p2p_pump *pump = ctx;
+    if (level == NCCL_LOG_WARN)
+        mn_strlcpy(pump->log, line, sizeof pump->log);
+}
+
+enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, struct mn_diag *diag)
+{
+    size_t n = (size_t)pump->connections;
+    struct rlimit files;
+    int ndev = 0;
+
+    /* Every connection takes several sockets on each side. */
+    if (!getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    pump->listens = mn_zalloc(n * sizeof(void *));
+    pump->sends = mn_zalloc(n * sizeof(void *));
+    pump->recvs = mn_zalloc(n * sizeof(void *));
+    pump->handles = mn_zalloc(n * MN_HANDLE_SIZE);
+    pump->peer_handles = mn_zalloc(n * MN_HANDLE_SIZE);
+    for (int i = 0; i < 2; i++)
+        pump->mhs[i] = mn_zalloc(n * sizeof(void *));
+    mn_plugin_set_log(pump->plugin, on_log, pump);
+    int result = mn_plugin_init(pump->plugin);
+    if (result)
+        return mn_p2p_failed(pump, "init", result, diag);
+    result = mn_plugin_devices(pump->plugin, &ndev);
+    if (result || pump->device >= ndev)
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "the plugin offers %d devices, number %d was asked for%s%s", ndev,
+                       pump->device, pump->log[0] ? "; it said: " : "", pump->log);
+    for (int i = 0; i < pump->connections && !result; i++)
+        result = mn_plugin_listen(pump->plugin, pump->device, pump->handles + i * MN_HANDLE_SIZE,
+                                  &pump->listens[i]);
+    return result ? mn_p2p_failed(pump, "listen", result, diag) : MN_OK;
+}
+
+enum mn_err mn_p2p_connect(struct mn_p2p_pump *pump, struct mn_diag *diag)
+{
+    struct mn_p2p_watch w = {.pump = pump, .what = "connecting through the plugin"};
+    int open = 0;
+
+    while (open < 2 * pump->connections) {
+        int before = open;
+        for (int i = 0; i < pump->connections; i++) {
+            int result;
+            if (!pump->sends[i]) {
+                result =
+                    mn_plugin_connect(pump->plugin, pump->device,
+                                      pump->peer_handles + i * MN_HANDLE_SIZE, &pump->sends[i]);
+                if (result)
+                    return mn_p2p_failed(pump, "connect", result, diag);
+                open += pump->sends[i] != NULL;
+            }
+            if (!pump->recvs[i]) {
+                result = mn_plugin_accept(pump->plugin, pump->listens[i], &pump->recvs[i]);
+                if (result)
+                    return mn_p2p_failed(pump, "accept", result, diag);
+                open += pump->recvs[i] != NULL;
+            }
+        }
+        enum mn_err err = open == before ? mn_p2p_idle(&w, diag) : MN_OK;
+        if (err)
+            return err;
+    }
+    for (int i = 0; i < pump->connections; i++) {
+        mn_plugin_close_listen(pump->plugin, pump->listens[i]);
+        pump->listens[i] = NULL;
+    }
+    return MN_OK;
+}
+
+enum mn_err mn_p2p_buffers(struct mn_p2p_pump *pump, size_t largest, size_t memory,
+                           struct mn_diag *diag)
+{
+    size_t slots = (size_t)pump->outstanding * (size_t)pump->connections;
+    size_t one = (largest + MN_P2P_PAGE - 1) / MN_P2P_PAGE * MN_P2P_PAGE + MN_P2P_PAGE;
+    /* Half of what is free: the other end may be a process of this host. */
+    size_t most = mn_available_memory() / 2;
+
+    if (2 * one > most)
+        return mn_fail(diag, MN_ERR_FAILED,
+                       "messages of %zu bytes need buffers of %zu bytes, this host can spare %zu; "
+                       "leave out the largest of --sizes",
+                       largest, 2 * one, most);
+    if (memory > most)
+        memory = most;
+    if (slots * one > memory / 2)
+        slots = memory / 2 / one ? memory / 2 / one : 1;
+    pump->area_size = slots * one;
+    for (int i = 0; i < 2; i++) {
+        void *area =
+            mmap(NULL, pump->area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (area == MAP_FAILED)
+            return mn_fail_errno(diag, "%zu bytes for message buffers (see --memory)",
+                                 pump->area_size);
+        memset(area, 0x5a, pump->area_size); /* real pages, not the shared zero page */
+        pump->area[i] = area;
+        for (int c = 0; c < pump->connections; c++) {
+            void *comm = i ? pump->recvs[c] : pump->sends[c];
+            int result = mn_plugin_reg_mr(pump->plugin, comm, area, pump->area_size, NCCL_PTR_HOST,
+                                          &pump->mhs[i][c]);
+            if (result)
+                return mn_p2p_failed(pump, "regMr", result, diag);
+        }
+    }
+    return MN_OK;
+}
+
+void mn_p2p_close(struct mn_p2p_pump *pump)
+{
+    for (int c = 0; c < pump->connections && pump->sends; c++) {
+        for (int i = 0; i < 2; i++) {
+            void *comm = i ? pump->recvs[c] : pump->sends[c];
+            if (comm && pump->area[i])
+                mn_plugin_dereg_mr(pump->plugin, comm, pump->mhs[i][c]);
+        }
+        if (pump->sends[c])
+            mn_plugin_close_send(pump->plugin, pump->sends[c]);
+        if (pump->recvs[c])
+            mn_plugin_close_recv(pump->plugin, pump->recvs[c]);
+        if (pump->listens[c])
+            mn_plugin_close_listen(pump->plugin, pump->listens[c]);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (pump->area[i])
+            munmap(pump->area[i], pump->area_size);
+        free(pump->mhs[i]);
+    }
+    free(pump->listens);
+    free(pump->sends);
+    free(pump->recvs);
+    free(pump->handles);
+    free(pump->peer_handles);
+    mn_plugin_set_log(pump->plugin, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+#include "bench/p2p/pump.h"
+
+static enum mn_err finish(struct mn_p2p_pump *pump, void *request, struct mn_p2p_watch *w,
+                          struct mn_diag *diag)
+{
+    int done = 0, sizes[MN_HOST_MAX_RECVS] = {0};
+
+    for (w->idle = 0;;) {
+        int result = mn_plugin_test(pump->plugin, request, &done, sizes);
+        if (result)
+            return mn_p2p_failed(pump, "test", result, diag);
+        if (done)
+            return MN_OK;
+        enum mn_err err = mn_p2p_idle(w, diag);
+        if (err)
+            return err;
+    }
+}
+
+static enum mn_err start_send(struct mn_p2p_pump *pump, size_t size, void **request,
+                              struct mn_p2p_watch *w, struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
+
+    /* The previous one is asked after only now: its completion is not part of the trip. */
+    if (*request)
+        err = finish(pump, *request, w, diag);
+    *request = NULL;
+    for (w->idle = 0; !err && !*request;) {
+        int result = mn_plugin_isend(pump->plugin, pump->sends[0], pump->area[0], size, 0,
+                                     pump->mhs[0][0], request);
+        if (result)
+            return mn_p2p_failed(pump, "isend", result, diag);
+        if (!*request)
+            err = mn_p2p_idle(w, diag);
+    }
+    return err;
+}
+
+/* Receives are posted ahead, as NCCL's proxies do with the steps of a connection: announcing one is
+ * not part of the trip either. */
+#define AHEAD 8
+
+struct ahead {
+    void *requests[AHEAD];
+    uint64_t posted;
+};
+
+static enum mn_err post_ahead(struct mn_p2p_pump *pump, size_t size, struct ahead *ahead,
+                              uint64_t done, uint64_t count, struct mn_diag *diag)
+{
+    void *data = pump->area[1];
+    int tag = 0;
+
+    while (ahead->posted < count && ahead->posted - done < AHEAD) {
+        void **request = &ahead->requests[ahead->posted % AHEAD];
+        *request = NULL;
+        int result = mn_plugin_irecv(pump->plugin, pump->recvs[0], 1, &data, &size, &tag,
+                                     &pump->mhs[1][0], request);
+        if (result)
+            return mn_p2p_failed(pump, "irecv", result, diag);
+        if (!*request)
+            break;
+        ahead->posted++;
+    }
+    return MN_OK;
+}
+
+static enum mn_err take_next(struct mn_p2p_pump *pump, size_t size, struct ahead *ahead,
+                             uint64_t done, uint64_t count, struct mn_p2p_watch *w,
+                             struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
+
+    for (w->idle = 0; !err && ahead->posted == done;) {
+        err = post_ahead(pump, size, ahead, done, count, diag);
+        if (!err && ahead->posted == done)
+            err = mn_p2p_idle(w, diag);
+    }
+    return err ? err : finish(pump, ahead->requests[done % AHEAD], w, diag);
+}
+
+enum mn_err mn_p2p_pingpong(struct mn_p2p_pump *pump, size_t size, uint64_t count, int first,
+                            float *rtts, struct mn_diag *diag)
+{
+    struct mn_p2p_watch w = {.pump = pump, .what = "playing ping-pong"};
+    struct ahead ahead = {.posted = 0};
+    void *sending = NULL;
+    enum mn_err err = post_ahead(pump, size, &ahead, 0, count, diag);
+
+    for (uint64_t i = 0; i < count && !err; i++) {
+        double start = rtts ? mn_p2p_now() : 0;
+        if (first)
+            err = start_send(pump, size, &sending, &w, diag);
+        if (!err)
+            err = take_next(pump, size, &ahead, i, count, &w, diag);
+        if (!err && !first)
+            err = start_send(pump, size, &sending, &w, diag);
+        if (rtts)
+            rtts[i] = (float)((mn_p2p_now() - start) * 1e6);
+        if (!err)
+            err = post_ahead(pump, size, &ahead, i + 1, count, diag);
+    }
+    return !err && sending ? finish(pump, sending, &w, diag) : err;
+}

@@ -1,0 +1,20 @@
+/* The options of meshnet bench, and what it does with them. */
+#ifndef MN_BENCH_H
+#define MN_BENCH_H
+
+#include "topo/base/opt.h"
+
+struct mn_bench_options {
+    const char *peer, *token_file, *plugin, *coordinator;
+    struct mn_opt_list sizes, tests, collectives, types, ops, algorithms, hosts;
+    long port, connections, outstanding, iters, warmup, abi, device, local, root;
+    unsigned duration_ms, timeout_ms;
+    unsigned long long memory;
+    double min_gbps;
+    int direction, no_check, json, csv;
+};
+
+/* Measures with the peer of --peer, where meshnet serve runs. Returns the exit code. */
+int mn_bench_peer(const struct mn_bench_options *options);
+
+#endif

@@ -1,0 +1,186 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/bench.h"
+#include "cli/bench_report.h"
+#include "cli/cmd.h"
+#include "cli/plugin_path.h"
+#include "topo/base/alloc.h"
+#include "topo/mesh_file.h"
+
+#define MAX_SIZE (1ull << 30)
+
+static enum mn_err parse_sizes(const struct mn_bench_options *o, unsigned long long *sizes,
+                               struct mn_diag *diag)
+{
+    for (size_t i = 0; i < o->sizes.count; i++) {
+        struct mn_diag why;
+        if (mn_parse_size(o->sizes.items[i], &sizes[i], &why))
+            return mn_fail(diag, MN_ERR_USAGE, "--sizes: %s", why.text);
+        if (sizes[i] > MAX_SIZE)
+            return mn_fail(diag, MN_ERR_USAGE, "--sizes '%s': at most 1G", o->sizes.items[i]);
+    }
+    return MN_OK;
+}
+
+static enum mn_err parse_tests(const struct mn_bench_options *o, struct mn_p2p_plan *plan,
+                               struct mn_diag *diag)
+{
+    for (size_t i = 0; i < o->tests.count; i++) {
+        if (!strcmp(o->tests.items[i], "latency"))
+            plan->latency = 1;
+        else if (!strcmp(o->tests.items[i], "bandwidth"))
+            plan->directions = o->direction == MN_P2P_DIRECTIONS ? (1u << MN_P2P_DIRECTIONS) - 1
+                                                                 : 1u << o->direction;
+        else
+            return mn_fail(diag, MN_ERR_USAGE, "--tests '%s': expected latency or bandwidth",
+                           o->tests.items[i]);
+    }
+    return MN_OK;
+}
+
+static enum mn_err get_token(const struct mn_bench_options *o, uint8_t token[MN_KEY_SIZE],
+                             struct mn_diag *diag)
+{
+    const char *text = getenv("MESHNET_TOKEN");
+
+    if (o->token_file)
+        return mn_key_read(o->token_file, token, diag);
+    if (text)
+        return mn_key_parse(text, token, diag);
+    return mn_fail(diag, MN_ERR_USAGE,
+                   "which token? meshnet serve prints one: put it into a file and give "
+                   "--token-file FILE");
+}
+
+/* A node's name stands for its address on a cable this host shares, which is where serve listens.
+ */
+static void resolve_peer(const char *peer, char *host, size_t size, char *mesh_path,
+                         size_t mesh_size)
+{
+    struct mn_mesh mesh;
+    struct mn_host own = {.n_nics = 0};
+    struct mn_diag diag;
+    char why[256];
+    int self;
+
+    mn_strlcpy(host, peer, size);
+    if (!mn_mesh_find_file(mesh_path, mesh_size)) {
+        mesh_path[0] = 0;
+        return;
+    }
+    mn_mesh_init(&mesh);
+    if (mn_mesh_read(mesh_path, &mesh, &diag) || mn_host_read(NULL, &own, &diag) ||
+        mn_mesh_find_self(&mesh, &own, &self, why, sizeof why, &diag))
+        goto out;
+    for (size_t i = 0; i < mesh.n_links; i++) {
+        const struct mn_mesh_end *e = mesh.links[i].ends;
+        int far = e[0].node == self ? 1 : e[1].node == self ? 0 : -1;
+        if (far < 0 || strcmp(mesh.nodes[e[far].node].name, peer) != 0)
+            continue;
+        struct mn_addr addr = mesh.nodes[e[far].node].nics[e[far].nic].addrs[0];
+        addr.prefix = -1;
+        mn_addr_format(&addr, host, size);
+        break;
+    }
+out:
+    mn_host_free(&own);
+    mn_mesh_free(&mesh);
+}
+
+static void on_progress(void *ctx, const char *what, int step, int steps)
+{
+    (void)ctx;
+    fprintf(stderr, "\r\033[K%d/%d %s", step, steps, what);
+    fflush(stderr);
+}
+
+static int below_gate(const struct mn_p2p_report *report, double min_gbps)
+{
+    int below = 0;
+
+    for (int d = 0; d < MN_P2P_DIRECTIONS; d++) {
+        double best = -1;
+        for (size_t i = 0; i < report->n_bandwidth; i++)
+            if ((int)report->bandwidth[i].direction == d &&
+                mn_p2p_gbytes(&report->bandwidth[i]) * 8 > best)
+                best = mn_p2p_gbytes(&report->bandwidth[i]) * 8;
+        if (best >= 0 && best < min_gbps) {
+            fprintf(stderr, "meshnet bench: direction %s: best %.3f Gb/s, below the wanted %.3f\n",
+                    mn_p2p_direction_names[d], best, min_gbps);
+            below = 1;
+        }
+    }
+    return below;
+}
+
+static int report_and_judge(const struct mn_bench_options *o, const struct mn_p2p_plan *plan,
+                            const char *mesh_path, const struct mn_p2p_report *report)
+{
+    enum mn_out_format format = o->json ? MN_OUT_JSON : o->csv ? MN_OUT_CSV : MN_OUT_TEXT;
+    struct mn_out *out = mn_out_new(stdout, format);
+
+    mn_bench_print(out, plan, mesh_path, report);
+    if (mn_out_free(out)) {
+        fprintf(stderr, "meshnet bench: writing the results failed\n");
+        return 1;
+    }
+    if (report->wrong)
+        fprintf(stderr, "meshnet bench: %llu messages arrived with wrong data or size\n",
+                (unsigned long long)report->wrong);
+    return report->wrong || (o->min_gbps > 0 && below_gate(report, o->min_gbps));
+}
+
+int mn_bench_peer(const struct mn_bench_options *o)
+{
+    unsigned long long *sizes = mn_zalloc((o->sizes.count + 1) * sizeof *sizes);
+    struct mn_p2p_plan plan = {
+        .sizes = sizes,
+        .n_sizes = o->sizes.count,
+        .latency_max = 64 << 10,
+        .check = !o->no_check,
+        .connections = (int)o->connections,
+        .outstanding = (int)o->outstanding,
+        .duration_ms = o->duration_ms,
+        .iters = (unsigned long)o->iters,
+        .warmup = (unsigned long)o->warmup,
+        .timeout_ms = o->timeout_ms,
+        .memory = (size_t)o->memory,
+        .device = (int)o->device,
+    };
+    struct mn_p2p_report report = {.bandwidth = NULL};
+    struct mn_ctl ctl = {.fd = -1};
+    struct mn_plugin *plugin = NULL;
+    struct mn_diag diag = {.text = ""};
+    uint8_t token[MN_KEY_SIZE];
+    char path[512], host[256], mesh_path[512] = "";
+    int progress = isatty(STDERR_FILENO), code = 0;
+    enum mn_err err = parse_sizes(o, sizes, &diag);
+
+    if (!err)
+        err = parse_tests(o, &plan, &diag);
+    if (!err)
+        err = get_token(o, token, &diag);
+    if (!err) {
+        resolve_peer(o->peer, host, sizeof host, mesh_path, sizeof mesh_path);
+        mn_plugin_path(o->plugin, path, sizeof path);
+        err = mn_plugin_open(path, (int)o->abi, &plugin, &diag);
+    }
+    if (!err)
+        err = mn_ctl_connect(host, (uint16_t)o->port, o->timeout_ms, &ctl, &diag);
+    if (!err)
+        err = mn_ctl_authenticate(&ctl, 0, token, o->timeout_ms, &diag);
+    if (!err)
+        err = mn_p2p_run(plugin, &ctl, &plan, progress ? on_progress : NULL, NULL, &report, &diag);
+    if (progress)
+        fputs("\r\033[K", stderr);
+    code = err ? mn_cmd_fail("bench", &diag) : report_and_judge(o, &plan, mesh_path, &report);
+    mn_ctl_close(&ctl);
+    if (plugin)
+        mn_plugin_close(plugin);
+    mn_p2p_free(&report);
+    free(sizes);
+    return code;
+}
