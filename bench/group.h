@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "bench/coll/schedule.h"
+#include "bench/ctl.h"
 #include "bench/host.h"
 #include "topo/base/mac.h"
 
@@ -63,6 +64,14 @@ enum mn_err mn_group_look(struct mn_group *group, struct mn_diag *diag);
 enum mn_err mn_group_fail(struct mn_group *group, enum mn_err err, struct mn_diag *diag);
 /* Whether rank 0 knows why the group ended, and may be left to say it. */
 int mn_group_told(const struct mn_group *group);
+
+/* Lines are control connections between two ranks. Rank 0 passes them on, so that they need no
+ * cable; from mn_group_open_lines (together) on. */
+enum mn_err mn_group_open_lines(struct mn_group *group, struct mn_diag *diag);
+/* Both ranks call with one number, the other's rank as peer, and wait for each other. Close *ctl
+ * with mn_ctl_close before the group is left. Rank 0 can be one of them. A number is used once. */
+enum mn_err mn_group_line(struct mn_group *group, unsigned number, int peer, struct mn_ctl *ctl,
+                          struct mn_diag *diag);
 
 /* The data plane. The plugin stays the caller's, to be closed after mn_group_leave. */
 enum mn_err mn_group_use(struct mn_group *group, struct mn_plugin *plugin, int device,

@@ -193,6 +193,89 @@ static void hosts_say_what_they_are(void **state)
         assert_int_equal(parties[r].result, 0);
 }
 
+/* Every pair talks over a line of its own, some at once; what is larger than a buffer passes too,
+ * and the end of one side is seen at the other. */
+static int lines(struct mn_group *g)
+{
+    int n = mn_group_size(g), rank = mn_group_rank(g), wrong = 0;
+    struct mn_diag diag;
+    static const char letters[40001] = {0};
+
+    wrong += mn_group_open_lines(g, &diag) != MN_OK;
+    wrong += mn_group_barrier(g, &diag) != MN_OK;
+    for (int shift = 1; shift < n; shift++) {
+        int peer = (shift - rank + n) % n;
+        struct mn_ctl ctl;
+        if (peer == rank)
+            continue;
+        if (mn_group_line(g, (unsigned)(rank < peer ? rank * n + peer : peer * n + rank), peer,
+                          &ctl, &diag))
+            return 1000;
+        for (int round = 0; round < 3; round++) {
+            cJSON *m = cJSON_CreateObject(), *got = NULL;
+            double from = -1;
+            char *text = malloc(sizeof letters);
+            memset(text, 'a' + rank, sizeof letters - 1);
+            text[sizeof letters - 1] = 0;
+            cJSON_AddNumberToObject(m, "from", rank);
+            cJSON_AddStringToObject(m, "text", text);
+            wrong += mn_ctl_send(&ctl, m, &diag) != MN_OK;
+            wrong += mn_ctl_receive(&ctl, 10000, &got, &diag) != MN_OK;
+            wrong += mn_ctl_number(got, "from", 0, n, &from, &diag) != MN_OK || (int)from != peer;
+            const cJSON *item = cJSON_GetObjectItemCaseSensitive(got, "text");
+            memset(text, 'a' + peer, sizeof letters - 1);
+            wrong += !cJSON_IsString(item) || strcmp(item->valuestring, text) != 0;
+            cJSON_Delete(got);
+            free(text);
+        }
+        if (rank > peer) {
+            cJSON *got = NULL;
+            wrong += mn_ctl_receive(&ctl, 10000, &got, &diag) != MN_ERR_PEER_DEAD;
+        }
+        mn_ctl_close(&ctl);
+    }
+    wrong += mn_group_barrier(g, &diag) != MN_OK;
+    return wrong;
+}
+
+static void ranks_have_lines(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    prepare(parties, RANKS, lines, 20000);
+    run_all(parties, RANKS);
+    for (int r = 0; r < RANKS; r++) {
+        assert_int_equal(parties[r].err, MN_OK);
+        assert_int_equal(parties[r].result, 0);
+    }
+}
+
+static int line_without_peer(struct mn_group *g)
+{
+    struct mn_diag diag;
+    struct mn_ctl ctl;
+    int wrong = mn_group_open_lines(g, &diag) != MN_OK || mn_group_barrier(g, &diag) != MN_OK;
+
+    if (mn_group_rank(g) == 1)
+        wrong += mn_group_line(g, 7, 0, &ctl, &diag) != MN_ERR_TIMEOUT || ctl.fd >= 0;
+    else
+        usleep(1500000);
+    return wrong + (mn_group_barrier(g, &diag) != MN_OK);
+}
+
+static void a_line_without_a_peer_is_given_up(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    prepare(parties, 2, line_without_peer, 1000);
+    parties[0].plan.timeout_ms = 20000;
+    run_all(parties, 2);
+    assert_int_equal(parties[0].result, 0);
+    assert_int_equal(parties[1].result, 0);
+}
+
 /* Rank 2 has a reason of its own; all others hear it in its words. */
 static int one_fails(struct mn_group *g)
 {
@@ -356,6 +439,8 @@ int main(void)
         cmocka_unit_test(ranks_talk),
         cmocka_unit_test(texts_of_any_length_reach_all),
         cmocka_unit_test(hosts_say_what_they_are),
+        cmocka_unit_test(ranks_have_lines),
+        cmocka_unit_test(a_line_without_a_peer_is_given_up),
         cmocka_unit_test(a_reason_reaches_all),
         cmocka_unit_test(a_dead_rank_is_named),
         cmocka_unit_test(the_hub_is_named_too),

@@ -2,7 +2,6 @@
 #ifndef MN_GROUP_IMPL_H
 #define MN_GROUP_IMPL_H
 
-#include "bench/ctl.h"
 #include "bench/group.h"
 
 #define MN_GROUP_FLIGHT 16 /* requests of a connection at once */
@@ -36,6 +35,8 @@ struct mn_group {
     int over, told;
     struct mn_diag cause; /* why it is over */
 
+    struct mn_group_lines *lines; /* of rank 0; NULL = not open */
+
     struct mn_plugin *plugin;
     int device;
     struct mn_group_link **links[2]; /* by peer: sending, receiving; NULL = none yet */
@@ -56,5 +57,6 @@ enum mn_err mn_group_await(struct mn_group *group, int r, cJSON **message, struc
 enum mn_err mn_group_call_failed(const struct mn_group *group, int peer, const char *call,
                                  int result, struct mn_diag *diag);
 void mn_group_close_wire(struct mn_group *group);
+void mn_group_close_lines(struct mn_group *group);
 
 #endif

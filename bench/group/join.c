@@ -259,6 +259,7 @@ void mn_group_leave(struct mn_group *g)
     if (g->over)
         part(g);
     mn_group_close_wire(g);
+    mn_group_close_lines(g);
     for (int r = 0; r < g->plan.nranks; r++) {
         mn_ctl_close(&g->peers[r].ctl);
         cJSON_Delete(g->peers[r].message);

@@ -1,0 +1,233 @@
+/* Lines: control connections of two ranks through rank 0, which every rank reaches however the
+ * cables lead. A thread of rank 0 passes the bytes on. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "bench/group/group_impl.h"
+#include "topo/base/alloc.h"
+
+#define MAX_LINES 8
+#define BUFFER    16384
+
+/* One way of a line: bytes read and not yet written. */
+struct way {
+    size_t at, n;
+    int ended; /* nothing more comes; said to the reader when all is written */
+    uint8_t bytes[BUFFER];
+};
+
+struct line {
+    unsigned number;
+    int fds[2]; /* of the two who called; -1 = not there yet */
+    struct way ways[2];
+};
+
+struct mn_group_lines {
+    pthread_t thread;
+    int stop;
+    const struct mn_group_plan *plan;
+    struct line *lines[MAX_LINES];
+};
+
+static void hang_up(struct mn_group_lines *l, int i)
+{
+    for (int side = 0; side < 2; side++)
+        if (l->lines[i]->fds[side] >= 0)
+            close(l->lines[i]->fds[side]);
+    free(l->lines[i]);
+    l->lines[i] = NULL;
+}
+
+static struct line *line_numbered(struct mn_group_lines *l, unsigned number)
+{
+    int free_at = -1;
+
+    for (int i = 0; i < MAX_LINES; i++) {
+        if (!l->lines[i])
+            free_at = i;
+        else if (l->lines[i]->number == number)
+            return l->lines[i];
+    }
+    if (free_at < 0)
+        return NULL;
+    l->lines[free_at] = mn_zalloc(sizeof *l->lines[free_at]);
+    *l->lines[free_at] = (struct line){.number = number, .fds = {-1, -1}};
+    return l->lines[free_at];
+}
+
+/* Both are there: each is told so, and all that follows is theirs. */
+static int put_through(const struct line *line)
+{
+    for (int side = 0; side < 2; side++) {
+        struct mn_ctl ctl = {.fd = line->fds[side], .peer = "a rank with a line"};
+        cJSON *message = cJSON_CreateObject();
+        cJSON_AddNumberToObject(message, "line", line->number);
+        if (mn_ctl_send(&ctl, message, NULL))
+            return 0;
+    }
+    return 1;
+}
+
+static void answer_call(struct mn_group_lines *l, int fd)
+{
+    struct mn_ctl ctl = {.fd = fd, .peer = "a rank that wants a line"};
+    cJSON *message = NULL;
+    double number, side;
+
+    if (mn_ctl_authenticate(&ctl, 1, l->plan->token, 2000, NULL) ||
+        mn_ctl_receive(&ctl, 2000, &message, NULL) ||
+        mn_ctl_number(message, "line", 0, 1e9, &number, NULL) ||
+        mn_ctl_number(message, "side", 0, 1, &side, NULL)) {
+        cJSON_Delete(message);
+        mn_ctl_close(&ctl);
+        return;
+    }
+    cJSON_Delete(message);
+    struct line *line = line_numbered(l, (unsigned)number);
+    if (!line || line->fds[(int)side] >= 0) {
+        mn_ctl_close(&ctl);
+        return;
+    }
+    line->fds[(int)side] = fd;
+    for (int i = 0; i < MAX_LINES; i++)
+        if (l->lines[i] == line && line->fds[0] >= 0 && line->fds[1] >= 0 && !put_through(line))
+            hang_up(l, i);
+}
+
+/* Moves what can be moved from one side to the other. 0: the line is over. */
+static int pass_on(struct line *line, int from)
+{
+    struct way *w = &line->ways[from];
+
+    while (!w->ended && w->n < sizeof w->bytes) {
+        ssize_t n = recv(line->fds[from], w->bytes + w->n, sizeof w->bytes - w->n, MSG_DONTWAIT);
+        if (n > 0)
+            w->n += (size_t)n;
+        else if (n < 0 && errno == EINTR)
+            continue;
+        else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            break;
+        else
+            w->ended = 1;
+    }
+    while (w->at < w->n) {
+        ssize_t n =
+            send(line->fds[!from], w->bytes + w->at, w->n - w->at, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n > 0)
+            w->at += (size_t)n;
+        else if (n < 0 && errno == EINTR)
+            continue;
+        else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return 1;
+        else
+            return 0;
+    }
+    w->at = w->n = 0;
+    return !w->ended;
+}
+
+static void *pass_lines(void *arg)
+{
+    struct mn_group_lines *l = arg;
+
+    for (;;) {
+        struct pollfd fds[2 + 2 * MAX_LINES] = {{.fd = l->stop, .events = POLLIN},
+                                                {.fd = l->plan->listen_fd, .events = POLLIN}};
+        int of[2 + 2 * MAX_LINES], n = 2;
+        for (int i = 0; i < MAX_LINES; i++)
+            for (int side = 0; l->lines[i] && side < 2; side++) {
+                const struct line *line = l->lines[i];
+                int both = line->fds[0] >= 0 && line->fds[1] >= 0;
+                short events = 0;
+                if (both && line->ways[side].n < BUFFER)
+                    events |= POLLIN;
+                if (both && line->ways[!side].at < line->ways[!side].n)
+                    events |= POLLOUT;
+                fds[n] = (struct pollfd){.fd = line->fds[side], .events = events};
+                of[n++] = i;
+            }
+        if (poll(fds, (nfds_t)n, -1) < 0)
+            continue;
+        if (fds[0].revents)
+            return NULL;
+        for (int k = 2; k < n; k++) {
+            struct line *line = l->lines[of[k]];
+            if (!line || !fds[k].revents)
+                continue;
+            /* One who waits for the other and goes away. */
+            if (line->fds[0] < 0 || line->fds[1] < 0 || !pass_on(line, 0) || !pass_on(line, 1))
+                hang_up(l, of[k]);
+        }
+        if (fds[1].revents) {
+            int fd = accept4(fds[1].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+            if (fd >= 0)
+                answer_call(l, fd);
+        }
+    }
+}
+
+enum mn_err mn_group_open_lines(struct mn_group *g, struct mn_diag *diag)
+{
+    if (g->plan.rank)
+        return MN_OK;
+    struct mn_group_lines *l = mn_zalloc(sizeof *l);
+    l->plan = &g->plan;
+    l->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int error = l->stop < 0 ? errno : pthread_create(&l->thread, NULL, pass_lines, l);
+    if (error) {
+        if (l->stop >= 0)
+            close(l->stop);
+        free(l);
+        return mn_fail(diag, MN_ERR_SYS, "a thread for the lines between ranks: %s",
+                       strerror(error));
+    }
+    g->lines = l;
+    return MN_OK;
+}
+
+void mn_group_close_lines(struct mn_group *g)
+{
+    struct mn_group_lines *l = g->lines;
+
+    if (!l)
+        return;
+    (void)eventfd_write(l->stop, 1);
+    pthread_join(l->thread, NULL);
+    close(l->stop);
+    for (int i = 0; i < MAX_LINES; i++)
+        if (l->lines[i])
+            hang_up(l, i);
+    free(l);
+    g->lines = NULL;
+}
+
+enum mn_err mn_group_line(struct mn_group *g, unsigned number, int peer, struct mn_ctl *ctl,
+                          struct mn_diag *diag)
+{
+    unsigned wait_ms = g->plan.timeout_ms;
+    cJSON *message = cJSON_CreateObject(), *reply;
+
+    cJSON_AddNumberToObject(message, "line", number);
+    cJSON_AddNumberToObject(message, "side", g->plan.rank < peer ? 0 : 1);
+    enum mn_err err = mn_ctl_connect(g->plan.host, g->plan.port, wait_ms, ctl, diag);
+    if (!err)
+        err = mn_ctl_authenticate(ctl, 0, g->plan.token, wait_ms, diag);
+    if (err)
+        cJSON_Delete(message);
+    else
+        err = mn_ctl_send(ctl, message, diag);
+    mn_strlcpy(ctl->peer, g->peers[peer].name, sizeof ctl->peer);
+    if (!err)
+        err = mn_ctl_receive(ctl, wait_ms, &reply, diag);
+    if (!err)
+        cJSON_Delete(reply);
+    if (err)
+        mn_ctl_close(ctl);
+    return err;
+}
