@@ -119,30 +119,34 @@ static void all_locals(const struct mn_config *config, struct mn_side *side)
         }
 }
 
-static void list_addresses(const struct mn_side *side, char *text, size_t size)
+static void list_addresses(const struct mn_side *side, const char *between, char *text, size_t size)
 {
-    char addr[MN_ADDR_TEXT];
+    char addr[MN_ADDR_TEXT], gid[24];
     size_t used = 0;
 
     text[0] = 0;
-    for (int i = 0; i < side->n_locals && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "",
-                                 mn_addr_format(&side->locals[i].addr, addr, sizeof addr));
+    for (int i = 0; i < side->n_locals && used < size; i++) {
+        gid[0] = 0;
+        if (side->locals[i].gid_index >= 0)
+            snprintf(gid, sizeof gid, " gid %d", side->locals[i].gid_index);
+        used += (size_t)snprintf(text + used, size - used, "%s%s%s", i ? between : "",
+                                 mn_addr_format(&side->locals[i].addr, addr, sizeof addr), gid);
+    }
 }
 
 /* What both ends have, for a failure that is about addresses. */
 static void add_tables(struct dialer *d, struct mn_diag *diag)
 {
     struct mn_side remote;
-    char theirs[200];
+    char theirs[320];
     size_t used = strlen(diag->text);
 
     remote_side(&d->handle, &remote);
-    list_addresses(&remote, theirs, sizeof theirs);
+    list_addresses(&remote, "\n  ", theirs, sizeof theirs);
     for (int i = 0; mn_transports[i]; i++)
         mn_transports[i]->offer(&d->self);
     snprintf(diag->text + used, sizeof diag->text - used,
-             ". The peer listens at %s. Own GIDs:\n%s%s%s", theirs,
+             ". The peer's GIDs when it listened:\n  %s\nOwn GIDs now:\n%s%s%s", theirs,
              d->self.rdma_table[0] ? d->self.rdma_table : "  none\n",
              d->self.rdma_text[0] ? "not usable: " : "", d->self.rdma_text);
 }
@@ -151,7 +155,7 @@ static enum mn_err find_candidates(const struct mn_config *config, struct dialer
                                    struct mn_diag *diag)
 {
     struct mn_side remote;
-    char mine[200], theirs[200];
+    char mine[320], theirs[320];
 
     remote_side(&d->handle, &remote);
     d->n_candidates = mn_pairs_find(&d->self, &remote, d->candidates);
@@ -161,8 +165,8 @@ static enum mn_err find_candidates(const struct mn_config *config, struct dialer
     }
     if (d->n_candidates)
         return MN_OK;
-    list_addresses(&d->self, mine, sizeof mine);
-    list_addresses(&remote, theirs, sizeof theirs);
+    list_addresses(&d->self, ", ", mine, sizeof mine);
+    list_addresses(&remote, ", ", theirs, sizeof theirs);
     for (int i = 0; mn_transports[i]; i++)
         mn_transports[i]->offer(&d->self);
     if (!mn_plan_tcp_possible(&d->self)) {

@@ -15,6 +15,8 @@
 #define SCRATCH_AT     104
 #define CHECK_AT       112
 #define CELL_V6        1u
+#define CELL_GID_SHIFT 1 /* of the GID index plus one */
+#define CELL_GID_MAX   126
 
 #define SHORT_MAGIC    0x344du /* "M4" */
 #define SHORT_AT       29
@@ -54,7 +56,8 @@ static int put_cell(struct mn_bytes *b, const struct mn_local *local, int left)
     mn_put(b, (uint64_t)local->addr.prefix, 1);
     mn_put(b, mn_speed_encode(local->speed_mbps), 1);
     mn_put(b, local->nic, 1);
-    mn_put(b, v6 ? CELL_V6 : 0, 1);
+    unsigned gid = local->gid_index > CELL_GID_MAX ? 0 : (unsigned)(local->gid_index + 1);
+    mn_put(b, (v6 ? CELL_V6 : 0) | gid << CELL_GID_SHIFT, 1);
     if (v6)
         mn_put_raw(b, local->addr.bytes, 16);
     return v6 ? 3 : 1;
@@ -97,8 +100,7 @@ static int get_cell(struct mn_bytes *b, struct mn_local *local)
     local->speed_mbps = mn_speed_decode((uint8_t)mn_get(b, 1));
     local->nic = (uint8_t)mn_get(b, 1);
     uint64_t flags = mn_get(b, 1);
-    if (b->bad || flags & ~(uint64_t)CELL_V6)
-        return 0;
+    local->gid_index = (int)(flags >> CELL_GID_SHIFT) - 1;
     local->addr.family = flags & CELL_V6 ? AF_INET6 : AF_INET;
     if (flags & CELL_V6)
         mn_get_raw(b, local->addr.bytes, 16);
@@ -218,6 +220,7 @@ static int get_short(struct mn_bytes *b, struct mn_local *local)
     unsigned prefix = (unsigned)mn_get(b, 1);
     int v6 = prefix >= SHORT_V6;
 
+    local->gid_index = -1;
     local->addr.family = v6 ? AF_INET6 : AF_INET;
     local->addr.prefix = (int)(prefix - (v6 ? SHORT_V6 : 0));
     mn_get_raw(b, local->addr.bytes, v6 ? 16 : 4);

@@ -4,10 +4,12 @@
  *   38 cells used 1 | 39 capabilities 1 | 40 cells 8 x 8 | 104 scratch 8 | 112 check 8 | 120 zero 8
  *
  * A cell is {ip4 4, prefix 1, speed code 1, nic 1, flags 1}; an IPv6 address has its flag set, zero
- * for ip4, and its 16 bytes in the two cells behind. The check is a keyed MAC over bytes 0..103
- * (cluster key, else a public constant: then it only finds damage). The scratch field belongs to
- * the connecting side; it holds a ticket that is looked up, never a pointer: these bytes came over
- * a network. */
+ * for ip4, and its 16 bytes in the two cells behind. The other flags are the address's place in the
+ * GID table of its port plus one, 0 when there is none below 127: for messages only, when no
+ * connection can be had over which the whole table would come. The check is a keyed MAC over bytes
+ * 0..103 (cluster key, else a public constant: then it only finds damage). The scratch field
+ * belongs to the connecting side; it holds a ticket that is looked up, never a pointer: these bytes
+ * came over a network. */
 #ifndef MN_HANDLE_H
 #define MN_HANDLE_H
 
@@ -22,7 +24,7 @@ struct mn_handle {
     uint32_t instance;
     uint16_t port;
     uint64_t scratch;
-    struct mn_local locals[MN_MAX_LOCALS]; /* addr, nic and speed only */
+    struct mn_local locals[MN_MAX_LOCALS]; /* addr, nic, speed and gid_index only */
     int n_locals;
     int truncated; /* more addresses exist than fit; the rest comes with the handshake */
 };

@@ -28,6 +28,9 @@ static struct mn_handle example(void)
     h.locals[0] = local("10.0.1.1/31", 0, 200000);
     h.locals[1] = local("fd00::1/64", 0, 200000);
     h.locals[2] = local("10.0.2.1/24", 1, 100000);
+    h.locals[0].gid_index = 3;
+    h.locals[1].gid_index = 126;
+    h.locals[2].gid_index = -1;
     h.n_locals = 3;
     return h;
 }
@@ -55,6 +58,7 @@ static void test_round_trip(void **state)
         assert_true(mn_addr_equal(&back.locals[i].addr, &h.locals[i].addr));
         assert_int_equal(back.locals[i].addr.prefix, h.locals[i].addr.prefix);
         assert_int_equal(back.locals[i].nic, h.locals[i].nic);
+        assert_int_equal(back.locals[i].gid_index, h.locals[i].gid_index);
         assert_in_range(back.locals[i].speed_mbps, h.locals[i].speed_mbps * 9 / 10,
                         h.locals[i].speed_mbps * 11 / 10);
     }

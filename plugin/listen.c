@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "plugin/listen.h"
+#include "plugin/transport.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
@@ -117,6 +118,19 @@ static enum mn_err bind_all(struct mn_listener *l, uint16_t *port, struct mn_dia
                    l->device->n_locals, l->device->name, s->port_base, s->port_count);
 }
 
+static void tell_gids(const struct mn_config *config, const struct mn_device *device,
+                      struct mn_handle *handle)
+{
+    struct mn_side self;
+
+    mn_side_self(config, device, &self);
+    for (int i = 0; mn_transports[i]; i++)
+        mn_transports[i]->offer(&self);
+    for (int i = 0; i < self.n_locals; i++)
+        handle->locals[i].gid_index =
+            self.rdma[i].state == MN_RDMA_READY ? self.rdma[i].gid_index : -1;
+}
+
 enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_device *device,
                              void *handle, struct mn_listener **listener, struct mn_diag *diag)
 {
@@ -137,6 +151,7 @@ enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_dev
     memcpy(h.nonce, l->nonce, sizeof h.nonce);
     memcpy(h.locals, device->locals, sizeof h.locals);
     h.n_locals = device->n_locals;
+    tell_gids(config, device, &h);
     mn_handle_write(&h, config->cluster_key, handle);
     *listener = l;
     return MN_OK;

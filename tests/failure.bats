@@ -121,5 +121,5 @@ process_of()
     run nsenter --net=/run/netns/$NS-b timeout -k 1 30 "$STREAM" "$PLUGIN" send handle 16
     echo "$output"
     [ "$status" -eq 1 ]
-    [[ "$output" == *"ncclRemoteError: "*"peer 10.66.0.1 port "*" over mesh0: nobody answers"*"The peer listens at 10.66.0.1/30. Own GIDs:"* ]]
+    [[ "$output" == *"ncclRemoteError: "*"peer 10.66.0.1 port "*" over mesh0: nobody answers"*"The peer's GIDs when it listened:"*"  10.66.0.1/30"*"Own GIDs now:"* ]]
 }

@@ -40,16 +40,25 @@ double()
     echo "shm=$PWD/fabric,dev=rocep1s0f0:mesh0:$1,dev=roceP2p1s0f0:mesh1:$2,stats=$PWD/stats.$3"
 }
 
-# start MESSAGES SENDING [VARIABLE…]: a receives in the background with RDMA, b sends; SENDING tells
-# whether it has a device too (rdma, none).
+# receive MESSAGES [VARIABLE…]: a receives in the background with RDMA.
+receive()
+{
+    local messages=$1
+    shift
+    nsenter --net=/run/netns/$NS-a env LD_LIBRARY_PATH="$BUILD/tests/fakeverbs" \
+        FAKEVERBS="$(double 10.66.0.1 10.66.1.1 a)" "$@" timeout -k 1 110 \
+        "$STREAM" "$PLUGIN" receive handle "$messages" >received 2>received.log 3>&- &
+    RECEIVER=$!
+}
+
+# start MESSAGES SENDING [VARIABLE…]: a receives, b sends; SENDING tells whether b has a device too
+# (rdma, none).
 start()
 {
     local messages=$1 sending=$2
     local library=LD_LIBRARY_PATH=$BUILD/tests/fakeverbs
     shift 2
-    nsenter --net=/run/netns/$NS-a env "$library" FAKEVERBS="$(double 10.66.0.1 10.66.1.1 a)" "$@" \
-        timeout -k 1 110 "$STREAM" "$PLUGIN" receive handle "$messages" >received 2>received.log 3>&- &
-    RECEIVER=$!
+    receive "$messages" "$@"
     [ "$sending" = rdma ] || library=NOTHING=
     nsenter --net=/run/netns/$NS-b env "$library" FAKEVERBS="$(double 10.66.0.2 10.66.1.2 b)" "$@" \
         timeout -k 1 110 "$STREAM" "$PLUGIN" send handle "$messages" >sent 2>sent.log 3>&- &
@@ -116,4 +125,19 @@ until_data_flows()
     wait $SENDER || true
     cat sent
     grep -q '^failed .* ncclRemoteError: .*send to peer .*, link mesh0 (rocep1s0f0 port 1, 10.66.0.2/30 to 10.66.0.1/30).*: peer is gone' sent
+}
+
+@test "verbs: addresses that go away before the peer connects: the GIDs of both ends are shown" {
+    receive 16
+    for _ in $(seq 100); do
+        [ ! -s handle ] || break
+        sleep 0.1
+    done
+    ip -n $NS-a addr del 10.66.0.1/30 dev mesh0
+    ip -n $NS-a addr del 10.66.1.1/30 dev mesh1
+    run nsenter --net=/run/netns/$NS-b env LD_LIBRARY_PATH="$BUILD/tests/fakeverbs" \
+        FAKEVERBS="$(double 10.66.0.2 10.66.1.2 b)" timeout -k 1 30 "$STREAM" "$PLUGIN" send handle 16
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"nobody answers"*"The peer's GIDs when it listened:"*"  10.66.0.1/30 gid 3"*"10.66.1.1/30 gid 3"*"Own GIDs now:"*"rocep1s0f0 port 1 gid 3  10.66.0.2 RoCE v2  mesh0"* ]]
 }
