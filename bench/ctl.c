@@ -2,6 +2,8 @@
 #include <errno.h>
 #include <math.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,8 +175,11 @@ enum mn_err mn_ctl_authenticate(struct mn_ctl *ctl, int server, const uint8_t to
     uint64_t deadline = now_ms() + timeout_ms;
     uint8_t random[2][16], hello[24] = MAGIC, theirs[24];
     uint8_t mac[MN_MAC_SIZE], got[MN_MAC_SIZE];
+    int one = 1;
     enum mn_err err = mn_random(random[server], 16, diag);
 
+    /* Both ends of a measurement start by a message: one that is held back counts as theirs. */
+    (void)setsockopt(ctl->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     memcpy(hello + 8, random[server], 16);
     if (!err)
         err = write_all(ctl, hello, sizeof hello, diag);
@@ -214,16 +219,20 @@ enum mn_err mn_ctl_send(struct mn_ctl *ctl, cJSON *message, struct mn_diag *diag
 {
     char *text = cJSON_PrintUnformatted(message);
     size_t len = text ? strlen(text) : 0;
-    uint8_t header[4] = {(uint8_t)len, (uint8_t)(len >> 8), (uint8_t)(len >> 16), 0};
     enum mn_err err;
 
     cJSON_Delete(message);
-    if (!len || len > MN_CTL_FRAME_MAX)
+    if (!len || len > MN_CTL_FRAME_MAX) {
         err = mn_fail(diag, MN_ERR_INTERNAL, "control message of %zu bytes", len);
-    else
-        err = write_all(ctl, header, sizeof header, diag);
-    if (!err)
-        err = write_all(ctl, text, len, diag);
+    } else {
+        /* In one piece: a second packet would wait for the acknowledgement of the first. */
+        uint8_t *frame = mn_zalloc(4 + len);
+        for (int i = 0; i < 3; i++)
+            frame[i] = (uint8_t)(len >> 8 * i);
+        memcpy(frame + 4, text, len);
+        err = write_all(ctl, frame, 4 + len, diag);
+        free(frame);
+    }
     free(text);
     return err;
 }

@@ -1,3 +1,6 @@
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -105,13 +108,59 @@ static void test_error_message(void **state)
     assert_null(message);
 }
 
+/* Two writes would be two packets, of which TCP holds back the second for 40 ms. */
+static void test_one_packet(void **state)
+{
+    struct mn_ctl ctl = {.peer = "client"};
+    cJSON *message = cJSON_CreateObject();
+    char got[100];
+    int pair[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    ctl.fd = pair[0];
+    cJSON_AddStringToObject(message, "op", "ready");
+    assert_int_equal(mn_ctl_send(&ctl, message, NULL), MN_OK);
+    assert_int_equal(recv(pair[1], got, sizeof got, MSG_DONTWAIT), 4 + 14);
+    assert_memory_equal(got, "\x0e\0\0\0{\"op\":\"ready\"}", 18);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+static void test_no_delay(void **state)
+{
+    struct sockaddr_in in = {.sin_port = 0};
+    struct mn_addr addr;
+    socklen_t len = sizeof in;
+    int fd, one[2] = {0, 0};
+
+    (void)state;
+    close(fds[0]);
+    close(fds[1]);
+    assert_int_equal(mn_addr_parse("127.0.0.1", &addr, NULL), MN_OK);
+    assert_int_equal(mn_ctl_listen(&addr, 0, &fd, NULL), MN_OK);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &len), 0);
+    assert_int_equal(mn_ctl_connect("127.0.0.1", ntohs(in.sin_port), 5000, &there, NULL), MN_OK);
+    here.fd = accept(fd, NULL, NULL);
+    assert_true(here.fd >= 0);
+    close(fd);
+    fds[0] = here.fd;
+    fds[1] = there.fd;
+    authenticate(right, MN_OK, MN_OK);
+    for (int i = 0; i < 2; i++) {
+        len = sizeof one[i];
+        assert_int_equal(getsockopt(fds[i], IPPROTO_TCP, TCP_NODELAY, &one[i], &len), 0);
+        assert_int_equal(one[i], 1);
+    }
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_right_token), T(test_wrong_token),   T(test_garbage),
-        T(test_frames),      T(test_error_message),
+        T(test_right_token),   T(test_wrong_token), T(test_garbage),  T(test_frames),
+        T(test_error_message), T(test_one_packet),  T(test_no_delay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
