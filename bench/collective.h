@@ -4,6 +4,7 @@
 
 #include "bench/coll/algorithm.h"
 #include "bench/group.h"
+#include "bench/repeat.h"
 
 /* The same at every rank. */
 struct mn_collective_task {
@@ -11,9 +12,9 @@ struct mn_collective_task {
     const struct mn_algorithm *algorithm; /* NULL = mn_algorithm_auto */
     int type, op, root;                   /* enum mn_type, enum mn_redop */
     unsigned long long bytes;             /* as nccl-tests counts: of the larger buffer */
-    unsigned long iters;                  /* 0 = as many as fill the duration */
+    unsigned long iters;                  /* 0 = as many as the repetitions take */
     unsigned long warmup;                 /* 0 = a few */
-    unsigned duration_ms;
+    struct mn_repeat_plan repeat;         /* unless iters is given */
     int check;
 };
 
@@ -25,6 +26,7 @@ struct mn_collective_times {
     double mean, min, p50, p99;
     double algbw, busbw;     /* GB/s, 10^9 */
     uint64_t checked, wrong; /* elements, of all ranks */
+    struct mn_spread spread; /* of the repetitions' means; outliers: iterations */
 };
 
 struct mn_collective_row {

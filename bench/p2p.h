@@ -9,6 +9,7 @@
 #include "bench/ctl.h"
 #include "bench/environment.h"
 #include "bench/host.h"
+#include "bench/repeat.h"
 #include "topo/mesh.h"
 
 #define MN_P2P_CONNECTIONS 128
@@ -26,7 +27,7 @@ struct mn_p2p_plan {
     unsigned long long latency_max;
     int check; /* data checked in a pass of its own */
     int connections, outstanding;
-    unsigned duration_ms; /* of each measurement, unless iters is given */
+    struct mn_repeat_plan repeat; /* of each measurement, unless iters is given */
     unsigned long iters, warmup;
     unsigned timeout_ms; /* longest wait without progress */
     size_t memory;       /* of the message buffers of one side */
@@ -39,7 +40,8 @@ struct mn_p2p_bandwidth {
     enum mn_p2p_direction direction;
     uint64_t messages, bytes;
     double seconds;
-    double cpu_seconds[2]; /* here, peer */
+    double cpu_seconds[2];   /* here, peer */
+    struct mn_spread spread; /* of the repetitions' seconds, which move equally many bytes */
 };
 
 /* Half round trips in microseconds. */
@@ -47,6 +49,7 @@ struct mn_p2p_latency {
     size_t size;
     uint64_t rounds;
     double min, mean, p50, p99, p999;
+    struct mn_spread spread; /* of the repetitions' means; outliers: rounds */
 };
 
 struct mn_p2p_nic {

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,12 +50,45 @@ static void test_few(void **state)
     assert_true(mn_stats_mean(NULL, 0) == 0);
 }
 
+/* By hand: mean 5, standard deviation sqrt(32 / 7), t of 7 degrees 2.365. */
+static void test_interval(void **state)
+{
+    static const float known[] = {2, 4, 4, 4, 5, 5, 7, 9}, pair[] = {1, 3}, even[] = {6, 6, 6};
+    static float many[1000];
+
+    (void)state;
+    assert_true(fabs(mn_stats_ci95(known, 8) - 35.755) < 0.01);
+    /* mean 2, error of the mean 1, t of 1 degree */
+    assert_true(fabs(mn_stats_ci95(pair, 2) - 635.3) < 0.01);
+    assert_true(mn_stats_ci95(even, 3) == 0);
+    assert_true(isnan(mn_stats_ci95(known, 1)));
+    assert_true(isnan(mn_stats_ci95(NULL, 0)));
+    /* 1 and 3 in turn: mean 2, deviation nearly 1, t of 999 degrees 1.9623 */
+    for (int i = 0; i < 1000; i++)
+        many[i] = i % 2 ? 1 : 3;
+    assert_true(fabs(mn_stats_ci95(many, 1000) - 1.9623 / sqrt(999) / 2 * 100) < 0.001);
+}
+
+/* Quartiles 2 and 6 of 1..8 with nearest rank: fences at 2 - 4 and 6 + 6. */
+static void test_outliers(void **state)
+{
+    static const float none[] = {1, 2, 3, 4, 5, 6, 7, 8}, one[] = {1, 2, 3, 4, 5, 6, 7, 12.5f},
+                       both[] = {-90, 2, 3, 4, 5, 6, 7, 90}, few[] = {1, 1, 900};
+
+    (void)state;
+    assert_int_equal(mn_stats_outliers(none, 8), 0);
+    assert_int_equal(mn_stats_outliers(one, 8), 1);
+    assert_int_equal(mn_stats_outliers(both, 8), 2);
+    assert_int_equal(mn_stats_outliers(few, 3), 0);
+    assert_int_equal(mn_stats_outliers(NULL, 0), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_five),
-        cmocka_unit_test(test_thousand),
-        cmocka_unit_test(test_few),
+        cmocka_unit_test(test_five),     cmocka_unit_test(test_thousand),
+        cmocka_unit_test(test_few),      cmocka_unit_test(test_interval),
+        cmocka_unit_test(test_outliers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,8 @@ struct mn_bench_collective {
     const struct mn_opt_list *collectives, *sizes, *types, *ops, *algorithms, *hosts;
     const char *plugin, *coordinator, *token_file;
     long local, port, root, iters, warmup, abi, device;
-    unsigned duration_ms, timeout_ms;
+    struct mn_repeat_plan repeat;
+    unsigned timeout_ms;
     int check, json, csv;
 };
 

@@ -143,7 +143,7 @@ int mn_bench_peer(const struct mn_bench_options *o)
         .check = !o->no_check,
         .connections = (int)o->connections,
         .outstanding = (int)o->outstanding,
-        .duration_ms = o->duration_ms,
+        .repeat = mn_bench_repeat(o),
         .iters = (unsigned long)o->iters,
         .warmup = (unsigned long)o->warmup,
         .timeout_ms = o->timeout_ms,

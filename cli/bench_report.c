@@ -1,3 +1,4 @@
+#include <math.h>
 #include <string.h>
 
 #include "cli/bench_report.h"
@@ -27,7 +28,7 @@ static void print_latency(struct mn_out *out, const struct mn_p2p_report *report
     static const struct mn_col cols[] = {
         {"size", "size", 1},     {"rounds", "rounds", 1}, {"min_us", "min us", 1},
         {"mean_us", "mean", 1},  {"p50_us", "p50", 1},    {"p99_us", "p99", 1},
-        {"p999_us", "p99.9", 1},
+        {"p999_us", "p99.9", 1}, MN_SPREAD_COLUMNS(""),
     };
 
     mn_out_table(out, "latency", "latency, half round trip", cols, N(cols));
@@ -41,6 +42,7 @@ static void print_latency(struct mn_out *out, const struct mn_p2p_report *report
         mn_out_cell_num(out, row->p50, 2);
         mn_out_cell_num(out, row->p99, 2);
         mn_out_cell_num(out, row->p999, 2);
+        mn_results_print_spread(out, &row->spread);
     }
     mn_out_table_end(out);
 }
@@ -58,6 +60,8 @@ static void print_bandwidth(struct mn_out *out, const struct mn_p2p_report *repo
         {"cpu_s_per_gb", "CPU s/GB", 1},
         {"cpu_s_per_gb_here", "here", 1},
         {"cpu_s_per_gb_peer", "peer", 1},
+        {"median_gbps", NULL, 1},
+        MN_SPREAD_COLUMNS(""),
     };
 
     mn_out_table(out, "results", "bandwidth (bytes received, over the slower side's time)", cols,
@@ -76,8 +80,21 @@ static void print_bandwidth(struct mn_out *out, const struct mn_p2p_report *repo
         mn_out_cell_num(out, (row->cpu_seconds[0] + row->cpu_seconds[1]) / gb, 3);
         mn_out_cell_num(out, row->cpu_seconds[0] / gb, 3);
         mn_out_cell_num(out, row->cpu_seconds[1] / gb, 3);
+        mn_out_cell_num(out, gb * 8 / (double)row->spread.repetitions / row->spread.median, 3);
+        mn_results_print_spread(out, &row->spread);
     }
     mn_out_table_end(out);
+}
+
+static void say_unsteady(struct mn_out *out, const struct mn_p2p_report *report)
+{
+    size_t unsteady = 0;
+
+    for (size_t i = 0; i < report->n_latency; i++)
+        unsteady += report->latency[i].spread.steady == 0;
+    for (size_t i = 0; i < report->n_bandwidth; i++)
+        unsteady += report->bandwidth[i].spread.steady == 0;
+    mn_results_say_unsteady(out, unsteady, report->n_latency + report->n_bandwidth);
 }
 
 /* A NIC that moved a twentieth of the whole carried the run; the rest is noise. */
@@ -156,10 +173,12 @@ void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const ch
                (int64_t)report->checked);
     mn_out_int(out, "wrong_messages", plan->check ? "messages wrong" : NULL,
                (int64_t)report->wrong);
+    mn_out_num(out, "precision_percent", NULL, plan->iters ? NAN : plan->repeat.precision, 2);
     if (plan->latency)
         print_latency(out, report);
     if (plan->directions)
         print_bandwidth(out, report);
+    say_unsteady(out, report);
     print_counters(out, "counters_here", "bytes of each NIC here, during the run", report,
                    &ends[0]);
     print_counters(out, "counters_peer", "bytes of each NIC of the peer", report, &ends[1]);

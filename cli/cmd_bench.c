@@ -99,7 +99,22 @@ static const struct mn_opt options[] = {
      .offset = offsetof(struct mn_bench_options, duration_ms),
      .min = 10,
      .max = 3600000,
-     .help = "How long each measurement lasts."},
+     .help = "How long each measurement lasts, in ten or more repetitions."},
+    {.name = "precision",
+     .type = MN_OPT_DOUBLE,
+     .arg = "PERCENT",
+     .def = "5",
+     .offset = offsetof(struct mn_bench_options, precision),
+     .min = 0.01,
+     .max = 1000,
+     .help = "Repeat until the 95 % confidence interval is +-PERCENT of the mean."},
+    {.name = "max-duration",
+     .type = MN_OPT_DURATION,
+     .arg = "TIME",
+     .offset = offsetof(struct mn_bench_options, max_duration_ms),
+     .min = 10,
+     .max = 3600000,
+     .help = "No longer than this, however precise; default: twice --duration."},
     {.name = "iters",
      .letter = 'n',
      .type = MN_OPT_INT,
@@ -190,6 +205,15 @@ static const struct mn_opt options[] = {
     MN_OPT_END,
 };
 
+struct mn_repeat_plan mn_bench_repeat(const struct mn_bench_options *o)
+{
+    return (struct mn_repeat_plan){
+        .duration_ms = o->duration_ms,
+        .most_ms = o->max_duration_ms ? o->max_duration_ms : 2 * o->duration_ms,
+        .precision = o->precision,
+    };
+}
+
 static int run_collectives(const struct mn_bench_options *o)
 {
     struct mn_bench_collective c = {
@@ -209,7 +233,7 @@ static int run_collectives(const struct mn_bench_options *o)
         .warmup = o->warmup,
         .abi = o->abi,
         .device = o->device,
-        .duration_ms = o->duration_ms,
+        .repeat = mn_bench_repeat(o),
         .timeout_ms = o->timeout_ms,
         .check = !o->no_check,
         .json = o->json,
@@ -226,6 +250,10 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
         return mn_fail(diag, MN_ERR_USAGE, "unexpected '%s'", argv[0]);
     if (o->collectives.count && o->peer)
         return mn_fail(diag, MN_ERR_USAGE, "--collective measures between ranks, not with --peer");
+    if (o->max_duration_ms && o->max_duration_ms < o->duration_ms)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--max-duration %ums is less than --duration %ums, which is at least spent",
+                       o->max_duration_ms, o->duration_ms);
     if (o->local && o->hosts.count)
         return mn_fail(diag, MN_ERR_USAGE, "--local or --hosts, not both");
     if (!o->collectives.count && !o->peer)

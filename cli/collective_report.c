@@ -13,6 +13,7 @@ static void print_place(struct mn_out *out, const struct mn_collective_times *t,
     if (!t->measured) {
         for (int i = 0; i < 6; i++)
             mn_out_cell(out, NULL);
+        mn_results_print_spread(out, NULL);
         return;
     }
     mn_out_cell_num(out, t->mean, 2);
@@ -26,6 +27,7 @@ static void print_place(struct mn_out *out, const struct mn_collective_times *t,
         mn_out_cell_int(out, (int64_t)t->wrong);
     else
         mn_out_cell(out, NULL);
+    mn_results_print_spread(out, &t->spread);
 }
 
 static void print_row(struct mn_out *out, const struct mn_collective_row *row)
@@ -52,6 +54,8 @@ void mn_collective_print(struct mn_out *out, const struct mn_collective_report *
 {
     const struct mn_group *group = report->group;
     const struct mn_plugin_info *plugin = report->plugin;
+    size_t unsteady = 0, all = 0;
+
     static const struct mn_col cols[] = {
         {"collective", "collective", 0},
         {"bytes", "size", 1},
@@ -67,12 +71,14 @@ void mn_collective_print(struct mn_out *out, const struct mn_collective_report *
         {"algbw_gb_per_s", "algbw", 1},
         {"busbw_gb_per_s", "busbw", 1},
         {"wrong", "wrong", 1},
+        MN_SPREAD_COLUMNS(""),
         {"in_place_time_us", "in place us", 1},
         {"in_place_p50_us", "p50", 1},
         {"in_place_p99_us", "p99", 1},
         {"in_place_algbw_gb_per_s", "algbw", 1},
         {"in_place_busbw_gb_per_s", "busbw", 1},
         {"in_place_wrong", "wrong", 1},
+        MN_SPREAD_COLUMNS("in_place_"),
     };
 
     mn_results_print_head(out, MN_RESULTS_COLLECTIVES, report->started, report->environments,
@@ -96,4 +102,11 @@ void mn_collective_print(struct mn_out *out, const struct mn_collective_report *
     for (size_t i = 0; i < report->n_rows; i++)
         print_row(out, &report->rows[i]);
     mn_out_table_end(out);
+    for (size_t i = 0; i < report->n_rows; i++)
+        for (int place = 0; place < 2; place++)
+            if (report->rows[i].place[place].measured) {
+                unsteady += report->rows[i].place[place].spread.steady == 0;
+                all++;
+            }
+    mn_results_say_unsteady(out, unsteady, all);
 }

@@ -81,7 +81,8 @@ static void add_command(FILE *file, const struct mn_collective_session *s, int r
     add_number(file, "--warmup", o->warmup);
     add_number(file, "--abi", o->abi);
     add_number(file, "--device", o->device);
-    fprintf(file, " --duration %ums --timeout %ums%s", o->duration_ms, o->timeout_ms,
+    fprintf(file, " --duration %ums --max-duration %ums --precision %g --timeout %ums%s",
+            o->repeat.duration_ms, o->repeat.most_ms, o->repeat.precision, o->timeout_ms,
             o->check ? "" : " --no-check");
 }
 

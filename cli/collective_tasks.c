@@ -173,7 +173,7 @@ enum mn_err mn_collective_plan(struct mn_collective_session *s, struct mn_diag *
                                                   .root = (int)o->root,
                                                   .iters = (unsigned long)o->iters,
                                                   .warmup = (unsigned long)o->warmup,
-                                                  .duration_ms = o->duration_ms,
+                                                  .repeat = o->repeat,
                                                   .check = o->check};
                 err = add_sizes(s, task, diag);
             }

@@ -82,3 +82,27 @@ void mn_results_print_head(struct mn_out *out, enum mn_results_kind kind, time_t
     summarise(out, envs, count);
     mn_out_list_end(out);
 }
+
+void mn_results_print_spread(struct mn_out *out, const struct mn_spread *spread)
+{
+    if (!spread) {
+        for (int i = 0; i < 4; i++)
+            mn_out_cell(out, NULL);
+        return;
+    }
+    if (spread->steady == 0)
+        mn_out_color(out, MN_YELLOW);
+    mn_out_cell_num(out, spread->ci95, 1);
+    mn_out_cell_int(out, (int64_t)spread->repetitions);
+    mn_out_cell_int(out, (int64_t)spread->outliers);
+    mn_out_cell_bool(out, spread->steady);
+}
+
+void mn_results_say_unsteady(struct mn_out *out, size_t unsteady, size_t all)
+{
+    if (unsteady)
+        mn_out_note(out, MN_YELLOW,
+                    "%zu of %zu rows were not steady after warm-up: another load on these hosts? "
+                    "A longer --duration helps",
+                    unsteady, all);
+}

@@ -140,8 +140,25 @@ moved()
     [[ "$output" == *"half round trip"* ]]
     bench --peer 127.0.0.1 --sizes 4K --tests bandwidth --direction both --iters 100 --csv
     [ "$status" -eq 0 ]
-    [ "${lines[0]}" = size,direction,messages,seconds,gbytes_per_s,gbps,messages_per_s,cpu_s_per_gb,cpu_s_per_gb_here,cpu_s_per_gb_peer ]
+    [ "${lines[0]}" = size,direction,messages,seconds,gbytes_per_s,gbps,messages_per_s,cpu_s_per_gb,cpu_s_per_gb_here,cpu_s_per_gb_peer,median_gbps,ci95_percent,repetitions,outliers,steady ]
     [[ "${lines[1]}" == 4096,both,200,* ]]
+}
+
+@test "bench: a row says how well it is known" {
+    serve a --listen 127.0.0.1
+    export NCCL_SOCKET_IFNAME=lo
+    bench --peer 127.0.0.1 --sizes 64K --direction out --precision 1000 --json
+    [ "$status" -eq 0 ]
+    echo "$output" >report
+    jq -e '.latency + .results | length == 2 and all(.[]; .repetitions >= 1 and .outliers >= 0)' report
+    jq -e '.results[0].median_gbps > 0 and (.results[0].steady | type) == "boolean"' report
+    jq -e '.precision_percent == 1000 and .clock == "CLOCK_MONOTONIC"' report
+    bench --peer 127.0.0.1 --sizes 64K --direction out --iters 50 --json
+    [ "$status" -eq 0 ]
+    jq -e '.results[0] | .messages == 50 and .repetitions == 1 and .ci95_percent == null' <<<"$output"
+    bench --peer 127.0.0.1 --max-duration 10ms
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--max-duration 10ms is less than --duration 30ms"* ]]
 }
 
 @test "bench: a wrong token is refused on both sides" {
@@ -314,6 +331,7 @@ none_left()
     [ "${#lines[@]}" -eq 2 ]
     [[ "${lines[0]}" == collective,bytes,count,type,* ]]
     [[ "${lines[1]}" == all_gather,65536,16384,float16,* ]]
+    [[ "${lines[0]}" == *,wrong,ci95_percent,repetitions,outliers,steady,in_place_time_us,* ]]
 }
 
 @test "bench: a rank that is killed ends all ranks with its name" {

@@ -205,49 +205,104 @@ static enum mn_err loop(struct session *s, unsigned long n, float *times, double
     return err;
 }
 
-/* Warms up, and finds how many iterations fill the wanted time: the same number at every rank. */
-static enum mn_err choose_count(struct session *s, unsigned long *count, struct mn_diag *diag)
+/* Warms up until the speed is steady, and finds how many iterations fill a repetition: the same
+ * number at every rank. */
+static enum mn_err choose_count(struct session *s, unsigned long *count, int *steady,
+                                struct mn_diag *diag)
 {
     const struct mn_collective_task *task = s->task;
-    double want = task->duration_ms / 1000.0, took = 0;
+    double want = mn_repeat_each(&task->repeat), took = 0, before;
     unsigned long n = task->warmup ? task->warmup : 3;
     enum mn_err err = loop(s, n, NULL, &took, diag);
 
+    *steady = -1;
     *count = task->iters < MOST_ITERATIONS ? task->iters : MOST_ITERATIONS;
     if (task->iters || err)
         return err;
-    while (!err && took < want / 10 && n < MOST_ITERATIONS / 4) {
+    while (!err && took < want / 2 && n < MOST_ITERATIONS / 4) {
         n *= 4;
         err = loop(s, n, NULL, &took, diag);
     }
     double fit = ceil((double)n * want / fmax(took, 1e-7));
     *count = (unsigned long)fmin(fmax(fit, 3), MOST_ITERATIONS);
+    *steady = 0;
+    took = 0;
+    for (int i = 0; i < MN_REPEAT_WARMUPS && !*steady && !err; i++) {
+        before = took;
+        err = loop(s, *count, NULL, &took, diag);
+        *steady = mn_repeat_is_steady(before, took);
+        if (took * 1000 > task->repeat.most_ms)
+            break;
+    }
+    return err;
+}
+
+/* Whether the ranks measure once more, which rank 0 says: their arithmetic may differ in the last
+ * bit. */
+static enum mn_err another(struct session *s, const struct mn_repeat *repeat, size_t done,
+                           int *more, struct mn_diag *diag)
+{
+    int rank = mn_group_rank(s->group);
+    float wanted = !rank && mn_repeat_wants_more(repeat) && done < MOST_ITERATIONS;
+
+    if (s->task->iters)
+        wanted = !repeat->n;
+    enum mn_err err = mn_group_max(s->group, &wanted, 1, diag);
+    *more = wanted > 0;
+    return err;
+}
+
+/* Repeats the loop of n iterations; *times are all of theirs. */
+static enum mn_err repeat_it(struct session *s, unsigned long n, struct mn_repeat *repeat,
+                             float **times, size_t *done, struct mn_diag *diag)
+{
+    double took;
+    int more;
+    enum mn_err err = another(s, repeat, *done, &more, diag);
+
+    while (!err && more) {
+        float *longer = realloc(*times, (*done + n) * sizeof **times);
+        if (!longer)
+            return mn_fail(diag, MN_ERR_NOMEM, "no memory for the times of %zu iterations",
+                           *done + n);
+        *times = longer;
+        err = loop(s, n, *times + *done, &took, diag);
+        if (!err)
+            err = mn_group_max(s->group, *times + *done, n, diag);
+        *done += n;
+        mn_repeat_add(repeat, took * 1e6 / (double)n, took);
+        if (!err)
+            err = another(s, repeat, *done, &more, diag);
+    }
     return err;
 }
 
 static enum mn_err time_it(struct session *s, struct mn_collective_times *t, size_t bytes,
                            struct mn_diag *diag)
 {
+    struct mn_repeat repeat = {.plan = s->task->repeat};
+    float *times = NULL;
     unsigned long n;
-    double took;
-    enum mn_err err = choose_count(s, &n, diag);
+    size_t done = 0;
+    int steady;
+    enum mn_err err = choose_count(s, &n, &steady, diag);
 
-    if (err)
-        return err;
-    float *times = mn_zalloc(n * sizeof *times);
-    err = loop(s, n, times, &took, diag);
     if (!err)
-        err = mn_group_max(s->group, times, n, diag);
+        err = repeat_it(s, n, &repeat, &times, &done, diag);
     if (!err) {
-        mn_stats_sort(times, n);
-        t->iterations = n;
-        t->mean = took * 1e6 / (double)n;
+        mn_stats_sort(times, done);
+        t->iterations = done;
+        t->mean = repeat.seconds * 1e6 / (double)done;
         t->min = (double)times[0];
-        t->p50 = mn_stats_percentile(times, n, 50);
-        t->p99 = mn_stats_percentile(times, n, 99);
+        t->p50 = mn_stats_percentile(times, done, 50);
+        t->p99 = mn_stats_percentile(times, done, 99);
         t->algbw = t->mean > 0 ? (double)bytes / t->mean / 1e3 : 0;
         t->busbw = t->algbw * mn_collective_bus_factor(s->task->collective, s->job.nranks);
+        t->spread = mn_repeat_spread(&repeat);
+        t->spread.outliers = mn_stats_outliers(times, done);
+        t->spread.steady = steady;
     }
+    mn_repeat_free(&repeat);
     free(times);
     return err;
 }

@@ -148,21 +148,22 @@ static double slower(const struct mn_p2p_seen seen[2])
     return fmax(seen[0].seconds, seen[1].seconds);
 }
 
-/* How many messages fill the wanted time, from a warm-up that doubles until it lasts long enough to
- * tell. */
-static enum mn_err choose_count(struct run *r, size_t size, int ways, uint64_t *count,
+/* How many messages fill a repetition, from a warm-up that grows until it lasts long enough to tell
+ * and goes on until the speed is steady. */
+static enum mn_err choose_count(struct run *r, size_t size, int ways, uint64_t *count, int *steady,
                                 struct mn_diag *diag)
 {
-    double want = r->plan->duration_ms / 1000.0, took = 0;
+    double want = mn_repeat_each(&r->plan->repeat), took = 0, before;
     struct mn_p2p_seen seen[2];
     enum mn_err err = MN_OK;
 
+    *steady = -1;
     if (r->plan->iters) {
         *count = r->plan->iters;
         return r->plan->warmup ? move(r, size, r->plan->warmup, ways, 0, seen, diag) : MN_OK;
     }
     *count = r->plan->warmup ? r->plan->warmup : (uint64_t)r->pump.outstanding;
-    for (int i = 0; i < 40 && took < want / 10 && !err; i++) {
+    for (int i = 0; i < 40 && took < want / 2 && !err; i++) {
         if (i)
             *count *= 4;
         err = move(r, size, *count, ways, 0, seen, diag);
@@ -170,6 +171,16 @@ static enum mn_err choose_count(struct run *r, size_t size, int ways, uint64_t *
     }
     *count =
         (uint64_t)fmax(ceil((double)*count * want / fmax(took, 1e-6)), (double)r->pump.outstanding);
+    *steady = 0;
+    took = 0;
+    for (int i = 0; i < MN_REPEAT_WARMUPS && !*steady && !err; i++) {
+        before = took;
+        err = move(r, size, *count, ways, 0, seen, diag);
+        took = slower(seen);
+        *steady = mn_repeat_is_steady(before, took);
+        if (took * 1000 > r->plan->repeat.most_ms)
+            break;
+    }
     return err;
 }
 
@@ -186,26 +197,34 @@ static enum mn_err bandwidth(struct run *r, size_t size, enum mn_p2p_direction d
                              struct mn_diag *diag)
 {
     static const int ways[] = {[MN_P2P_OUT] = 1, [MN_P2P_IN] = 2, [MN_P2P_BOTH] = 3};
+    struct mn_repeat repeat = {.plan = r->plan->repeat};
+    struct mn_p2p_bandwidth row = {.size = size, .direction = direction};
     struct mn_p2p_seen seen[2];
     uint64_t count;
-    enum mn_err err = choose_count(r, size, ways[direction], &count, diag);
+    int steady;
+    enum mn_err err = choose_count(r, size, ways[direction], &count, &steady, diag);
 
-    if (!err)
+    while (!err && mn_repeat_wants_more(&repeat) && !(r->plan->iters && repeat.n)) {
+        double start = mn_p2p_now();
         err = move(r, size, count, ways[direction], 0, seen, diag);
-    if (err)
-        return err;
-    struct mn_p2p_bandwidth *row =
-        mn_grow((void **)&r->report->bandwidth, &r->report->n_bandwidth, sizeof *row);
-    *row = (struct mn_p2p_bandwidth){
-        .size = size,
-        .direction = direction,
-        .messages = seen[0].messages + seen[1].messages,
-        .bytes = seen[0].bytes + seen[1].bytes,
-        .seconds = slower(seen),
-        .cpu_seconds = {seen[0].cpu_seconds, seen[1].cpu_seconds},
-    };
-    r->report->wrong += seen[0].wrong + seen[1].wrong;
-    return MN_OK;
+        if (err)
+            break;
+        mn_repeat_add(&repeat, slower(seen), mn_p2p_now() - start);
+        row.seconds += slower(seen);
+        for (int end = 0; end < 2; end++) {
+            row.messages += seen[end].messages;
+            row.bytes += seen[end].bytes;
+            row.cpu_seconds[end] += seen[end].cpu_seconds;
+            r->report->wrong += seen[end].wrong;
+        }
+    }
+    row.spread = mn_repeat_spread(&repeat);
+    row.spread.steady = steady;
+    mn_repeat_free(&repeat);
+    if (!err)
+        *(struct mn_p2p_bandwidth *)mn_grow((void **)&r->report->bandwidth, &r->report->n_bandwidth,
+                                            sizeof row) = row;
+    return err;
 }
 
 static enum mn_err rounds(struct run *r, size_t size, uint64_t count, float *rtts,
@@ -228,35 +247,78 @@ static enum mn_err rounds(struct run *r, size_t size, uint64_t count, float *rtt
     return err;
 }
 
-static enum mn_err latency(struct run *r, size_t size, struct mn_diag *diag)
+/* Rounds of a repetition, and of a warm-up that goes on until the latency is steady. */
+static enum mn_err choose_rounds(struct run *r, size_t size, uint64_t *count, int *steady,
+                                 struct mn_diag *diag)
 {
-    uint64_t count = r->plan->iters ? r->plan->iters : 200;
     uint64_t warmup = r->plan->warmup ? r->plan->warmup : 200;
-    double start = mn_p2p_now();
+    double start = mn_p2p_now(), before, each;
     enum mn_err err = rounds(r, size, warmup, NULL, diag);
 
-    if (!r->plan->iters) {
-        double each = fmax((mn_p2p_now() - start) / (double)warmup, 1e-7);
-        double fit = r->plan->duration_ms / 1000.0 / each;
-        count = fit < 100 ? 100 : fit > MAX_ROUNDS ? MAX_ROUNDS : (uint64_t)fit;
+    *steady = -1;
+    *count = r->plan->iters;
+    if (r->plan->iters || err)
+        return err;
+    each = fmax((mn_p2p_now() - start) / (double)warmup, 1e-7);
+    *steady = 0;
+    for (int i = 0; i < MN_REPEAT_WARMUPS && !*steady && !err; i++) {
+        double fit = mn_repeat_each(&r->plan->repeat) / each;
+        *count = fit < 20 ? 20 : fit > MAX_ROUNDS ? MAX_ROUNDS : (uint64_t)fit;
+        start = mn_p2p_now();
+        err = rounds(r, size, *count, NULL, diag);
+        before = each;
+        each = fmax((mn_p2p_now() - start) / (double)*count, 1e-7);
+        *steady = mn_repeat_is_steady(before, each);
+        if ((mn_p2p_now() - start) * 1000 > r->plan->repeat.most_ms)
+            break;
     }
-    float *rtts = mn_zalloc(count * sizeof *rtts);
-    if (!err)
-        err = rounds(r, size, count, rtts, diag);
+    return err;
+}
+
+static struct mn_p2p_latency summary(float *rtts, size_t count, struct mn_repeat *repeat)
+{
+    struct mn_p2p_latency row = {.rounds = count, .spread = mn_repeat_spread(repeat)};
+
+    row.mean = mn_stats_mean(rtts, count) / 2;
+    mn_stats_sort(rtts, count);
+    row.min = rtts[0] / 2.0;
+    row.p50 = mn_stats_percentile(rtts, count, 50) / 2;
+    row.p99 = mn_stats_percentile(rtts, count, 99) / 2;
+    row.p999 = mn_stats_percentile(rtts, count, 99.9) / 2;
+    row.spread.outliers = mn_stats_outliers(rtts, count);
+    return row;
+}
+
+static enum mn_err latency(struct run *r, size_t size, struct mn_diag *diag)
+{
+    struct mn_repeat repeat = {.plan = r->plan->repeat};
+    float *rtts = NULL;
+    size_t done = 0;
+    uint64_t count;
+    int steady;
+    enum mn_err err = choose_rounds(r, size, &count, &steady, diag);
+
+    while (!err && mn_repeat_wants_more(&repeat) && !(r->plan->iters && repeat.n) &&
+           done + count <= MAX_ROUNDS + r->plan->iters) {
+        float *more = realloc(rtts, (done + count) * sizeof *rtts);
+        if (!more) {
+            err = mn_fail(diag, MN_ERR_NOMEM, "no memory for %zu rounds", done + (size_t)count);
+            break;
+        }
+        double start = mn_p2p_now();
+        rtts = more;
+        err = rounds(r, size, count, rtts + done, diag);
+        mn_repeat_add(&repeat, err ? 0 : mn_stats_mean(rtts + done, count), mn_p2p_now() - start);
+        done += count;
+    }
     if (!err) {
         struct mn_p2p_latency *row =
             mn_grow((void **)&r->report->latency, &r->report->n_latency, sizeof *row);
-        mn_stats_sort(rtts, count);
-        *row = (struct mn_p2p_latency){
-            .size = size,
-            .rounds = count,
-            .min = rtts[0] / 2.0,
-            .mean = mn_stats_mean(rtts, count) / 2,
-            .p50 = mn_stats_percentile(rtts, count, 50) / 2,
-            .p99 = mn_stats_percentile(rtts, count, 99) / 2,
-            .p999 = mn_stats_percentile(rtts, count, 99.9) / 2,
-        };
+        *row = summary(rtts, done, &repeat);
+        row->size = size;
+        row->spread.steady = steady;
     }
+    mn_repeat_free(&repeat);
     free(rtts);
     return err;
 }

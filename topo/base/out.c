@@ -284,6 +284,14 @@ void mn_out_cell_num(struct mn_out *out, double value, int decimals)
     cell(out, text, item);
 }
 
+void mn_out_cell_bool(struct mn_out *out, int value)
+{
+    if (value < 0)
+        mn_out_cell(out, NULL);
+    else
+        cell(out, value ? "yes" : "no", cJSON_CreateBool(value));
+}
+
 /* Columns a UTF-8 text takes on a terminal: its code points. */
 static int width(const char *text)
 {
@@ -324,6 +332,8 @@ static void print_csv(struct mn_out *out)
 static void print_aligned(struct mn_out *out, int column, int wide, const char *text,
                           enum mn_color color)
 {
+    if (!out->cols[column].head)
+        return;
     int pad = wide - width(text), last = column + 1 == out->n_cols;
 
     if (column)
@@ -340,7 +350,7 @@ static void print_text(struct mn_out *out)
     int wide[64] = {0};
 
     for (int i = 0; i < out->n_cols && i < 64; i++)
-        wide[i] = width(out->cols[i].head);
+        wide[i] = out->cols[i].head ? width(out->cols[i].head) : 0;
     for (size_t i = 0; i < out->n_cells; i++) {
         int w = width(out->cells[i].text), *max = &wide[i % (size_t)out->n_cols % 64];
         *max = w > *max ? w : *max;

@@ -42,7 +42,7 @@ void mn_out_note(struct mn_out *out, enum mn_color color, const char *fmt, ...)
  * A row has exactly one cell call a column. Cells after mn_out_color() use that colour once. */
 struct mn_col {
     const char *key;
-    const char *head;
+    const char *head; /* NULL: not in text */
     int right;
 };
 void mn_out_table(struct mn_out *out, const char *key, const char *title, const struct mn_col *cols,
@@ -53,6 +53,7 @@ void mn_out_cell(struct mn_out *out, const char *str); /* NULL = null, "-" */
 void mn_out_cellf(struct mn_out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void mn_out_cell_int(struct mn_out *out, int64_t value);
 void mn_out_cell_num(struct mn_out *out, double value, int decimals);
+void mn_out_cell_bool(struct mn_out *out, int value); /* below 0 = null, "-" */
 void mn_out_table_end(struct mn_out *out);
 
 #endif

@@ -15,7 +15,10 @@
 
 static void document(FILE *file, enum mn_out_format format)
 {
-    static const struct mn_col cols[] = {{"name", "NAME", 0}, {"n", "N", 1}, {"note", "NOTE", 0}};
+    static const struct mn_col cols[] = {{"name", "NAME", 0},
+                                         {"n", "N", 1},
+                                         {"odd", NULL, 1},
+                                         {"note", "NOTE", 0}};
     struct mn_out *out = mn_out_new(file, format);
 
     mn_out_begin(out, "host", "Host");
@@ -24,14 +27,16 @@ static void document(FILE *file, enum mn_out_format format)
     mn_out_num(out, "nan", "nan", NAN, 1);
     mn_out_bool(out, "ok", "ok", 1);
     mn_out_end(out);
-    mn_out_table(out, "rows", NULL, cols, 3);
+    mn_out_table(out, "rows", NULL, cols, 4);
     mn_out_row(out);
     mn_out_cell(out, "übel");
     mn_out_cell_int(out, 7);
+    mn_out_cell_bool(out, 1);
     mn_out_cell(out, "x,\"y\"");
     mn_out_row(out);
     mn_out_cell(out, "b");
     mn_out_cell_num(out, 12.345, 2);
+    mn_out_cell_bool(out, -1);
     mn_out_cell(out, NULL);
     mn_out_table_end(out);
     mn_out_note(out, MN_RED, "end");
@@ -85,6 +90,8 @@ static void test_json(void **state)
     assert_int_equal(cJSON_GetArraySize(rows), 2);
     assert_true(cJSON_IsNull(cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 1), "note")));
     assert_int_equal(cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 0), "n")->valueint, 7);
+    assert_true(cJSON_IsTrue(cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 0), "odd")));
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(cJSON_GetArrayItem(rows, 1), "odd")));
     cJSON_Delete(json);
     free(text);
 }
@@ -94,9 +101,9 @@ static void test_csv(void **state)
     char *text = text_of(MN_OUT_CSV);
 
     (void)state;
-    assert_string_equal(text, "name,n,note\n"
-                              "übel,7,\"x,\"\"y\"\"\"\n"
-                              "b,12.35,-\n");
+    assert_string_equal(text, "name,n,odd,note\n"
+                              "übel,7,yes,\"x,\"\"y\"\"\"\n"
+                              "b,12.35,-,-\n");
     free(text);
 }
 
