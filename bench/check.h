@@ -26,6 +26,7 @@ enum mn_check_flags {
     MN_CHECK_ALONE = 2,  /* looks at time or CPU: no other rule runs meanwhile */
     MN_CHECK_SLOW = 4,   /* moves so much that its time limit is ten times the usual */
     MN_CHECK_PEER = 8,   /* has a second process, which may run on another machine */
+    MN_CHECK_ENDS = 16,  /* the ends of its connections may be on two machines */
 };
 
 struct mn_check_rule {
@@ -37,6 +38,7 @@ struct mn_check_rule {
     const char *source; /* where it comes from: "NCCL 2.27 transport/net.cc", an API document */
     const char *breaks; /* what a job does when it does not hold, one sentence */
     unsigned flags;
+    const char *here; /* why it does not run on two machines, where others of its family do */
     int since, until; /* ABI versions it applies to, 0 = no bound; else it is skipped */
 };
 

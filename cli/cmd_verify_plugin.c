@@ -56,7 +56,7 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_STRING,
      .arg = "HOST",
      .offset = offsetof(struct options, peer),
-     .help = "Run rules of two processes with one of them there, at meshnet serve."},
+     .help = "Run rules of two ends with one of them there, at meshnet serve."},
     {.name = "port",
      .type = MN_OPT_INT,
      .arg = "PORT",
@@ -135,8 +135,8 @@ static const struct mn_opt options[] = {
 static struct mn_verify_choice choice_of(const struct options *o)
 {
     return (struct mn_verify_choice){.names = o->rules,
-                                     .flags = (o->stress_ms ? MN_CHECK_RANDOM : 0u) |
-                                              (o->peer ? MN_CHECK_PEER : 0u)};
+                                     .flags = o->stress_ms ? MN_CHECK_RANDOM : 0u,
+                                     .two_machines = o->peer != NULL};
 }
 
 static enum mn_err check_names(const struct options *o, struct mn_diag *diag)
@@ -279,8 +279,7 @@ static int verify(const struct options *o, struct mn_check_target *target)
     if (jobs.n == 0) {
         mn_fail(&diag, MN_ERR_USAGE, "none of these rules %s%s%s",
                 o->stress_ms ? "chooses at random (--stress)" : "",
-                o->stress_ms && o->peer ? " and " : "",
-                o->peer ? "has two processes (--peer)" : "");
+                o->stress_ms && o->peer ? " and " : "", o->peer ? "has two ends (--peer)" : "");
         return mn_cmd_fail(NAME, &diag);
     }
     run.report.jobs = jobs.jobs;

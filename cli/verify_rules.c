@@ -40,7 +40,8 @@ int mn_verify_chosen(const struct mn_verify_choice *choice, const struct mn_chec
 
     for (size_t i = 0; i < choice->names.count; i++)
         named |= mn_check_matches(family, rule, choice->names.items[i]);
-    return named && (rule->flags & choice->flags) == choice->flags;
+    return named && (rule->flags & choice->flags) == choice->flags &&
+           (!choice->two_machines || rule->here || rule->flags & (MN_CHECK_PEER | MN_CHECK_ENDS));
 }
 
 struct printing {
@@ -98,6 +99,10 @@ static void explain(struct mn_out *out, const struct mn_check_family *family,
     mn_out_str(out, "reported_as", "reported as", ends[rule->severity]);
     mn_out_bool(out, "random", "depends on --seed", (rule->flags & MN_CHECK_RANDOM) != 0);
     mn_out_bool(out, "alone", "runs by itself", (rule->flags & MN_CHECK_ALONE) != 0);
+    mn_out_str(out, "two_machines", "on two machines",
+               rule->flags & MN_CHECK_PEER   ? "its second process is there"
+               : rule->flags & MN_CHECK_ENDS ? "the end that connects is there"
+                                             : rule->here);
     mn_out_strf(out, "again", "to run it alone", "meshnet verify-plugin --rule %s%s LIBRARY",
                 rule->id, rule->flags & MN_CHECK_RANDOM ? " --seed N" : "");
     mn_out_end(out);

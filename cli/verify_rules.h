@@ -9,6 +9,7 @@
 struct mn_verify_choice {
     struct mn_opt_list names; /* of rules and families; none = all */
     unsigned flags;           /* enum mn_check_flags that a rule must carry */
+    int two_machines;         /* only rules that run there, or that say why they do not */
 };
 
 /* In the order of the tables. */

@@ -2,8 +2,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "bench/check/stream.h"
 #include "bench/check/kit.h"
@@ -11,7 +9,7 @@
 #define MIB         ((size_t)1 << 20)
 #define MAXIMUM     ((size_t)1 << 30) /* NCCL_MAX_NET_SIZE */
 #define PATIENCE_NS 6000000000u
-#define ALIAS       (2 * MIB) /* few pages stand for the whole of a long message */
+#define ALIAS       MN_KIT_ALIAS
 #define TOP_CLASS   22
 #define PLACES      4096
 #define COMMS       8
@@ -91,17 +89,10 @@ static void check_random(struct mn_check *check)
 /* size bytes of addresses over ALIAS bytes of memory. */
 static void map_alias(struct mn_check *check, void *comm, size_t size, struct mn_buf *buf)
 {
-    int fd = memfd_create("verify-plugin", MFD_CLOEXEC);
-    unsigned char *at =
-        mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *at = mn_kit_alias(size);
 
-    if (fd < 0 || ftruncate(fd, (off_t)ALIAS) != 0 || at == MAP_FAILED)
+    if (!at)
         mn_check_skip(check, "no addresses for %zu bytes", size);
-    for (size_t i = 0; i < size; i += ALIAS)
-        if (mmap(at + i, ALIAS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
-            MAP_FAILED)
-            mn_check_skip(check, "no addresses for %zu bytes", size);
-    close(fd);
     *buf = (struct mn_buf){.data = at, .size = ALIAS, .room = ALIAS, .base = at, .comm = comm};
     mn_check_step(check, "regMr of %zu bytes", size);
     if (mn_raw_reg(&check->raw, comm, at, size, &buf->mhandle) != 0)
@@ -273,32 +264,35 @@ static const struct mn_check_rule rules[] = {
     {"deliver.classes", "messages beside every power of two, anywhere in memory",
      "sizes and addresses are whatever the collective cuts", check_classes,
      .source = "NCCL 2.27 transport/net.cc (sendProxyProgress, registered buffers)",
-     .breaks = "One tensor shape in a thousand gives wrong results.", .flags = MN_CHECK_RANDOM},
+     .breaks = "One tensor shape in a thousand gives wrong results.",
+     .flags = MN_CHECK_RANDOM | MN_CHECK_ENDS},
     {"deliver.random", "messages of any size into larger receives, several in flight",
      "the receiver posts its capacity, the sender the true length", check_random,
      .source = "NCCL 2.27 transport/net.cc (recvProxyProgress)",
-     .breaks = "One tensor shape in a thousand gives wrong results.", .flags = MN_CHECK_RANDOM},
+     .breaks = "One tensor shape in a thousand gives wrong results.",
+     .flags = MN_CHECK_RANDOM | MN_CHECK_ENDS},
     {"deliver.maximum", "a message of exactly 1 GiB is one message",
      "registered buffers are sent in pieces of up to NCCL_MAX_NET_SIZE, 1 GiB; test reports an int",
      check_maximum, .source = "NCCL 2.27 include/device.h, transport/net.cc",
      .breaks = "Sends of large user buffers fail or lose their end.",
-     .flags = MN_CHECK_ALONE | MN_CHECK_SLOW},
+     .flags = MN_CHECK_ALONE | MN_CHECK_SLOW | MN_CHECK_ENDS},
     {"deliver.done_whole", "at done every byte is there",
      "the GPU is told as soon as test reports done; nothing else is awaited", check_done_whole,
      .source = "NCCL 2.27 transport/net.cc (recvProxyProgress)",
-     .breaks = "Reductions read what the last step left in the buffer."},
+     .breaks = "Reductions read what the last step left in the buffer.", .flags = MN_CHECK_ENDS},
     {"deliver.late_write", "after done the buffer belongs to the caller",
      "the slot is read and used again as soon as test reported done", check_late_write,
      .source = "NCCL 2.27 transport/net.cc (recvProxyProgress)",
-     .breaks = "Results change after they were computed."},
+     .breaks = "Results change after they were computed.", .flags = MN_CHECK_ENDS},
     {"deliver.silent", "what was sent arrives without another call for the sender",
      "a completed send is forgotten by its thread, which may have nothing else to do for long",
      check_silent, .source = "NCCL 2.27 proxy.cc (the progress thread sleeps without operations)",
-     .breaks = "The last step of a collective hangs until the next one starts."},
+     .breaks = "The last step of a collective hangs until the next one starts.",
+     .flags = MN_CHECK_ENDS},
     {"deliver.fair", "no connection starves beside others",
      "all connections of a communicator have steps in flight and wait for each other", check_fair,
      .severity = MN_CHECK_SHOULD, .source = "NCCL 2.27 proxy.cc (progressOps polls all in turn)",
-     .breaks = "A ring goes at the pace of its unluckiest connection."},
+     .breaks = "A ring goes at the pace of its unluckiest connection.", .flags = MN_CHECK_ENDS},
 };
 
 MN_CHECK_FAMILY(mn_check_deliver_family, "deliver", "sizes, completion and delivery", rules);

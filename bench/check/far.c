@@ -16,7 +16,7 @@
 #define CONNECT_MS 10000
 #define FRAME_MS   10000 /* for the rest of a message that has begun to arrive */
 #define POLL_MS    20
-#define CHUNK      4096
+#define CHUNK      (24u << 10)
 #define LIMIT_MAX  36000000.0
 
 static cJSON *message(const char *op)
@@ -37,28 +37,38 @@ static const char *text_of(const cJSON *m, const char *key)
 static enum mn_err send_data(struct mn_ctl *ctl, const unsigned char *data, size_t size,
                              struct mn_diag *diag)
 {
-    char hex[2 * CHUNK + 1] = "";
+    static const char digits[] = "0123456789abcdef";
+    char hex[2 * CHUNK + 1];
     cJSON *m = message("data");
 
-    for (size_t i = 0; i < size; i++)
-        snprintf(hex + 2 * i, 3, "%02x", data[i]);
+    for (size_t i = 0; i < size; i++) {
+        hex[2 * i] = digits[data[i] >> 4];
+        hex[2 * i + 1] = digits[data[i] & 15];
+    }
+    hex[2 * size] = '\0';
     cJSON_AddStringToObject(m, "hex", hex);
     return mn_ctl_send(ctl, m, diag);
+}
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* The bytes of a data message, into the socket of the rule. */
 static enum mn_err take_data(const cJSON *m, int fd, struct mn_diag *diag)
 {
     const char *hex = text_of(m, "hex");
-    size_t size = strlen(hex) / 2;
+    size_t length = strlen(hex), size = length / 2;
     unsigned char data[CHUNK];
 
-    if (size > CHUNK || strlen(hex) % 2 || strspn(hex, "0123456789abcdef") != strlen(hex))
+    if (size > CHUNK || length % 2)
         return mn_fail(diag, MN_ERR_PROTO, "control message: 'hex' holds no bytes");
     for (size_t i = 0; i < size; i++) {
-        unsigned byte;
-        sscanf(hex + 2 * i, "%2x", &byte);
-        data[i] = (unsigned char)byte;
+        int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return mn_fail(diag, MN_ERR_PROTO, "control message: 'hex' holds no bytes");
+        data[i] = (unsigned char)(high << 4 | low);
     }
     /* The rule may have ended; what it did not want to hear is lost with it. */
     (void)send(fd, data, size, MSG_NOSIGNAL);
@@ -205,7 +215,7 @@ static const struct mn_check_rule *find_rule(const char *id)
     for (int f = 0; mn_check_families[f]; f++)
         for (size_t r = 0; r < mn_check_families[f]->n_rules; r++) {
             const struct mn_check_rule *rule = &mn_check_families[f]->rules[r];
-            if (strcmp(rule->id, id) == 0 && rule->flags & MN_CHECK_PEER)
+            if (strcmp(rule->id, id) == 0 && rule->flags & (MN_CHECK_PEER | MN_CHECK_ENDS))
                 return rule;
         }
     return NULL;
@@ -233,13 +243,14 @@ static enum mn_err read_check(const cJSON *m, const struct mn_check_rule **rule,
     return MN_OK;
 }
 
-/* Until the rule's process ends (MN_OK) or the client is gone. */
-static enum mn_err serve_rule(struct mn_ctl *ctl, int fd, struct mn_warden *warden,
+/* Until the rule's process ends, or the client has left (*left). */
+static enum mn_err serve_rule(struct mn_ctl *ctl, int fd, struct mn_warden *warden, int *left,
                               struct mn_diag *diag)
 {
     enum mn_err err = mn_ctl_send(ctl, message("checking"), diag);
 
-    while (!err && !mn_warden_ended(warden)) {
+    *left = 0;
+    while (!err && !*left && !mn_warden_ended(warden)) {
         struct pollfd p[] = {{.fd = ctl->fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
         double number;
         cJSON *m;
@@ -247,7 +258,8 @@ static enum mn_err serve_rule(struct mn_ctl *ctl, int fd, struct mn_warden *ward
             return mn_fail_errno(diag, "poll");
         if (p[1].revents)
             pass_on(fd, ctl, &err, diag);
-        if (err || !p[0].revents)
+        *left = mn_ctl_gone(ctl);
+        if (err || *left || !p[0].revents)
             continue;
         err = mn_ctl_receive(ctl, FRAME_MS, &m, diag);
         if (err)
@@ -276,7 +288,7 @@ enum mn_err mn_far_serve(const char *path, struct mn_ctl *ctl, const cJSON *firs
     const struct mn_check_rule *rule = NULL;
     struct mn_check_result result;
     struct mn_warden warden;
-    int fds[2];
+    int fds[2], left;
     enum mn_err err = read_check(first, &rule, &target, diag);
     cJSON *m;
 
@@ -289,8 +301,8 @@ enum mn_err mn_far_serve(const char *path, struct mn_ctl *ctl, const cJSON *firs
     err = mn_warden_start(&target, rule, &warden, diag);
     close(fds[1]);
     if (!err) {
-        err = serve_rule(ctl, fds[0], &warden, diag);
-        if (err) {
+        err = serve_rule(ctl, fds[0], &warden, &left, diag);
+        if (err || left) {
             mn_warden_stop(&warden);
         } else {
             pass_on(fds[0], ctl, &err, diag);

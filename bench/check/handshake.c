@@ -138,20 +138,22 @@ static void check_interleaved(struct mn_check *check)
 /* The same number on another node is another device: nothing says that both ends use one. */
 static void check_devices(struct mn_check *check)
 {
-    int n;
+    enum { MOST = 4 };
+    int n_from, n_to;
 
     mn_check_init(check);
-    n = check->n_dev < 4 ? check->n_dev : 4;
-    if (n < 2)
+    n_from = check->n_dev_there < MOST ? check->n_dev_there : MOST;
+    n_to = check->n_dev < MOST ? check->n_dev : MOST;
+    if (n_from < 2 && n_to < 2)
         mn_check_skip(check, "there is one device");
-    for (int from = 0; from < n; from++)
-        for (int to = 0; to < n; to++) {
+    for (int from = 0; from < n_from; from++)
+        for (int to = 0; to < n_to; to++) {
             struct mn_pair pair;
             mn_kit_listen(check, to, &pair);
             pair.dev = from;
             mn_check_step(check, "listen on device %d, connect from device %d", to, from);
             mn_kit_finish(check, &pair);
-            mn_kit_pass(check, &pair, 5000, 5000, (unsigned)(n * from + to));
+            mn_kit_pass(check, &pair, 5000, 5000, (unsigned)(MOST * from + to));
             mn_kit_close(check, &pair);
         }
 }
@@ -214,26 +216,28 @@ static const struct mn_check_rule rules[] = {
     {"handshake.order", "half-open connections come up in any order",
      "each connection is finished on its own; none needs calls for another", check_order,
      .source = "NCCL 2.27 transport.cc, proxy.cc (proxyProgressAsync)",
-     .breaks = "Communicators with many peers hang while they connect.", .flags = MN_CHECK_RANDOM},
+     .breaks = "Communicators with many peers hang while they connect.",
+     .flags = MN_CHECK_RANDOM | MN_CHECK_ENDS},
     {"handshake.interleaved", "connect and accept calls interleave by chance",
      "every end is polled on its own, any number of times", check_interleaved,
      .source = "NCCL 2.27 transport.cc, proxy.cc (proxyProgressAsync)",
-     .breaks = "Communicators with many peers hang while they connect.", .flags = MN_CHECK_RANDOM,
-     .since = 5},
+     .breaks = "Communicators with many peers hang while they connect.",
+     .flags = MN_CHECK_RANDOM | MN_CHECK_ENDS, .since = 5},
     {"handshake.closed_listen", "a handle whose listen comm was closed gives no comm",
      "connect reports an error or stays at NULL; no other listen comm gets the connection",
      check_closed_listen, .severity = MN_CHECK_SHOULD,
      .source = "ncclNet API (connect, closeListen)",
-     .breaks = "A rank that restarts is taken for its predecessor.", .since = 5},
+     .breaks = "A rank that restarts is taken for its predecessor.", .since = 5,
+     .flags = MN_CHECK_ENDS},
     {"handshake.never_accepted", "a connection that nobody accepts ends in an error",
      "once the listen comm is closed no data can arrive: isend or test reports it",
      check_never_accepted, .source = "ncclNet API (closeListen), NCCL 2.27 transport/net.cc",
-     .breaks = "A job whose peer gave up hangs.", .since = 5},
+     .breaks = "A job whose peer gave up hangs.", .since = 5, .flags = MN_CHECK_ENDS},
     {"handshake.devices", "the two ends may use devices of different numbers",
      "dev of connect is the local device; the peer listens on whichever is near its GPU",
      check_devices, .severity = MN_CHECK_SHOULD,
      .source = "NCCL 2.27 graph/paths.cc, transport/net.cc (ncclTopoGetNetDev)",
-     .breaks = "Nodes whose NICs are numbered differently cannot connect."},
+     .breaks = "Nodes whose NICs are numbered differently cannot connect.", .flags = MN_CHECK_ENDS},
 };
 
 MN_CHECK_FAMILY(mn_check_handshake_family, "handshake", "connections in any order", rules);

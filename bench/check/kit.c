@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define GUARD      4096
 #define GUARD_BYTE 0xc3
@@ -118,6 +120,22 @@ static unsigned char pattern(size_t i, unsigned seed)
     x *= 2246822519u;
     x ^= x >> 13;
     return (unsigned char)(x >> (8 * (i % 4)));
+}
+
+unsigned char *mn_kit_alias(size_t size)
+{
+    int fd = memfd_create("verify-plugin", MFD_CLOEXEC);
+    unsigned char *at =
+        mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (fd < 0 || ftruncate(fd, (off_t)MN_KIT_ALIAS) != 0 || at == MAP_FAILED)
+        return NULL;
+    for (size_t i = 0; i < size; i += MN_KIT_ALIAS)
+        if (mmap(at + i, MN_KIT_ALIAS, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+            MAP_FAILED)
+            return NULL;
+    close(fd);
+    return at;
 }
 
 void mn_kit_buf(struct mn_check *check, void *comm, size_t size, size_t offset, struct mn_buf *buf)

@@ -44,6 +44,13 @@ void mn_kit_finish(struct mn_check *check, struct mn_pair *pair);
 void mn_kit_connect(struct mn_check *check, struct mn_pair *pair);
 void mn_kit_close(struct mn_check *check, struct mn_pair *pair);
 
+/* size bytes of addresses, at most MN_KIT_ALIAS_MAX, over MN_KIT_ALIAS bytes of memory; NULL when
+ * there are none. Only for more than MN_KIT_ALIAS_ABOVE: see remote.h. */
+#define MN_KIT_ALIAS       ((size_t)2 << 20)
+#define MN_KIT_ALIAS_ABOVE ((size_t)64 << 20)
+#define MN_KIT_ALIAS_MAX   ((size_t)1 << 30)
+unsigned char *mn_kit_alias(size_t size);
+
 /* Memory with guard bytes on both sides, offset bytes into a page. */
 struct mn_buf {
     unsigned char *data;

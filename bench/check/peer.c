@@ -58,16 +58,27 @@ void mn_peer_kill(struct mn_check *check, struct mn_peer *peer)
 
 void mn_peer_tell(struct mn_check *check, int fd, const void *data, size_t size)
 {
-    /* A few hundred bytes: they fit into the socket whatever the other side does. */
-    if (send(fd, data, size, MSG_NOSIGNAL) != (ssize_t)size)
-        mn_check_fail(check, "the other process has ended");
+    for (size_t sent = 0; sent < size;) {
+        struct pollfd pfd = {.fd = fd, .events = POLLOUT};
+        ssize_t n = send(fd, (const char *)data + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno != EAGAIN && errno != EINTR)
+            mn_check_fail(check, "the other process has ended");
+        sent += n > 0 ? (size_t)n : 0;
+        if (n < 0 && mn_check_expired(check))
+            mn_check_fail(check, "the other process does not listen");
+        if (n < 0)
+            (void)poll(&pfd, 1, POLL_MS);
+    }
 }
 
-void mn_peer_hear(struct mn_check *check, int fd, void *data, size_t size)
+/* call: what returns over there, NULL for any word. */
+static void hear(struct mn_check *check, int fd, void *data, size_t size, const char *call)
 {
     for (size_t got = 0; got < size;) {
         struct pollfd pfd = {.fd = fd, .events = POLLIN};
         ssize_t n = 0;
+        if (mn_check_expired(check) && call)
+            mn_check_fail(check, "%s does not return at the peer", call);
         if (mn_check_expired(check))
             mn_check_fail(check, "the other process does not come on");
         if (poll(&pfd, 1, POLL_MS) < 1)
@@ -77,6 +88,16 @@ void mn_peer_hear(struct mn_check *check, int fd, void *data, size_t size)
             mn_check_fail(check, "the other process has ended");
         got += n > 0 ? (size_t)n : 0;
     }
+}
+
+void mn_peer_hear(struct mn_check *check, int fd, void *data, size_t size)
+{
+    hear(check, fd, data, size, NULL);
+}
+
+void mn_peer_hear_call(struct mn_check *check, int fd, void *data, size_t size, const char *call)
+{
+    hear(check, fd, data, size, call);
 }
 
 void mn_peer_accept(struct mn_check *check, int fd, struct mn_pair *pair)

@@ -25,6 +25,8 @@ void mn_peer_kill(struct mn_check *check, struct mn_peer *peer);
 /* Exactly size bytes, until the rule's deadline. The second fails when the other process ended. */
 void mn_peer_tell(struct mn_check *check, int fd, const void *data, size_t size);
 void mn_peer_hear(struct mn_check *check, int fd, void *data, size_t size);
+/* The same, when what comes is the end of a call there. */
+void mn_peer_hear_call(struct mn_check *check, int fd, void *data, size_t size, const char *call);
 
 /* One end of a connection whose other end is in the process behind fd. */
 void mn_peer_accept(struct mn_check *check, int fd, struct mn_pair *pair);

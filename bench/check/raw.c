@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "bench/check/remote.h"
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 /* clang-format off */
 #define MEMBER(type, member) {#member, offsetof(type, member), sizeof(((type *)0)->member)}
@@ -231,6 +233,8 @@ int mn_raw_connect(const struct mn_raw *raw, int dev, void *handle, void **comm,
     const struct mn_host_slots *s = &raw->slots;
     void *device = device_handle;
 
+    if (raw->remote)
+        return mn_remote_connect(raw->remote, dev, handle, comm, device_handle);
     if (s->connect_v11)
         return (int)s->connect_v11(raw->ctx, dev, handle, comm, device);
     if (s->connect_v10)
@@ -251,12 +255,16 @@ int mn_raw_reg(const struct mn_raw *raw, void *comm, void *data, size_t size, vo
 {
     const struct mn_host_slots *s = &raw->slots;
 
+    if (mn_remote_owns(raw->remote, comm))
+        return mn_remote_reg(raw->remote, comm, data, size, mhandle);
     return (int)(s->reg_v8 ? s->reg_v8(comm, data, size, NCCL_PTR_HOST, mhandle)
                            : s->reg_v4(comm, data, (int)size, NCCL_PTR_HOST, mhandle));
 }
 
 int mn_raw_dereg(const struct mn_raw *raw, void *comm, void *mhandle)
 {
+    if (mn_remote_owns(raw->remote, comm))
+        return mn_remote_dereg(raw->remote, comm, mhandle);
     return (int)raw->slots.dereg(comm, mhandle);
 }
 
@@ -265,6 +273,8 @@ int mn_raw_isend(const struct mn_raw *raw, void *comm, void *data, size_t size, 
 {
     const struct mn_host_slots *s = &raw->slots;
 
+    if (mn_remote_owns(raw->remote, comm))
+        return mn_remote_isend(raw->remote, comm, data, size, tag, mhandle, request);
     if (s->isend_v10)
         return (int)s->isend_v10(comm, data, size, tag, mhandle, NULL, request);
     if (s->isend_v9)
@@ -306,11 +316,15 @@ int mn_raw_iflush(const struct mn_raw *raw, void *comm, int n, void **data, int 
 
 int mn_raw_test(const struct mn_raw *raw, void *request, int *done, int *sizes)
 {
+    if (mn_remote_owns(raw->remote, request))
+        return mn_remote_test(raw->remote, request, done, sizes);
     return (int)raw->slots.test(request, done, sizes);
 }
 
 int mn_raw_close_send(const struct mn_raw *raw, void *comm)
 {
+    if (mn_remote_owns(raw->remote, comm))
+        return mn_remote_close(raw->remote, comm);
     return (int)raw->slots.close_send(comm);
 }
 

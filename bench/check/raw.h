@@ -40,6 +40,7 @@ struct mn_raw {
     struct mn_host_slots slots;
     void *ctx; /* v11: of the last mn_raw_init; a copy of the struct with another ctx is another
                 * communicator */
+    struct mn_remote *remote; /* where connect goes, and all it leads to (remote.h); NULL = here */
 };
 
 typedef void (*mn_raw_log)(int, unsigned long, const char *, int, const char *, ...);

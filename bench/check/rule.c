@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "bench/check/record.h"
+#include "bench/check/remote.h"
 #include "bench/host.h"
 #include "topo/base/alloc.h"
 
@@ -224,6 +225,8 @@ void mn_check_init(struct mn_check *check)
     _Alignas(16) unsigned char props[MN_RAW_PROPS_MAX] = {0};
     int ndev = 0, result;
 
+    if (check->target->far && check->rule->flags & MN_CHECK_ENDS)
+        mn_remote_start(check);
     mn_check_load(check);
     mn_check_step(check, "init");
     result = mn_raw_init(&check->raw, capture_log);
@@ -235,6 +238,8 @@ void mn_check_init(struct mn_check *check)
         mn_check_skip(check, "devices returned %s with %d devices (rule device.count)",
                       mn_nccl_result_name(result), ndev);
     check->n_dev = ndev;
+    if (!check->raw.remote)
+        check->n_dev_there = ndev;
     mn_check_step(check, "getProperties of device 0");
     result = mn_raw_properties(&check->raw, 0, props);
     if (result != 0)
@@ -294,6 +299,10 @@ void mn_check_child(const struct mn_check_target *target, const struct mn_check_
     check->random = seed_of(target, rule);
     /* A quarter is left for the verdict, so that a wait that found nothing says so itself. */
     check->deadline_ns = mn_check_now_ns() + limit_ns / 4 * 3;
+    if (target->far && rule->here)
+        mn_check_skip(check, "not on two machines: %s", rule->here);
+    if (target->second_fd && rule->flags & MN_CHECK_ENDS)
+        mn_remote_serve(check, target->second_fd);
     rule->run(check);
     mn_check_pass(check);
 }

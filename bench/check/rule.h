@@ -20,6 +20,7 @@ struct mn_check {
     uint64_t deadline_ns;      /* waits end here with a verdict, before the parent's limit */
     struct mn_raw raw;         /* after mn_check_load */
     int n_dev;                 /* after mn_check_init */
+    int n_dev_there;           /* the same at the end that connects, which may be elsewhere */
     struct mn_raw_props props; /* of device 0, after mn_check_init */
 };
 

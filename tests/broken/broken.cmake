@@ -35,3 +35,7 @@ if(TARGET bench_check_test)
   target_compile_definitions(bench_check_test PRIVATE PLUGIN_DIR="${BROKEN_OUT}"
                              FAULTS_DEF="${BROKEN_DIR}/faults.def")
 endif()
+if(TARGET bench_check_remote_test)
+  add_dependencies(bench_check_remote_test libnccl-net-ref)
+  target_compile_definitions(bench_check_remote_test PRIVATE PLUGIN_DIR="${BROKEN_OUT}")
+endif()

@@ -1,0 +1,173 @@
+#!/usr/bin/env bats
+# meshnet verify-plugin --peer: the two ends of a rule on two machines, here as two processes or two
+# network namespaces.
+
+load helper
+
+setup()
+{
+    PLUGINS=$BUILD/tests/broken
+    MESH=$PLUGIN
+    [ -e "$PLUGINS/libnccl-net-ref.so" ] || skip "test plugins are not built"
+    export NO_COLOR=1
+    unset MESHNET_CONFIG MESHNET_NODE "${!NCCL_@}"
+    cd "$BATS_TEST_TMPDIR"
+    SERVE='' NS=''
+}
+
+teardown()
+{
+    kill $SERVE 2>/dev/null || true
+    wait
+    [ -z "$NS" ] || for end in a b; do
+        ip netns del $NS-$end 2>/dev/null || true
+    done
+}
+
+verify()
+{
+    run --separate-stderr timeout 300 "$MESHNET" verify-plugin "$@"
+    echo "status $status"
+    echo "$output"
+    echo "$stderr"
+}
+
+fault()
+{
+    echo "$PLUGINS/libnccl-net-fault-$1.so"
+}
+
+# A free port, and meshnet serve at it with eight places and the plugin given.
+start_serve()
+{
+    PORT=$((20000 + RANDOM % 10000))
+    echo 00112233445566778899aabbccddeeff >token
+    timeout 200 "$MESHNET" serve --listen 127.0.0.1 --port "$PORT" --clients 8 \
+        --token-file token --plugin "$1" >serve.log 2>&1 &
+    SERVE=$!
+    for _ in $(seq 100); do
+        grep -q "^listening" serve.log && return
+        sleep 0.1
+    done
+    cat serve.log
+    return 1
+}
+
+@test "verify-plugin: the second process of a rule may be another machine's" {
+    export NCCL_SOCKET_IFNAME=lo
+    for library in "$PLUGINS/libnccl-net-ref.so" "$MESH"; do
+        start_serve "$library"
+        verify --json --rule handshake.processes,death --peer 127.0.0.1 --port "$PORT" --token-file token "$library"
+        kill "$SERVE"
+        wait "$SERVE" || true
+        [ "$status" -eq 0 ]
+        jq -e '.totals.pass == .totals.rules and .totals.rules >= 7' <<<"$output"
+        grep -q "done" serve.log
+    done
+}
+
+@test "verify-plugin: what the process over there finds fails the rule here, and the command says where" {
+    start_serve "$(fault RECEIVER_GONE_SILENT)"
+    verify --peer 127.0.0.1 --port "$PORT" --token-file token --rule handshake.processes \
+        "$BUILD/tests/hostile/libnccl-net-hostile.so"
+    [[ "$output" == *"skip  handshake.processes"* ]]
+    kill "$SERVE"
+    wait "$SERVE" || true
+    HOSTILE=crash start_serve "$BUILD/tests/hostile/libnccl-net-hostile.so"
+    verify --peer 127.0.0.1 --port "$PORT" --token-file token --version v8 \
+        --rule handshake.processes "$PLUGINS/libnccl-net-ref.so"
+    kill "$SERVE"
+    wait "$SERVE" || true
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"seen:     at the peer 127.0.0.1 port $PORT: crashed with SIGSEGV in step \"init\""* ]]
+    [[ "$output" == *"again:    meshnet verify-plugin --version v8 --peer 127.0.0.1 --port $PORT --token-file token --rule handshake.processes "* ]]
+}
+
+@test "verify-plugin: a peer that is not there, or has another token, is said before anything runs" {
+    echo 00112233445566778899aabbccddeeff >token
+    verify --peer 127.0.0.1 --port 1 --token-file token "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 1 ]
+    [ -z "$output" ]
+    [[ "$stderr" == *"127.0.0.1 port 1"* ]]
+    verify --peer 127.0.0.1 "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--token-file"* ]]
+    start_serve "$MESH"
+    echo ffffffffffffffffffffffffffffffff >other
+    verify --peer 127.0.0.1 --port "$PORT" --token-file other "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 1 ]
+    [ -z "$output" ]
+    verify --peer 127.0.0.1 --port "$PORT" --token-file token --rule load "$MESH"
+    kill "$SERVE"
+    wait "$SERVE" || true
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"two ends (--peer)"* ]]
+}
+
+# Two nodes and a cable.
+two_nodes()
+{
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    NS=mnp$$
+    ip netns add $NS-a
+    ip netns add $NS-b
+    ip link add mesh0 netns $NS-a type veth peer name mesh0 netns $NS-b
+    for end in a b; do
+        ip -n $NS-$end link set lo up
+        ip -n $NS-$end link set mesh0 up
+    done
+    ip -n $NS-a addr add 10.66.0.1/30 dev mesh0
+    ip -n $NS-b addr add 10.66.0.2/30 dev mesh0
+}
+
+@test "verify-plugin: rules of one connection run with its ends on two nodes, unchanged" {
+    local rules=connect,handshake,transfer,group,request,deliver.random,deliver.done_whole
+    two_nodes
+    echo 00112233445566778899aabbccddeeff >token
+    ip netns exec $NS-b timeout 200 "$MESHNET" serve --listen 10.66.0.2 --clients 8 \
+        --token-file token --plugin "$MESH" >serve.log 2>&1 3>&- &
+    SERVE=$!
+    for _ in $(seq 100); do
+        grep -q "^listening" serve.log && break
+        sleep 0.1
+    done
+    before=$(ip netns exec $NS-a cat /sys/class/net/mesh0/statistics/rx_bytes)
+    run --separate-stderr ip netns exec $NS-a timeout 100 "$MESHNET" verify-plugin --json \
+        --peer 10.66.0.2 --token-file token --rule $rules "$MESH"
+    jq -c '.totals, (.rules[] | select(.result != "pass") | [.id, .result, .seen])' <<<"$output"
+    echo "$stderr"
+    cat serve.log
+    [ "$status" -eq 0 ]
+    jq -e '.totals.fail == 0 and .totals.warn == 0 and .totals.pass >= 40' <<<"$output"
+    # What is skipped says why; nothing is skipped for want of a peer.
+    jq -e 'all(.rules[] | select(.result == "skip");
+        .seen | test("^not on two machines: |one device|does not apply to v12"))' <<<"$output"
+    # The messages went over the cable, not over this node.
+    after=$(ip netns exec $NS-a cat /sys/class/net/mesh0/statistics/rx_bytes)
+    [ $((after - before)) -gt 50000000 ]
+    ! grep -q "meshnet serve:" serve.log
+}
+
+@test "verify-plugin: a fault is found at either end of a connection on two machines" {
+    start_serve "$PLUGINS/libnccl-net-ref.so"
+    verify --json --peer 127.0.0.1 --port "$PORT" --token-file token --rule group.tags \
+        "$(fault IGNORES_TAGS)"
+    [ "$status" -eq 1 ]
+    kill "$SERVE"
+    wait "$SERVE" || true
+    start_serve "$(fault REQUEST_NOT_WRITTEN)"
+    verify --json --peer 127.0.0.1 --port "$PORT" --token-file token \
+        --rule request.written,transfer.zero "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 1 ]
+    jq -e '.rules[] | select(.id == "transfer.zero") | .result == "pass"' <<<"$output"
+    jq -e '.rules[] | select(.id == "request.written") |
+        .result == "fail" and (.seen | contains("isend returned success and left"))' <<<"$output"
+    kill "$SERVE"
+    wait "$SERVE" || true
+    start_serve "$(fault CLOSE_CRASHES)"
+    verify --json --peer 127.0.0.1 --port "$PORT" --token-file token --rule handshake.devices \
+        "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+    jq -e '.rules[0].result == "warn" and
+        (.rules[0].seen | test("at the peer .* crashed with SIGABRT in step \"closeSend\""))' <<<"$output"
+}
