@@ -1,6 +1,6 @@
 /* Point-to-point measurement of a network plugin between two processes. The bench side plans and
- * asks, the serve side follows; both drive the plugin file through bench/host.h, from one thread
- * that polls. Prints nothing. */
+ * asks, the serve side follows; both drive the plugin file through bench/host.h, from threads that
+ * poll. Prints nothing. */
 #ifndef MN_P2P_H
 #define MN_P2P_H
 
@@ -13,7 +13,9 @@
 #include "topo/mesh.h"
 
 #define MN_P2P_CONNECTIONS 128
+#define MN_P2P_THREADS     64
 #define MN_P2P_OUTSTANDING 32
+#define MN_P2P_BURST       4096 /* messages of a burst */
 #define MN_P2P_NICS        64
 
 enum mn_p2p_direction { MN_P2P_OUT, MN_P2P_IN, MN_P2P_BOTH, MN_P2P_DIRECTIONS };
@@ -25,9 +27,18 @@ struct mn_p2p_plan {
     unsigned directions; /* bits 1 << mn_p2p_direction; 0 = no bandwidth */
     int latency;         /* ping-pong for sizes up to latency_max */
     unsigned long long latency_max;
-    int check; /* data checked in a pass of its own */
-    int connections, outstanding;
-    struct mn_repeat_plan repeat; /* of each measurement, unless iters is given */
+    /* Bits like directions: message rate, and bursts (out, in), for sizes up to latency_max too. */
+    unsigned rate, bursts;
+    int burst_messages; /* on each connection */
+    unsigned pause_ms;  /* before each burst */
+    int check;          /* data checked in a pass of its own */
+    int connections;
+    int outstanding, rate_outstanding; /* requests under way on a connection; in the second for
+                                        * the message rate */
+    int threads;                       /* that drive the connections, on each side; 0 = 1 */
+    int group;                         /* messages of a request: receives posted together; 0 = 1 */
+    int flush;                         /* iflush after each receive, as NCCL does for GPU memory */
+    struct mn_repeat_plan repeat;      /* of each measurement, unless iters is given */
     unsigned long iters, warmup;
     unsigned timeout_ms; /* longest wait without progress */
     size_t memory;       /* of the message buffers of one side */
@@ -48,8 +59,18 @@ struct mn_p2p_bandwidth {
 struct mn_p2p_latency {
     size_t size;
     uint64_t rounds;
-    double min, mean, p50, p99, p999;
+    double min, mean, p50, p90, p99, p999, max;
     struct mn_spread spread; /* of the repetitions' means; outliers: rounds */
+};
+
+/* Microseconds from the first message of a burst until a small answer to the last (out), or from a
+ * small question until the last message of the burst that answers it (in): one clock, this side's.
+ */
+struct mn_p2p_burst {
+    size_t size;
+    enum mn_p2p_direction direction;
+    uint64_t bursts;
+    double min, mean, p50, p90, p99, p999, max;
 };
 
 struct mn_p2p_nic {
@@ -75,6 +96,10 @@ struct mn_p2p_report {
     size_t n_bandwidth;
     struct mn_p2p_latency *latency;
     size_t n_latency;
+    struct mn_p2p_bandwidth *rates; /* measured for the message rate */
+    size_t n_rates;
+    struct mn_p2p_burst *bursts;
+    size_t n_bursts;
     uint64_t checked; /* messages whose data was compared */
     uint64_t wrong;
     /* All that both directions moved, warm-ups and checks included; packets: the fewest that RDMA

@@ -2,18 +2,33 @@
 #ifndef MN_BENCH_H
 #define MN_BENCH_H
 
-#include "bench/repeat.h"
+#include "bench/p2p.h"
 #include "topo/base/opt.h"
 
 struct mn_bench_options {
     const char *peer, *token_file, *plugin, *coordinator;
     struct mn_opt_list sizes, tests, collectives, types, ops, algorithms, hosts;
-    long port, connections, outstanding, iters, warmup, abi, device, local, root;
-    unsigned duration_ms, max_duration_ms, timeout_ms;
+    long port, iters, warmup, abi, device, local, root;
+    long flows, threads, outstanding, group, burst; /* 0 = not given */
+    unsigned duration_ms, max_duration_ms, timeout_ms, pause_ms;
     unsigned long long memory;
     double min_gbps, precision;
-    int direction, no_check, json, csv;
+    int direction, flush, no_check, json, csv;
 };
+
+/* What --sizes asks for: sizes, and ranges BEGIN:END:FACTOR, in the order given. free(size) in
+ * every case. */
+struct mn_bench_sizes {
+    unsigned long long *size;
+    size_t n;
+};
+enum mn_err mn_bench_sizes_parse(const struct mn_opt_list *list, struct mn_bench_sizes *sizes,
+                                 struct mn_diag *diag);
+/* Profiles (--type with --peer) and how messages flow; plan->sizes is set. */
+enum mn_err mn_bench_profile(const struct mn_bench_options *options, struct mn_p2p_plan *plan,
+                             struct mn_diag *diag);
+/* --type names profiles with --peer and elements with --collective: MN_ERR_USAGE for the other. */
+enum mn_err mn_bench_check_types(const struct mn_bench_options *options, struct mn_diag *diag);
 
 /* How often a measurement is repeated. */
 struct mn_repeat_plan mn_bench_repeat(const struct mn_bench_options *options);

@@ -32,6 +32,8 @@ enum mn_err mn_collective_plan(struct mn_collective_session *session, struct mn_
 int mn_collective_rank(void *ctx, int rank);
 /* collective_ssh.c: becomes the ssh that runs a rank at a host. Returns only when it cannot. */
 int mn_collective_ssh(const struct mn_collective_session *session, int rank);
+/* Whether --type of --collective has that name ("all" is none). */
+int mn_collective_knows_type(const char *name);
 /* Whether the host's name means this host. */
 int mn_collective_is_here(const char *host);
 

@@ -10,37 +10,6 @@
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
-#define MAX_SIZE (1ull << 30)
-
-static enum mn_err parse_sizes(const struct mn_bench_options *o, unsigned long long *sizes,
-                               struct mn_diag *diag)
-{
-    for (size_t i = 0; i < o->sizes.count; i++) {
-        struct mn_diag why;
-        if (mn_parse_size(o->sizes.items[i], &sizes[i], &why))
-            return mn_fail(diag, MN_ERR_USAGE, "--sizes: %s", why.text);
-        if (sizes[i] > MAX_SIZE)
-            return mn_fail(diag, MN_ERR_USAGE, "--sizes '%s': at most 1G", o->sizes.items[i]);
-    }
-    return MN_OK;
-}
-
-static enum mn_err parse_tests(const struct mn_bench_options *o, struct mn_p2p_plan *plan,
-                               struct mn_diag *diag)
-{
-    for (size_t i = 0; i < o->tests.count; i++) {
-        if (!strcmp(o->tests.items[i], "latency"))
-            plan->latency = 1;
-        else if (!strcmp(o->tests.items[i], "bandwidth"))
-            plan->directions = o->direction == MN_P2P_DIRECTIONS ? (1u << MN_P2P_DIRECTIONS) - 1
-                                                                 : 1u << o->direction;
-        else
-            return mn_fail(diag, MN_ERR_USAGE, "--tests '%s': expected latency or bandwidth",
-                           o->tests.items[i]);
-    }
-    return MN_OK;
-}
-
 static enum mn_err get_token(const struct mn_bench_options *o, uint8_t token[MN_KEY_SIZE],
                              struct mn_diag *diag)
 {
@@ -135,14 +104,9 @@ static int report_and_judge(const struct mn_bench_options *o, const struct mn_p2
 
 int mn_bench_peer(const struct mn_bench_options *o)
 {
-    unsigned long long *sizes = mn_zalloc((o->sizes.count + 1) * sizeof *sizes);
+    struct mn_bench_sizes sizes = {.n = 0};
     struct mn_p2p_plan plan = {
-        .sizes = sizes,
-        .n_sizes = o->sizes.count,
-        .latency_max = 64 << 10,
         .check = !o->no_check,
-        .connections = (int)o->connections,
-        .outstanding = (int)o->outstanding,
         .repeat = mn_bench_repeat(o),
         .iters = (unsigned long)o->iters,
         .warmup = (unsigned long)o->warmup,
@@ -157,10 +121,12 @@ int mn_bench_peer(const struct mn_bench_options *o)
     uint8_t token[MN_KEY_SIZE];
     char path[512], host[256], mesh_path[512] = "";
     int progress = isatty(STDERR_FILENO), code = 0;
-    enum mn_err err = parse_sizes(o, sizes, &diag);
+    enum mn_err err = mn_bench_sizes_parse(&o->sizes, &sizes, &diag);
 
+    plan.sizes = sizes.size;
+    plan.n_sizes = sizes.n;
     if (!err)
-        err = parse_tests(o, &plan, &diag);
+        err = mn_bench_profile(o, &plan, &diag);
     if (!err)
         err = get_token(o, token, &diag);
     if (!err) {
@@ -181,6 +147,6 @@ int mn_bench_peer(const struct mn_bench_options *o)
     if (plugin)
         mn_plugin_close(plugin);
     mn_p2p_free(&report);
-    free(sizes);
+    free(sizes.size);
     return code;
 }

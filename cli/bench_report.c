@@ -26,9 +26,10 @@ static void print_end(struct mn_out *out, const char *key, const char *title,
 static void print_latency(struct mn_out *out, const struct mn_p2p_report *report)
 {
     static const struct mn_col cols[] = {
-        {"size", "size", 1},     {"rounds", "rounds", 1}, {"min_us", "min us", 1},
-        {"mean_us", "mean", 1},  {"p50_us", "p50", 1},    {"p99_us", "p99", 1},
-        {"p999_us", "p99.9", 1}, MN_SPREAD_COLUMNS(""),
+        {"size", "size", 1},   {"rounds", "rounds", 1}, {"p50_us", "p50 us", 1},
+        {"p90_us", "p90", 1},  {"p99_us", "p99", 1},    {"p999_us", "p99.9", 1},
+        {"max_us", "max", 1},  {"min_us", "min", 1},    {"mean_us", "mean", 1},
+        MN_SPREAD_COLUMNS(""),
     };
 
     mn_out_table(out, "latency", "latency, half round trip", cols, N(cols));
@@ -37,11 +38,78 @@ static void print_latency(struct mn_out *out, const struct mn_p2p_report *report
         mn_out_row(out);
         mn_out_cell_int(out, (int64_t)row->size);
         mn_out_cell_int(out, (int64_t)row->rounds);
-        mn_out_cell_num(out, row->min, 2);
-        mn_out_cell_num(out, row->mean, 2);
         mn_out_cell_num(out, row->p50, 2);
+        mn_out_cell_num(out, row->p90, 2);
         mn_out_cell_num(out, row->p99, 2);
         mn_out_cell_num(out, row->p999, 2);
+        mn_out_cell_num(out, row->max, 2);
+        mn_out_cell_num(out, row->min, 2);
+        mn_out_cell_num(out, row->mean, 2);
+        mn_results_print_spread(out, &row->spread);
+    }
+    mn_out_table_end(out);
+}
+
+static void print_bursts(struct mn_out *out, const struct mn_p2p_plan *plan,
+                         const struct mn_p2p_report *report)
+{
+    static const struct mn_col cols[] = {
+        {"size", "size", 1},     {"direction", "way", 0}, {"bursts", "bursts", 1},
+        {"p50_us", "p50 us", 1}, {"p90_us", "p90", 1},    {"p99_us", "p99", 1},
+        {"p999_us", "p99.9", 1}, {"max_us", "max", 1},    {"min_us", "min", 1},
+        {"mean_us", "mean", 1},
+    };
+
+    mn_out_int(out, "burst_messages", "messages of a burst, on each flow", plan->burst_messages);
+    mn_out_int(out, "burst_pause_ms", "rest before each burst, ms", plan->pause_ms);
+    mn_out_table(out, "bursts", "bursts, until all of it was there and an answer back", cols,
+                 N(cols));
+    for (size_t i = 0; i < report->n_bursts; i++) {
+        const struct mn_p2p_burst *row = &report->bursts[i];
+        mn_out_row(out);
+        mn_out_cell_int(out, (int64_t)row->size);
+        mn_out_cell(out, mn_p2p_direction_names[row->direction]);
+        mn_out_cell_int(out, (int64_t)row->bursts);
+        mn_out_cell_num(out, row->p50, 2);
+        mn_out_cell_num(out, row->p90, 2);
+        mn_out_cell_num(out, row->p99, 2);
+        mn_out_cell_num(out, row->p999, 2);
+        mn_out_cell_num(out, row->max, 2);
+        mn_out_cell_num(out, row->min, 2);
+        mn_out_cell_num(out, row->mean, 2);
+    }
+    mn_out_table_end(out);
+}
+
+static void print_rates(struct mn_out *out, const struct mn_p2p_plan *plan,
+                        const struct mn_p2p_report *report)
+{
+    static const struct mn_col cols[] = {
+        {"size", "size", 1},
+        {"direction", "way", 0},
+        {"messages", "messages", 1},
+        {"seconds", "seconds", 1},
+        {"messages_per_s", "msg/s", 1},
+        {"gbps", "Gb/s", 1},
+        {"cpu_us_per_message_here", "CPU us/msg here", 1},
+        {"cpu_us_per_message_peer", "peer", 1},
+        MN_SPREAD_COLUMNS(""),
+    };
+
+    mn_out_int(out, "rate_outstanding", "outstanding for the message rate", plan->rate_outstanding);
+    mn_out_table(out, "rates", "message rate", cols, N(cols));
+    for (size_t i = 0; i < report->n_rates; i++) {
+        const struct mn_p2p_bandwidth *row = &report->rates[i];
+        double messages = (double)row->messages;
+        mn_out_row(out);
+        mn_out_cell_int(out, (int64_t)row->size);
+        mn_out_cell(out, mn_p2p_direction_names[row->direction]);
+        mn_out_cell_int(out, (int64_t)row->messages);
+        mn_out_cell_num(out, row->seconds, 3);
+        mn_out_cell_num(out, row->seconds > 0 ? messages / row->seconds : 0, 0);
+        mn_out_cell_num(out, mn_p2p_gbytes(row) * 8, 3);
+        mn_out_cell_num(out, row->cpu_seconds[0] * 1e6 / messages, 3);
+        mn_out_cell_num(out, row->cpu_seconds[1] * 1e6 / messages, 3);
         mn_results_print_spread(out, &row->spread);
     }
     mn_out_table_end(out);
@@ -166,8 +234,11 @@ void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const ch
     if (strcmp(ends[0].plugin.hash, ends[1].plugin.hash) != 0)
         mn_out_note(out, MN_YELLOW, "warning: the two ends drive different plugin files");
     mn_out_str(out, "mesh_file", "mesh file", mesh_path[0] ? mesh_path : NULL);
-    mn_out_int(out, "connections", "connections", plan->connections);
+    mn_out_int(out, "connections", "flows", plan->connections);
+    mn_out_int(out, "threads", "threads", plan->threads);
     mn_out_int(out, "outstanding", "outstanding", plan->outstanding);
+    mn_out_int(out, "messages_per_request", "messages of a request", plan->group);
+    mn_out_bool(out, "flush", plan->flush ? "flushed" : NULL, plan->flush);
     mn_out_str(out, "clock", "clock", "CLOCK_MONOTONIC");
     mn_out_int(out, "checked_messages", plan->check ? "messages checked" : NULL,
                (int64_t)report->checked);
@@ -176,6 +247,10 @@ void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const ch
     mn_out_num(out, "precision_percent", NULL, plan->iters ? NAN : plan->repeat.precision, 2);
     if (plan->latency)
         print_latency(out, report);
+    if (plan->bursts)
+        print_bursts(out, plan, report);
+    if (plan->rate)
+        print_rates(out, plan, report);
     if (plan->directions)
         print_bandwidth(out, report);
     say_unsteady(out, report);

@@ -44,9 +44,9 @@ static const struct mn_opt options[] = {
     {.name = "type",
      .type = MN_OPT_LIST,
      .arg = "LIST",
-     .def = "float32",
      .offset = offsetof(struct mn_bench_options, types),
-     .help = "Types of the elements of --collective, or all."},
+     .help = "With --peer bw, lat, bi, rate, burst or all [bw,lat,bi]; with --collective the types "
+             "of elements or all [float32]."},
     {.name = "op",
      .type = MN_OPT_LIST,
      .arg = "LIST",
@@ -78,20 +78,19 @@ static const struct mn_opt options[] = {
      .arg = "LIST",
      .def = "8,64,512,4K,16K,64K,256K,1M,4M,16M,64M",
      .offset = offsetof(struct mn_bench_options, sizes),
-     .help = "Message sizes."},
+     .help = "Message sizes, and ranges of them: BEGIN:END:FACTOR."},
     {.name = "tests",
      .type = MN_OPT_LIST,
      .arg = "LIST",
-     .def = "latency,bandwidth",
      .offset = offsetof(struct mn_bench_options, tests),
-     .help = "What to measure: latency (messages up to 64K), bandwidth."},
+     .help = "Other name of --type with --peer: latency is lat, bandwidth bw,bi."},
     {.name = "direction",
      .type = MN_OPT_CHOICE,
      .arg = "WAY",
      .def = "all",
      .offset = offsetof(struct mn_bench_options, direction),
      .choices = "out|in|both|all",
-     .help = "Bandwidth to the peer, from it, both at once, or each in turn."},
+     .help = "To the peer, from it, both at once, or each in turn."},
     {.name = "duration",
      .type = MN_OPT_DURATION,
      .arg = "TIME",
@@ -133,20 +132,57 @@ static const struct mn_opt options[] = {
     {.name = "outstanding",
      .type = MN_OPT_INT,
      .arg = "N",
-     .def = "8",
      .offset = offsetof(struct mn_bench_options, outstanding),
      .min = 1,
      .max = MN_P2P_OUTSTANDING,
-     .help = "Requests under way on each connection (NCCL has 8)."},
-    {.name = "connections",
+     .help = "Requests under way on each flow [8, as NCCL has; 32 for rate]."},
+    {.name = "flows",
      .letter = 'c',
      .type = MN_OPT_INT,
      .arg = "N",
-     .def = "1",
-     .offset = offsetof(struct mn_bench_options, connections),
+     .offset = offsetof(struct mn_bench_options, flows),
      .min = 1,
      .max = MN_P2P_CONNECTIONS,
-     .help = "Connections of the plugin, served in turn by one thread."},
+     .help = "Connections of the plugin used at once [1, or as many as --threads]."},
+    {.name = "connections",
+     .type = MN_OPT_INT,
+     .arg = "N",
+     .offset = offsetof(struct mn_bench_options, flows),
+     .min = 1,
+     .max = MN_P2P_CONNECTIONS,
+     .help = "Other name of --flows."},
+    {.name = "threads",
+     .type = MN_OPT_INT,
+     .arg = "N",
+     .offset = offsetof(struct mn_bench_options, threads),
+     .min = 1,
+     .max = MN_P2P_THREADS,
+     .help = "Threads of each side that the flows are shared out to [1]."},
+    {.name = "messages-per-request",
+     .type = MN_OPT_INT,
+     .arg = "N",
+     .offset = offsetof(struct mn_bench_options, group),
+     .min = 1,
+     .max = MN_HOST_MAX_RECVS,
+     .help = "Receives posted as one request, each with a tag of its own [1]."},
+    {.name = "flush",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_bench_options, flush),
+     .help = "Flush after each receive, as NCCL does for GPU memory."},
+    {.name = "burst",
+     .type = MN_OPT_INT,
+     .arg = "N",
+     .offset = offsetof(struct mn_bench_options, burst),
+     .min = 1,
+     .max = MN_P2P_BURST,
+     .help = "Messages of a burst on each flow, for --type burst [16]."},
+    {.name = "pause",
+     .type = MN_OPT_DURATION,
+     .arg = "TIME",
+     .def = "1ms",
+     .offset = offsetof(struct mn_bench_options, pause_ms),
+     .max = 60000,
+     .help = "Rest before each burst."},
     {.name = "no-check",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct mn_bench_options, no_check),
@@ -216,10 +252,12 @@ struct mn_repeat_plan mn_bench_repeat(const struct mn_bench_options *o)
 
 static int run_collectives(const struct mn_bench_options *o)
 {
+    static const char *float32[] = {"float32"};
+    static const struct mn_opt_list default_types = {.items = float32, .count = 1};
     struct mn_bench_collective c = {
         .collectives = &o->collectives,
         .sizes = &o->sizes,
-        .types = &o->types,
+        .types = o->types.count ? &o->types : &default_types,
         .ops = &o->ops,
         .algorithms = &o->algorithms,
         .hosts = &o->hosts,
@@ -254,12 +292,17 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
         return mn_fail(diag, MN_ERR_USAGE,
                        "--max-duration %ums is less than --duration %ums, which is at least spent",
                        o->max_duration_ms, o->duration_ms);
+    if (o->collectives.count &&
+        (o->flows || o->threads || o->outstanding || o->group || o->burst || o->flush))
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--flows, --threads, --outstanding, --messages-per-request, --burst and "
+                       "--flush are for --peer, not for --collective");
     if (o->local && o->hosts.count)
         return mn_fail(diag, MN_ERR_USAGE, "--local or --hosts, not both");
     if (!o->collectives.count && !o->peer)
         return mn_fail(diag, MN_ERR_USAGE,
                        "with whom? --peer HOST, where meshnet serve runs; or --collective");
-    return MN_OK;
+    return mn_bench_check_types(o, diag);
 }
 
 static int run(const void *values, int argc, char **argv)
@@ -281,6 +324,7 @@ const struct mn_command mn_cmd_bench = {
     .notes = "Examples:\n"
              "  meshnet bench --peer 10.0.1.2 --token-file token\n"
              "  meshnet bench --peer spark-b --sizes 64K,1M --direction out --json\n"
+             "  meshnet bench --peer spark-b --type lat,rate,burst --sizes 4K:64K:2 --flows 4\n"
              "  meshnet bench --collective all-reduce --local 4 --sizes 8,64K,16M\n"
              "Exit code: 0 good, 1 measured and failed (wrong data, below --min-gbps, peer lost), "
              "2 usage.",

@@ -1,10 +1,10 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "cli/bench.h"
 #include "cli/bench_collective.h"
 #include "topo/base/alloc.h"
-
-#define MAX_SIZE (1ull << 30)
 
 struct name {
     const char *name;
@@ -21,6 +21,17 @@ static const struct name type_aliases[] = {
 static const char *type_at(int i)
 {
     return i < MN_TYPES ? mn_type_name(i) : NULL;
+}
+
+int mn_collective_knows_type(const char *name)
+{
+    for (int i = 0; i < MN_TYPES; i++)
+        if (!strcmp(name, type_at(i)))
+            return 1;
+    for (const struct name *a = type_aliases; a->name; a++)
+        if (!strcmp(name, a->name))
+            return 1;
+    return 0;
 }
 
 static const char *op_at(int i)
@@ -137,17 +148,13 @@ static enum mn_err choose(const struct mn_collective_session *s, struct choice *
 
 /* All sizes of one collective, type and operation. */
 static enum mn_err add_sizes(struct mn_collective_session *s, struct mn_collective_task task,
-                             struct mn_diag *diag)
+                             const struct mn_bench_sizes *sizes, struct mn_diag *diag)
 {
     const struct mn_bench_collective *o = s->options;
     enum mn_err err = MN_OK;
 
-    for (size_t i = 0; i < o->sizes->count; i++) {
-        struct mn_diag why;
-        if (mn_parse_size(o->sizes->items[i], &task.bytes, &why))
-            return mn_fail(diag, MN_ERR_USAGE, "--sizes: %s", why.text);
-        if (task.bytes > MAX_SIZE)
-            return mn_fail(diag, MN_ERR_USAGE, "--sizes '%s': at most 1G", o->sizes->items[i]);
+    for (size_t i = 0; i < sizes->n; i++) {
+        task.bytes = sizes->size[i];
         for (size_t a = 0; a < o->algorithms->count && !err; a++)
             err = add_algorithm(s, task, o->algorithms->items[a], diag);
     }
@@ -157,8 +164,12 @@ static enum mn_err add_sizes(struct mn_collective_session *s, struct mn_collecti
 enum mn_err mn_collective_plan(struct mn_collective_session *s, struct mn_diag *diag)
 {
     const struct mn_bench_collective *o = s->options;
+    struct mn_bench_sizes sizes = {.n = 0};
     struct choice choice;
     enum mn_err err = choose(s, &choice, diag);
+
+    if (!err)
+        err = mn_bench_sizes_parse(o->sizes, &sizes, diag);
 
     for (int c = 0; c < MN_COLLECTIVES && !err; c++)
         for (int type = 0; type < MN_TYPES && !err; type++)
@@ -175,8 +186,9 @@ enum mn_err mn_collective_plan(struct mn_collective_session *s, struct mn_diag *
                                                   .warmup = (unsigned long)o->warmup,
                                                   .repeat = o->repeat,
                                                   .check = o->check};
-                err = add_sizes(s, task, diag);
+                err = add_sizes(s, task, &sizes, diag);
             }
+    free(sizes.size);
     if (!err && !s->n_tasks)
         err = mn_fail(diag, MN_ERR_USAGE, "no algorithm of these does any of these collectives");
     return err;

@@ -161,6 +161,43 @@ moved()
     [[ "$stderr" == *"--max-duration 10ms is less than --duration 30ms"* ]]
 }
 
+@test "bench: profiles, flows driven by threads, receives posted together, flushed" {
+    serve a --listen 127.0.0.1
+    export NCCL_SOCKET_IFNAME=lo
+    bench --peer 127.0.0.1 --type all --sizes 512:8K:16,100K --flows 3 --threads 2 \
+        --messages-per-request 4 --flush --burst 5 --iters 50 --json
+    [ "$status" -eq 0 ]
+    echo "$output" >report
+    [ "$(jq -c '[.latency[].size]' report)" = '[512,8192]' ]
+    [ "$(jq -c '[.bursts[] | [.size, .direction, .bursts]]' report)" = \
+        '[[512,"out",50],[512,"in",50],[8192,"out",50],[8192,"in",50]]' ]
+    [ "$(jq -c '[.rates[] | [.size, .direction, .messages]]' report)" = \
+        '[[512,"out",150],[512,"in",150],[8192,"out",150],[8192,"in",150]]' ]
+    [ "$(jq -c '[.results[] | [.size, .direction, .messages]]' report | md5sum)" = "$(echo \
+        '[[512,"out",150],[512,"in",150],[512,"both",300],[8192,"out",150],[8192,"in",150],[8192,"both",300],[102400,"out",150],[102400,"in",150],[102400,"both",300]]' | md5sum)" ]
+    [ "$(jq '.latency + .bursts | all(.p50_us <= .p90_us and .p90_us <= .p99_us and .p99_us <= .p999_us and .p999_us <= .max_us and .min_us <= .p50_us and .min_us > 0)' report)" = true ]
+    # 3 sizes, 3 flows, 8 requests of 4 messages twice, both ways
+    [ "$(jq .checked_messages report)" -eq $((3 * 3 * 8 * 4 * 2 * 2)) ]
+    [ "$(jq .wrong_messages report)" -eq 0 ]
+    [ "$(jq -c '[.connections, .threads, .messages_per_request, .flush, .burst_messages]' report)" = '[3,2,4,true,5]' ]
+    # A plugin without receives of several messages says so.
+    bench --peer 127.0.0.1 --type bw --sizes 8 --abi 4 --messages-per-request 2
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--messages-per-request 2"* ]]
+}
+
+@test "bench: --type has one meaning with --peer and another with --collective" {
+    bench --peer 127.0.0.1 --type float32
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--type 'float32'"*"--collective"*"bw, lat, bi, rate, burst or all"* ]]
+    bench --collective all-reduce --local 2 --type rate
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--type 'rate'"*"--peer"*float32* ]]
+    bench --collective all-reduce --local 2 --flows 2
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--flows"*"--peer"* ]]
+}
+
 @test "bench: a wrong token is refused on both sides" {
     serve a --listen 127.0.0.1
     echo ffeeddccbbaa99887766554433221100 >token

@@ -1,3 +1,4 @@
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include "topo/base/alloc.h"
 
 #define LOOK_EVERY 4096 /* empty polls between looks at the clock and the control connection */
+
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER; /* of every pump's log */
 
 double mn_p2p_now(void)
 {
@@ -30,8 +33,13 @@ double mn_p2p_cpu_now(void)
 enum mn_err mn_p2p_failed(const struct mn_p2p_pump *pump, const char *call, int result,
                           struct mn_diag *diag)
 {
+    char log[sizeof pump->log];
+
+    pthread_mutex_lock(&log_lock);
+    mn_strlcpy(log, pump->log, sizeof log);
+    pthread_mutex_unlock(&log_lock);
     return mn_fail(diag, MN_ERR_FAILED, "%s: the plugin's %s returned %s%s%s", pump->ctl->peer,
-                   call, mn_nccl_result_name(result), pump->log[0] ? "; it said: " : "", pump->log);
+                   call, mn_nccl_result_name(result), log[0] ? "; it said: " : "", log);
 }
 
 enum mn_err mn_p2p_idle(struct mn_p2p_watch *w, struct mn_diag *diag)
@@ -54,8 +62,12 @@ enum mn_err mn_p2p_idle(struct mn_p2p_watch *w, struct mn_diag *diag)
 static void on_log(void *ctx, int level, const char *line)
 {
     struct mn_p2p_pump *pump = ctx;
-    if (level == NCCL_LOG_WARN)
-        mn_strlcpy(pump->log, line, sizeof pump->log);
+
+    if (level != NCCL_LOG_WARN)
+        return;
+    pthread_mutex_lock(&log_lock);
+    mn_strlcpy(pump->log, line, sizeof pump->log);
+    pthread_mutex_unlock(&log_lock);
 }
 
 enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, struct mn_diag *diag)
@@ -85,6 +97,12 @@ enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, struct mn_diag *diag)
         return mn_fail(diag, MN_ERR_CONFIG,
                        "the plugin offers %d devices, number %d was asked for%s%s", ndev,
                        pump->device, pump->log[0] ? "; it said: " : "", pump->log);
+    struct mn_plugin_props props;
+    if (pump->group > 1 && !mn_plugin_properties(pump->plugin, pump->device, &props) &&
+        props.net.max_recvs < pump->group)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--messages-per-request %d: the plugin's receives have at most %d",
+                       pump->group, props.net.max_recvs);
     for (int i = 0; i < pump->connections && !result; i++)
         result = mn_plugin_listen(pump->plugin, pump->device, pump->handles + i * MN_HANDLE_SIZE,
                                   &pump->listens[i]);
@@ -129,20 +147,21 @@ enum mn_err mn_p2p_connect(struct mn_p2p_pump *pump, struct mn_diag *diag)
 enum mn_err mn_p2p_buffers(struct mn_p2p_pump *pump, size_t largest, size_t memory,
                            struct mn_diag *diag)
 {
-    size_t slots = (size_t)pump->outstanding * (size_t)pump->connections;
+    size_t group = (size_t)pump->group;
+    size_t slots = (size_t)pump->outstanding * (size_t)pump->connections * group;
     size_t one = (largest + MN_P2P_PAGE - 1) / MN_P2P_PAGE * MN_P2P_PAGE + MN_P2P_PAGE;
     /* Half of what is free: the other end may be a process of this host. */
     size_t most = mn_available_memory() / 2;
 
-    if (2 * one > most)
+    if (2 * group * one > most)
         return mn_fail(diag, MN_ERR_FAILED,
                        "messages of %zu bytes need buffers of %zu bytes, this host can spare %zu; "
                        "leave out the largest of --sizes",
-                       largest, 2 * one, most);
+                       largest, 2 * group * one, most);
     if (memory > most)
         memory = most;
     if (slots * one > memory / 2)
-        slots = memory / 2 / one ? memory / 2 / one : 1;
+        slots = memory / 2 / one > group ? memory / 2 / one : group;
     pump->area_size = slots * one;
     for (int i = 0; i < 2; i++) {
         void *area =

@@ -13,6 +13,26 @@ cJSON *mn_p2p_message(const char *op)
     return message;
 }
 
+enum mn_err mn_p2p_ask(struct mn_ctl *ctl, unsigned timeout_ms, cJSON *message, const char *op,
+                       cJSON **reply, struct mn_diag *diag)
+{
+    cJSON *got = NULL;
+    enum mn_err err = mn_ctl_send(ctl, message, diag);
+
+    if (!err)
+        err = mn_ctl_receive(ctl, timeout_ms, &got, diag);
+    if (err)
+        return err;
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(got, "op");
+    if (!cJSON_IsString(item) || strcmp(item->valuestring, op) != 0)
+        err = mn_fail(diag, MN_ERR_PROTO, "%s: expected the message '%s'", ctl->peer, op);
+    if (err || !reply)
+        cJSON_Delete(got);
+    else
+        *reply = got;
+    return err;
+}
+
 void mn_p2p_put_handles(cJSON *message, const struct mn_p2p_pump *pump)
 {
     cJSON *list = cJSON_AddArrayToObject(message, "handles");

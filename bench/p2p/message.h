@@ -5,6 +5,10 @@
 #include "bench/p2p/pump.h"
 
 cJSON *mn_p2p_message(const char *op);
+/* Sends and frees the message, waits for the answer named by op; *reply is the caller's, NULL:
+ * dropped. */
+enum mn_err mn_p2p_ask(struct mn_ctl *ctl, unsigned timeout_ms, cJSON *message, const char *op,
+                       cJSON **reply, struct mn_diag *diag);
 /* Handles as a list of hexadecimal texts. */
 void mn_p2p_put_handles(cJSON *message, const struct mn_p2p_pump *pump);
 enum mn_err mn_p2p_get_handles(const cJSON *message, struct mn_p2p_pump *pump,

@@ -1,7 +1,7 @@
 #include "bench/p2p/pump.h"
 
-static enum mn_err finish(struct mn_p2p_pump *pump, void *request, struct mn_p2p_watch *w,
-                          struct mn_diag *diag)
+enum mn_err mn_p2p_wait(struct mn_p2p_pump *pump, void *request, struct mn_p2p_watch *w,
+                        struct mn_diag *diag)
 {
     int done = 0, sizes[MN_HOST_MAX_RECVS] = {0};
 
@@ -17,6 +17,20 @@ static enum mn_err finish(struct mn_p2p_pump *pump, void *request, struct mn_p2p
     }
 }
 
+enum mn_err mn_p2p_flush(struct mn_p2p_pump *pump, int connection, int n, void **data, int *sizes,
+                         struct mn_p2p_watch *w, struct mn_diag *diag)
+{
+    void *mhs[MN_HOST_MAX_RECVS], *request = NULL;
+
+    for (int i = 0; i < n; i++)
+        mhs[i] = pump->mhs[1][connection];
+    int result =
+        mn_plugin_iflush(pump->plugin, pump->recvs[connection], n, data, sizes, mhs, &request);
+    if (result)
+        return mn_p2p_failed(pump, "iflush", result, diag);
+    return request ? mn_p2p_wait(pump, request, w, diag) : MN_OK;
+}
+
 static enum mn_err start_send(struct mn_p2p_pump *pump, size_t size, void **request,
                               struct mn_p2p_watch *w, struct mn_diag *diag)
 {
@@ -24,7 +38,7 @@ static enum mn_err start_send(struct mn_p2p_pump *pump, size_t size, void **requ
 
     /* The previous one is asked after only now: its completion is not part of the trip. */
     if (*request)
-        err = finish(pump, *request, w, diag);
+        err = mn_p2p_wait(pump, *request, w, diag);
     *request = NULL;
     for (w->idle = 0; !err && !*request;) {
         int result = mn_plugin_isend(pump->plugin, pump->sends[0], pump->area[0], size, 0,
@@ -77,7 +91,14 @@ static enum mn_err take_next(struct mn_p2p_pump *pump, size_t size, struct ahead
         if (!err && ahead->posted == done)
             err = mn_p2p_idle(w, diag);
     }
-    return err ? err : finish(pump, ahead->requests[done % AHEAD], w, diag);
+    if (!err)
+        err = mn_p2p_wait(pump, ahead->requests[done % AHEAD], w, diag);
+    if (!err && pump->flush) {
+        void *data = pump->area[1];
+        int bytes = (int)size;
+        err = mn_p2p_flush(pump, 0, 1, &data, &bytes, w, diag);
+    }
+    return err;
 }
 
 enum mn_err mn_p2p_pingpong(struct mn_p2p_pump *pump, size_t size, uint64_t count, int first,
@@ -101,5 +122,5 @@ enum mn_err mn_p2p_pingpong(struct mn_p2p_pump *pump, size_t size, uint64_t coun
         if (!err)
             err = post_ahead(pump, size, &ahead, i + 1, count, diag);
     }
-    return !err && sending ? finish(pump, sending, &w, diag) : err;
+    return !err && sending ? mn_p2p_wait(pump, sending, &w, diag) : err;
 }

@@ -12,6 +12,8 @@ struct mn_p2p_pump {
     struct mn_ctl *ctl;
     unsigned timeout_ms;
     int device, connections, outstanding;
+    int threads, group, flush;        /* as in the plan */
+    int window;                       /* requests under way now, at most outstanding */
     void **listens, **sends, **recvs; /* one a connection, each way */
     uint8_t *handles, *peer_handles;  /* MN_HANDLE_SIZE a connection */
     uint8_t *area[2];                 /* message buffers: sent from, received into */
@@ -26,6 +28,15 @@ struct mn_p2p_seen {
     double seconds, cpu_seconds;
 };
 
+/* A watch over a loop: bounded waiting without progress, and a look whether the peer still lives.
+ * Set idle to 0 when something moved. */
+struct mn_p2p_watch {
+    const struct mn_p2p_pump *pump;
+    const char *what; /* "moving messages" */
+    double since;
+    unsigned idle;
+};
+
 enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, struct mn_diag *diag);
 /* After both sides know the other's handles. */
 enum mn_err mn_p2p_connect(struct mn_p2p_pump *pump, struct mn_diag *diag);
@@ -37,10 +48,34 @@ void mn_p2p_close(struct mn_p2p_pump *pump);
  * 2). check: fills and compares each message. */
 enum mn_err mn_p2p_transfer(struct mn_p2p_pump *pump, size_t size, uint64_t count, int ways,
                             int check, struct mn_p2p_seen *seen, struct mn_diag *diag);
+/* The same in two parts: begin posts the first receives, so that the time until the peer sends
+ * does not count. finish ends the transfer, successful or not. NULL with *diag filled. */
+struct mn_p2p_mover *mn_p2p_begin(struct mn_p2p_pump *pump, size_t size, uint64_t count, int ways,
+                                  int check, struct mn_diag *diag);
+enum mn_err mn_p2p_finish(struct mn_p2p_mover *mover, struct mn_p2p_seen *seen,
+                          struct mn_diag *diag);
+void mn_p2p_cancel(struct mn_p2p_mover *mover); /* instead of finish, when all is at its end */
 /* Ping-pong over connection 0. first: this side begins; rtts (microseconds, count entries) is
  * filled when not NULL. */
 enum mn_err mn_p2p_pingpong(struct mn_p2p_pump *pump, size_t size, uint64_t count, int first,
                             float *rtts, struct mn_diag *diag);
+
+/* Bursts of messages of size on every connection, each after a pause. way: 1 this side sends them
+ * and waits for the answer, 2 it asks for them; times: this side's clock says how long each took
+ * (microseconds, count entries), NULL at the side that follows. */
+enum mn_err mn_p2p_bursts(struct mn_p2p_pump *pump, size_t size, int messages, uint64_t count,
+                          unsigned pause_ms, int way, float *times, struct mn_diag *diag);
+/* Warms up and measures for the plan's duration or iters; the peer follows (op "bursts"). */
+#define MN_P2P_BURSTS_BEFORE 20
+enum mn_err mn_p2p_measure_bursts(struct mn_p2p_pump *pump, const struct mn_p2p_plan *plan,
+                                  size_t size, enum mn_p2p_direction direction,
+                                  struct mn_p2p_burst *row, struct mn_diag *diag);
+/* Until the request is done. */
+enum mn_err mn_p2p_wait(struct mn_p2p_pump *pump, void *request, struct mn_p2p_watch *watch,
+                        struct mn_diag *diag);
+/* iflush of n receives, and until it is done. */
+enum mn_err mn_p2p_flush(struct mn_p2p_pump *pump, int connection, int n, void **data, int *sizes,
+                         struct mn_p2p_watch *watch, struct mn_diag *diag);
 
 /* Counters of every NIC of this host; then the difference to an earlier reading. */
 int mn_p2p_counters(struct mn_p2p_nic nics[MN_P2P_NICS]);
@@ -49,14 +84,6 @@ void mn_p2p_counters_since(struct mn_p2p_nic *nics, int count, const struct mn_p
 double mn_p2p_now(void);     /* seconds, CLOCK_MONOTONIC */
 double mn_p2p_cpu_now(void); /* processor seconds of this process */
 
-/* A watch over a loop: bounded waiting without progress, and a look whether the peer still lives.
- * Set idle to 0 when something moved. */
-struct mn_p2p_watch {
-    const struct mn_p2p_pump *pump;
-    const char *what; /* "moving messages" */
-    double since;
-    unsigned idle;
-};
 /* A turn of the loop without progress. MN_ERR_TIMEOUT, MN_ERR_PEER_DEAD. */
 enum mn_err mn_p2p_idle(struct mn_p2p_watch *watch, struct mn_diag *diag);
 /* The plugin's call returned result: MN_ERR_FAILED, with the plugin's last warning. */

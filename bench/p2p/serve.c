@@ -7,17 +7,26 @@
 
 static enum mn_err on_open(struct mn_p2p_pump *pump, const cJSON *m, struct mn_diag *diag)
 {
-    double connections, outstanding;
+    double connections, outstanding, threads, group, flush;
     enum mn_err err = mn_ctl_number(m, "connections", 1, MN_P2P_CONNECTIONS, &connections, diag);
 
     if (!err)
         err = mn_ctl_number(m, "outstanding", 1, MN_P2P_OUTSTANDING, &outstanding, diag);
+    if (!err)
+        err = mn_ctl_number(m, "threads", 1, MN_P2P_THREADS, &threads, diag);
+    if (!err)
+        err = mn_ctl_number(m, "group", 1, MN_HOST_MAX_RECVS, &group, diag);
+    if (!err)
+        err = mn_ctl_number(m, "flush", 0, 1, &flush, diag);
     if (!err && pump->listens)
         err = mn_fail(diag, MN_ERR_PROTO, "control message: 'open' twice");
     if (err)
         return err;
     pump->connections = (int)connections;
-    pump->outstanding = (int)outstanding;
+    pump->outstanding = pump->window = (int)outstanding;
+    pump->threads = (int)threads;
+    pump->group = (int)group;
+    pump->flush = flush != 0;
     err = mn_p2p_open(pump, diag);
     if (!err)
         err = mn_p2p_get_handles(m, pump, diag);
@@ -45,11 +54,42 @@ static enum mn_err on_connect(struct mn_p2p_pump *pump, const cJSON *m, struct m
     return err ? err : mn_ctl_send(pump->ctl, mn_p2p_message("connected"), diag);
 }
 
+/* A measurement with messages of size begins. */
+static enum mn_err start(struct mn_p2p_pump *pump, double size, struct mn_diag *diag)
+{
+    if (!pump->area[0] || size + MN_P2P_PAGE > (double)pump->area_size)
+        return mn_fail(diag, MN_ERR_PROTO, "control message: a transfer larger than announced");
+    return mn_ctl_send(pump->ctl, mn_p2p_message("ready"), diag);
+}
+
+static enum mn_err on_bursts(struct mn_p2p_pump *pump, const cJSON *m, struct mn_diag *diag)
+{
+    double size, messages, count, way, window;
+    enum mn_err err = mn_ctl_number(m, "size", 0, MAX_SIZE, &size, diag);
+
+    if (!err)
+        err = mn_ctl_number(m, "messages", 1, MN_P2P_BURST, &messages, diag);
+    if (!err)
+        err = mn_ctl_number(m, "count", 1, 1e15, &count, diag);
+    if (!err)
+        err = mn_ctl_number(m, "way", 1, 2, &way, diag);
+    if (!err)
+        err = mn_ctl_number(m, "window", 1, pump->outstanding, &window, diag);
+    if (!err)
+        err = start(pump, size, diag);
+    if (err)
+        return err;
+    pump->window = (int)window;
+    err =
+        mn_p2p_bursts(pump, (size_t)size, (int)messages, (uint64_t)count, 0, (int)way, NULL, diag);
+    return err ? err : mn_ctl_send(pump->ctl, mn_p2p_message("moved"), diag);
+}
+
 static enum mn_err on_move(struct mn_p2p_pump *pump, const cJSON *m, int pingpong,
                            struct mn_diag *diag)
 {
     struct mn_p2p_seen seen = {0};
-    double size, count, ways = 0, check = 0;
+    double size, count, ways = 0, check = 0, window = 0;
     enum mn_err err = mn_ctl_number(m, "size", 0, MAX_SIZE, &size, diag);
 
     if (!err)
@@ -58,13 +98,15 @@ static enum mn_err on_move(struct mn_p2p_pump *pump, const cJSON *m, int pingpon
         err = mn_ctl_number(m, "ways", 1, 3, &ways, diag);
     if (!err && !pingpong)
         err = mn_ctl_number(m, "check", 0, 1, &check, diag);
-    if (!err && (!pump->area[0] || size + 4096 > (double)pump->area_size))
-        err = mn_fail(diag, MN_ERR_PROTO, "control message: a transfer larger than announced");
+    if (!err && !pingpong)
+        err = mn_ctl_number(m, "window", 1, pump->outstanding, &window, diag);
     if (!err)
-        err = mn_ctl_send(pump->ctl, mn_p2p_message("ready"), diag);
+        err = start(pump, size, diag);
     if (!err && pingpong)
         err = mn_p2p_pingpong(pump, (size_t)size, (uint64_t)count, 0, NULL, diag);
     else if (!err)
+        pump->window = (int)window;
+    if (!err && !pingpong)
         err = mn_p2p_transfer(pump, (size_t)size, (uint64_t)count, (int)ways, check != 0, &seen,
                               diag);
     if (err)
@@ -115,6 +157,8 @@ enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, cJSON *fi
             err = on_move(&pump, m, 0, diag);
         else if (!strcmp(op, "pingpong"))
             err = on_move(&pump, m, 1, diag);
+        else if (!strcmp(op, "bursts"))
+            err = on_bursts(&pump, m, diag);
         else if (!strcmp(op, "counters"))
             err = on_counters(&pump, diag);
         else if (!strcmp(op, "bye"))

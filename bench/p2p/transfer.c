@@ -1,25 +1,54 @@
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/p2p/pump.h"
 #include "topo/base/alloc.h"
 
-/* One way over one connection. */
+/* One way over one connection, in steps: a message when sending, a request of several messages when
+ * receiving. The messages of a request have the tags 0, 1, … */
 struct flow {
     int connection, receiving;
-    uint64_t posted, done;
-    void *requests[MN_P2P_OUTSTANDING];
+    uint64_t steps, posted, done;
+    void *flush; /* of the oldest step, which has arrived */
+    void *requests[MN_P2P_OUTSTANDING * MN_HOST_MAX_RECVS];
 };
+
+/* The flows of a thread: both ways of its connections. */
+struct lane {
+    struct mn_p2p_mover *mover;
+    pthread_t thread;
+    struct flow *flows;
+    int n, started;
+    struct mn_p2p_seen seen;
+    struct mn_diag diag;
+    enum mn_err err;
+};
+
+struct mn_p2p_mover {
+    struct mn_p2p_pump *pump;
+    size_t size;
+    uint64_t count;
+    int check, alone, n_lanes;
+    struct flow *flows;
+    struct lane *lanes;
+    atomic_int stop; /* a thread failed: the others end, too */
+};
+
+static size_t slot_size(size_t size)
+{
+    return (size + MN_P2P_PAGE - 1) / MN_P2P_PAGE * MN_P2P_PAGE + (size ? 0 : MN_P2P_PAGE);
+}
 
 static uint8_t *slot(const struct mn_p2p_pump *pump, const struct flow *f, uint64_t number,
                      size_t size)
 {
-    size_t one = (size + MN_P2P_PAGE - 1) / MN_P2P_PAGE * MN_P2P_PAGE + (size ? 0 : MN_P2P_PAGE);
-    size_t slots = pump->area_size / one;
-    size_t at = ((size_t)f->connection * (size_t)pump->outstanding +
-                 (size_t)(number % (uint64_t)pump->outstanding)) %
-                slots;
-    return pump->area[f->receiving] + at * one;
+    size_t slots = pump->area_size / slot_size(size);
+    size_t each = (size_t)pump->window * (size_t)pump->group;
+    size_t at = ((size_t)f->connection * each + (size_t)(number % each)) % slots;
+
+    return pump->area[f->receiving] + at * slot_size(size);
 }
 
 /* Every eight bytes tell where they belong: connection, message and offset. */
@@ -47,110 +76,265 @@ static int right(const uint8_t *data, size_t size, int connection, uint64_t numb
     return 1;
 }
 
-static int post(struct mn_p2p_pump *pump, struct flow *f, size_t size, int check)
+/* How many messages a step has. */
+static int step_messages(const struct mn_p2p_mover *m, const struct flow *f, uint64_t step)
 {
-    void **request = &f->requests[f->posted % (uint64_t)pump->outstanding];
-    void *data = slot(pump, f, f->posted, size);
-    void *mh = pump->mhs[f->receiving][f->connection];
-    int tag = 0, result;
+    uint64_t group = (uint64_t)m->pump->group;
 
-    if (f->receiving) {
-        result = mn_plugin_irecv(pump->plugin, pump->recvs[f->connection], 1, &data, &size, &tag,
-                                 &mh, request);
-    } else {
-        if (check)
-            fill(data, size, f->connection, f->posted);
-        result =
-            mn_plugin_isend(pump->plugin, pump->sends[f->connection], data, size, tag, mh, request);
-    }
-    f->posted += !result && *request;
-    return result;
+    if (!f->receiving)
+        return 1;
+    return (int)(m->count - step * group < group ? m->count - step * group : group);
 }
 
-/* Posts what may be posted, tests the oldest; *moved counts completions. */
-static enum mn_err turn(struct mn_p2p_pump *pump, struct flow *f, size_t size, uint64_t count,
-                        int window, int check, struct mn_p2p_seen *seen, int *moved,
-                        struct mn_diag *diag)
+static void **request_of(const struct mn_p2p_mover *m, struct flow *f, uint64_t step)
 {
-    int done = 0, sizes[MN_HOST_MAX_RECVS] = {0};
+    size_t room = (size_t)m->pump->window * (size_t)(f->receiving ? 1 : m->pump->group);
 
-    while (f->posted < count && f->posted - f->done < (uint64_t)window) {
-        uint64_t before = f->posted;
-        int result = post(pump, f, size, check);
+    return &f->requests[step % room];
+}
+
+static int post_receive(struct mn_p2p_mover *m, struct flow *f)
+{
+    struct mn_p2p_pump *pump = m->pump;
+    void *data[MN_HOST_MAX_RECVS], *mhs[MN_HOST_MAX_RECVS];
+    size_t sizes[MN_HOST_MAX_RECVS];
+    int tags[MN_HOST_MAX_RECVS], n = step_messages(m, f, f->posted);
+
+    for (int i = 0; i < n; i++) {
+        data[i] = slot(pump, f, f->posted * (uint64_t)pump->group + (uint64_t)i, m->size);
+        sizes[i] = m->size;
+        tags[i] = i;
+        mhs[i] = pump->mhs[1][f->connection];
+    }
+    return mn_plugin_irecv(pump->plugin, pump->recvs[f->connection], n, data, sizes, tags, mhs,
+                           request_of(m, f, f->posted));
+}
+
+static int post_send(struct mn_p2p_mover *m, struct flow *f)
+{
+    struct mn_p2p_pump *pump = m->pump;
+    uint8_t *data = slot(pump, f, f->posted, m->size);
+
+    if (m->check)
+        fill(data, m->size, f->connection, f->posted);
+    return mn_plugin_isend(pump->plugin, pump->sends[f->connection], data, m->size,
+                           (int)(f->posted % (uint64_t)pump->group), pump->mhs[0][f->connection],
+                           request_of(m, f, f->posted));
+}
+
+/* As many steps as may be under way, or as the plugin takes now. */
+static enum mn_err post(struct mn_p2p_mover *m, struct flow *f, struct mn_diag *diag)
+{
+    uint64_t window = (uint64_t)(m->alone ? 1 : m->pump->window);
+
+    if (!f->receiving)
+        window *= (uint64_t)m->pump->group;
+    while (f->posted < f->steps && f->posted - f->done < window) {
+        void **request = request_of(m, f, f->posted);
+        *request = NULL;
+        int result = f->receiving ? post_receive(m, f) : post_send(m, f);
         if (result)
-            return mn_p2p_failed(pump, f->receiving ? "irecv" : "isend", result, diag);
-        if (f->posted == before)
+            return mn_p2p_failed(m->pump, f->receiving ? "irecv" : "isend", result, diag);
+        if (!*request)
             break;
+        f->posted++;
     }
-    if (f->done == f->posted)
-        return MN_OK;
-    int result = mn_plugin_test(pump->plugin, f->requests[f->done % (uint64_t)pump->outstanding],
-                                &done, sizes);
-    if (result)
-        return mn_p2p_failed(pump, "test", result, diag);
-    if (!done)
-        return MN_OK;
-    if (f->receiving) {
-        seen->messages++;
-        seen->bytes += (uint64_t)sizes[0];
-        if ((size_t)sizes[0] != size ||
-            (check && !right(slot(pump, f, f->done, size), size, f->connection, f->done)))
-            seen->wrong++;
-    }
-    f->done++;
-    *moved = 1;
     return MN_OK;
 }
 
-/* When the buffers do not hold all outstanding messages apart, slots are shared, between
- * connections too: harmless for speed, not for a check, which then keeps one message under way each
- * direction. */
-static int slots_shared(const struct mn_p2p_pump *pump, size_t size)
+static void judge(struct mn_p2p_mover *m, struct flow *f, const int *sizes,
+                  struct mn_p2p_seen *seen)
 {
-    size_t one = (size + MN_P2P_PAGE - 1) / MN_P2P_PAGE * MN_P2P_PAGE + (size ? 0 : MN_P2P_PAGE);
+    int n = step_messages(m, f, f->done);
 
-    return pump->area_size / one < (size_t)pump->connections * (size_t)pump->outstanding;
+    for (int i = 0; i < n; i++) {
+        uint64_t number = f->done * (uint64_t)m->pump->group + (uint64_t)i;
+        seen->messages++;
+        seen->bytes += (uint64_t)sizes[i];
+        if ((size_t)sizes[i] != m->size ||
+            (m->check && !right(slot(m->pump, f, number, m->size), m->size, f->connection, number)))
+            seen->wrong++;
+    }
+}
+
+/* Starts the flush of what arrived; leaves f->flush NULL when the plugin has nothing to do. */
+static enum mn_err start_flush(struct mn_p2p_mover *m, struct flow *f, int *sizes,
+                               struct mn_diag *diag)
+{
+    void *data[MN_HOST_MAX_RECVS], *mhs[MN_HOST_MAX_RECVS];
+    int n = step_messages(m, f, f->done), result;
+
+    for (int i = 0; i < n; i++) {
+        data[i] = slot(m->pump, f, f->done * (uint64_t)m->pump->group + (uint64_t)i, m->size);
+        mhs[i] = m->pump->mhs[1][f->connection];
+    }
+    f->flush = NULL;
+    result = mn_plugin_iflush(m->pump->plugin, m->pump->recvs[f->connection], n, data, sizes, mhs,
+                              &f->flush);
+    return result ? mn_p2p_failed(m->pump, "iflush", result, diag) : MN_OK;
+}
+
+/* Posts what may be posted, tests the oldest; *moved counts completions. */
+static enum mn_err turn(struct lane *lane, struct flow *f, int *moved)
+{
+    struct mn_p2p_mover *m = lane->mover;
+    int done = 0, sizes[MN_HOST_MAX_RECVS] = {0}, flushed = f->flush != NULL;
+    enum mn_err err = post(m, f, &lane->diag);
+
+    if (err || f->done == f->posted)
+        return err;
+    int result = mn_plugin_test(m->pump->plugin, flushed ? f->flush : *request_of(m, f, f->done),
+                                &done, sizes);
+    if (result)
+        return mn_p2p_failed(m->pump, "test", result, &lane->diag);
+    if (!done)
+        return MN_OK;
+    f->flush = NULL;
+    if (f->receiving && !flushed) {
+        judge(m, f, sizes, &lane->seen);
+        if (m->pump->flush)
+            err = start_flush(m, f, sizes, &lane->diag);
+    }
+    f->done += !f->flush;
+    ++*moved;
+    return err;
 }
 
 /* Whether a flow before this one still uses the same area. */
-static int must_wait(const struct flow *flows, int i, uint64_t count)
+static int must_wait(const struct lane *lane, int i)
 {
     for (int j = 0; j < i; j++)
-        if (flows[j].receiving == flows[i].receiving && flows[j].done < count)
+        if (lane->flows[j].receiving == lane->flows[i].receiving &&
+            lane->flows[j].done < lane->flows[j].steps)
             return 1;
     return 0;
+}
+
+static void *drive(void *arg)
+{
+    struct lane *lane = arg;
+    struct mn_p2p_mover *m = lane->mover;
+    struct mn_p2p_watch w = {.pump = m->pump, .what = "moving messages"};
+
+    for (int left = lane->n; left && !lane->err && !atomic_load(&m->stop);) {
+        int moved = 0;
+        for (int i = 0; i < lane->n && !lane->err; i++) {
+            struct flow *f = &lane->flows[i];
+            if (f->done == f->steps || (m->alone && must_wait(lane, i)))
+                continue;
+            lane->err = turn(lane, f, &moved);
+            left -= f->done == f->steps;
+        }
+        if (moved)
+            w.idle = 0;
+        else if (!lane->err)
+            lane->err = mn_p2p_idle(&w, &lane->diag);
+    }
+    if (lane->err)
+        atomic_store(&m->stop, 1);
+    return NULL;
+}
+
+/* When the buffers do not hold all outstanding messages apart, slots are shared, between
+ * connections too: harmless for speed, not for a check, which then keeps one request under way each
+ * direction. */
+static int slots_shared(const struct mn_p2p_pump *pump, size_t size)
+{
+    size_t wanted = (size_t)pump->connections * (size_t)pump->window * (size_t)pump->group;
+
+    return pump->area_size / slot_size(size) < wanted;
+}
+
+static void add_flows(struct mn_p2p_mover *m, struct lane *lane, int connection, int ways)
+{
+    uint64_t group = (uint64_t)m->pump->group;
+
+    for (int receiving = 0; receiving < 2; receiving++)
+        if (ways & 1 << receiving)
+            lane->flows[lane->n++] =
+                (struct flow){.connection = connection,
+                              .receiving = receiving,
+                              .steps = receiving ? (m->count + group - 1) / group : m->count};
+}
+
+void mn_p2p_cancel(struct mn_p2p_mover *m)
+{
+    free(m->flows);
+    free(m->lanes);
+    free(m);
+}
+
+struct mn_p2p_mover *mn_p2p_begin(struct mn_p2p_pump *pump, size_t size, uint64_t count, int ways,
+                                  int check, struct mn_diag *diag)
+{
+    struct mn_p2p_mover *m = mn_zalloc(sizeof *m);
+    size_t connections = (size_t)pump->connections;
+    enum mn_err err = MN_OK;
+
+    *m = (struct mn_p2p_mover){.pump = pump, .size = size, .count = count, .check = check};
+    m->alone = check && slots_shared(pump, size);
+    m->n_lanes = m->alone                            ? 1
+                 : pump->threads < pump->connections ? pump->threads
+                                                     : pump->connections;
+    m->flows = mn_zalloc(2 * connections * sizeof *m->flows);
+    m->lanes = mn_zalloc((size_t)m->n_lanes * sizeof *m->lanes);
+    struct flow *next = m->flows;
+    for (int l = 0; l < m->n_lanes; l++) {
+        struct lane *lane = &m->lanes[l];
+        lane->mover = m;
+        lane->flows = next;
+        for (int c = l; c < pump->connections; c += m->n_lanes)
+            add_flows(m, lane, c, ways);
+        next += lane->n;
+        for (int i = 0; i < lane->n && !err; i++)
+            if (lane->flows[i].receiving && !m->alone)
+                err = post(m, &lane->flows[i], diag);
+    }
+    if (!err)
+        return m;
+    mn_p2p_cancel(m);
+    return NULL;
+}
+
+enum mn_err mn_p2p_finish(struct mn_p2p_mover *m, struct mn_p2p_seen *seen, struct mn_diag *diag)
+{
+    double start = mn_p2p_now(), cpu = mn_p2p_cpu_now();
+    enum mn_err err = MN_OK;
+
+    memset(seen, 0, sizeof *seen);
+    for (int l = 1; l < m->n_lanes && !err; l++) {
+        int no = pthread_create(&m->lanes[l].thread, NULL, drive, &m->lanes[l]);
+        m->lanes[l].started = !no;
+        if (no)
+            err = mn_fail(diag, MN_ERR_FAILED, "no thread can be started: %s (see --threads)",
+                          strerror(no));
+    }
+    if (err)
+        atomic_store(&m->stop, 1);
+    drive(&m->lanes[0]);
+    for (int l = 0; l < m->n_lanes; l++) {
+        struct lane *lane = &m->lanes[l];
+        if (lane->started)
+            pthread_join(lane->thread, NULL);
+        seen->messages += lane->seen.messages;
+        seen->bytes += lane->seen.bytes;
+        seen->wrong += lane->seen.wrong;
+        if (lane->err && !err) {
+            err = lane->err;
+            if (diag)
+                *diag = lane->diag;
+        }
+    }
+    seen->seconds = mn_p2p_now() - start;
+    seen->cpu_seconds = mn_p2p_cpu_now() - cpu;
+    mn_p2p_cancel(m);
+    return err;
 }
 
 enum mn_err mn_p2p_transfer(struct mn_p2p_pump *pump, size_t size, uint64_t count, int ways,
                             int check, struct mn_p2p_seen *seen, struct mn_diag *diag)
 {
-    struct mn_p2p_watch w = {.pump = pump, .what = "moving messages"};
-    struct flow *flows = mn_zalloc(2 * (size_t)pump->connections * sizeof *flows);
-    int n = 0, alone = check && slots_shared(pump, size);
-    int window = alone ? 1 : pump->outstanding;
-    enum mn_err err = MN_OK;
+    struct mn_p2p_mover *m = mn_p2p_begin(pump, size, count, ways, check, diag);
 
-    for (int c = 0; c < pump->connections; c++)
-        for (int receiving = 0; receiving < 2; receiving++)
-            if (ways & 1 << receiving)
-                flows[n++] = (struct flow){.connection = c, .receiving = receiving};
-    memset(seen, 0, sizeof *seen);
-    double start = mn_p2p_now(), cpu = mn_p2p_cpu_now();
-    for (int left = n; left && !err;) {
-        int moved = 0;
-        for (int i = 0; i < n && !err; i++) {
-            if (flows[i].done == count || (alone && must_wait(flows, i, count)))
-                continue;
-            err = turn(pump, &flows[i], size, count, window, check, seen, &moved, diag);
-            left -= flows[i].done == count;
-        }
-        if (moved)
-            w.idle = 0;
-        else if (!err)
-            err = mn_p2p_idle(&w, diag);
-    }
-    seen->seconds = mn_p2p_now() - start;
-    seen->cpu_seconds = mn_p2p_cpu_now() - cpu;
-    free(flows);
-    return err;
+    return m ? mn_p2p_finish(m, seen, diag) : diag->code;
 }
