@@ -115,6 +115,12 @@ static void print_rates(struct mn_out *out, const struct mn_p2p_plan *plan,
     mn_out_table_end(out);
 }
 
+/* Small messages move little: their differences stand in the later digits. */
+static void print_speed(struct mn_out *out, double speed)
+{
+    mn_out_cell_num(out, speed, speed >= 1 ? 3 : speed >= 0.01 ? 5 : 7);
+}
+
 static void print_bandwidth(struct mn_out *out, const struct mn_p2p_report *report)
 {
     static const struct mn_col cols[] = {
@@ -142,13 +148,13 @@ static void print_bandwidth(struct mn_out *out, const struct mn_p2p_report *repo
         mn_out_cell(out, mn_p2p_direction_names[row->direction]);
         mn_out_cell_int(out, (int64_t)row->messages);
         mn_out_cell_num(out, row->seconds, 3);
-        mn_out_cell_num(out, speed, 3);
-        mn_out_cell_num(out, speed * 8, 3);
+        print_speed(out, speed);
+        print_speed(out, speed * 8);
         mn_out_cell_num(out, row->seconds > 0 ? (double)row->messages / row->seconds : 0, 0);
         mn_out_cell_num(out, (row->cpu_seconds[0] + row->cpu_seconds[1]) / gb, 3);
         mn_out_cell_num(out, row->cpu_seconds[0] / gb, 3);
         mn_out_cell_num(out, row->cpu_seconds[1] / gb, 3);
-        mn_out_cell_num(out, gb * 8 / (double)row->spread.repetitions / row->spread.median, 3);
+        print_speed(out, gb * 8 / (double)row->spread.repetitions / row->spread.median);
         mn_results_print_spread(out, &row->spread);
     }
     mn_out_table_end(out);

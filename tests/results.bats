@@ -1,0 +1,83 @@
+#!/usr/bin/env bats
+# What meshnet bench --json writes is what docs/results.schema.json says, checked by a validator that
+# knows nothing of meshnet.
+
+load helper
+
+SCHEMA=$BATS_TEST_DIRNAME/../docs/results.schema.json
+
+setup()
+{
+    python3 -c 'import jsonschema' 2>/dev/null || skip "python3-jsonschema is not installed"
+    export NO_COLOR=1 NCCL_SOCKET_IFNAME=lo
+    unset MESHNET_CONFIG MESHNET_NODE MESHNET_TOKEN
+    cd "$BATS_TEST_TMPDIR"
+}
+
+teardown()
+{
+    [ -z "${SERVER:-}" ] || kill "$SERVER" 2>/dev/null || true
+    wait
+}
+
+# valid FILE…: says of each what is not as the schema has it.
+valid()
+{
+    python3 - "$SCHEMA" "$@" <<'PYTHON'
+import json, sys
+from jsonschema import Draft202012Validator
+
+schema = json.load(open(sys.argv[1]))
+Draft202012Validator.check_schema(schema)
+bad = 0
+for path in sys.argv[2:]:
+    for error in Draft202012Validator(schema).iter_errors(json.load(open(path))):
+        print(path, "/".join(map(str, error.absolute_path)), error.message[:300])
+        bad = 1
+sys.exit(bad)
+PYTHON
+}
+
+@test "results: of a link" {
+    echo 00112233445566778899aabbccddeeff >token
+    timeout 60 "$MESHNET" serve --listen 127.0.0.1 --port 18599 --token-file token >serve.out 2>&1 3>&- &
+    SERVER=$!
+    for _ in $(seq 100); do
+        grep -q listening serve.out && break
+        sleep 0.1
+    done
+    for options in '--duration 20ms' '--iters 20 --tests bandwidth' '--tests latency --iters 20 --no-check'; do
+        # shellcheck disable=SC2086
+        timeout 60 "$MESHNET" bench --peer 127.0.0.1 --port 18599 --token-file token --sizes 0,8,64K \
+            $options --json >link.json
+        valid link.json
+    done
+}
+
+@test "results: of collectives, and of some that ended early" {
+    timeout 60 "$MESHNET" bench --collective all --local 3 --sizes 0,1000 --iters 2 --json >iters.json
+    timeout 60 "$MESHNET" bench --collective all-reduce --local 2 --sizes 8 --duration 20ms \
+        --no-check --json >duration.json
+    jq '.complete = false | .error = "interrupted" | .collectives = []' iters.json >early.json
+    valid iters.json duration.json early.json
+}
+
+@test "results: the samples of the fuzzer, among them a matrix" {
+    valid "$BATS_TEST_DIRNAME"/fuzz/corpus/results/{link,collectives,matrix}.json
+}
+
+@test "results: the schema refuses what is wrong" {
+    cp "$BATS_TEST_DIRNAME"/fuzz/corpus/results/*.json .
+    for change in '.schema = "x"' 'del(.environment[0].nics)' '.environment[0].nics[0].mtu = "big"' \
+        '.environment[0].color = 1' '.results[0].direction = "up"' 'del(.latency[0].ci95_percent)' \
+        '.started = "today"' '.kind = "cake"' '.here.sha256 = "12"' '.environment = []'; do
+        jq "$change" link.json >changed.json
+        run valid changed.json
+        echo "$change: $status $output"
+        [ "$status" -eq 1 ]
+    done
+    jq '.cells[0].status = "fine"' matrix.json >changed.json
+    run valid changed.json
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"cells/0/status"* ]]
+}
