@@ -27,6 +27,7 @@ struct mn_p2p_plan {
     unsigned directions; /* bits 1 << mn_p2p_direction; 0 = no bandwidth */
     int latency;         /* ping-pong for sizes up to latency_max */
     unsigned long long latency_max;
+    unsigned long long bandwidth_min; /* smaller sizes have no bandwidth measured */
     /* Bits like directions: message rate, and bursts (out, in), for sizes up to latency_max too. */
     unsigned rate, bursts;
     int burst_messages; /* on each connection */

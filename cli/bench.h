@@ -6,14 +6,14 @@
 #include "topo/base/opt.h"
 
 struct mn_bench_options {
-    const char *peer, *token_file, *plugin, *coordinator;
+    const char *peer, *token_file, *plugin, *coordinator, *mesh;
     struct mn_opt_list sizes, tests, collectives, types, ops, algorithms, hosts;
     long port, iters, warmup, abi, device, local, root;
     long flows, threads, outstanding, group, burst; /* 0 = not given */
     unsigned duration_ms, max_duration_ms, timeout_ms, pause_ms;
     unsigned long long memory;
-    double min_gbps, precision;
-    int direction, flush, no_check, json, csv;
+    double min_gbps, min_ratio, precision;
+    int direction, flush, no_check, json, csv, links, pairs;
 };
 
 /* What --sizes asks for: sizes, and ranges BEGIN:END:FACTOR, in the order given. free(size) in

@@ -35,7 +35,7 @@ static enum mn_err meet_here(struct mn_collective_session *s, struct mn_diag *di
 static void on_line(void *ctx, int rank, const char *text)
 {
     const struct mn_collective_session *s = ctx;
-    const struct mn_opt_list *hosts = s->options->hosts;
+    const struct mn_opt_list *hosts = s->hosts;
 
     if (rank < 0)
         fprintf(stderr, "meshnet bench: %s\n", text);
@@ -45,14 +45,28 @@ static void on_line(void *ctx, int rank, const char *text)
         fprintf(stderr, "[%d] %s\n", rank, text);
 }
 
+static int is_matrix(const struct mn_collective_session *s)
+{
+    return s->options->links || s->options->pairs;
+}
+
+static int be_rank(void *ctx, int rank)
+{
+    return is_matrix(ctx) ? mn_matrix_rank(ctx, rank) : mn_collective_rank(ctx, rank);
+}
+
 static int start_rank(void *ctx, int rank)
 {
     const struct mn_collective_session *s = ctx;
-    const struct mn_opt_list *hosts = s->options->hosts;
+    const struct mn_opt_list *hosts = s->hosts;
 
-    return hosts->count && !mn_collective_is_here(hosts->items[rank])
-               ? mn_collective_ssh(s, rank)
-               : mn_collective_rank(ctx, rank);
+    return hosts->count && !mn_collective_is_here(hosts->items[rank]) ? mn_collective_ssh(s, rank)
+                                                                      : be_rank(ctx, rank);
+}
+
+static enum mn_err plan(struct mn_collective_session *s, struct mn_diag *diag)
+{
+    return is_matrix(s) ? mn_matrix_prepare(s, diag) : mn_collective_plan(s, diag);
 }
 
 /* --- a rank that another launcher started ----------------------------------------------------- */
@@ -79,7 +93,7 @@ static enum mn_err listen_at(struct mn_collective_session *s, struct mn_diag *di
     return mn_ctl_listen(&addr, s->plan.port, &s->plan.listen_fd, diag);
 }
 
-static enum mn_err get_token(const struct mn_bench_collective *o, uint8_t token[MN_KEY_SIZE],
+static enum mn_err get_token(const struct mn_bench_options *o, uint8_t token[MN_KEY_SIZE],
                              struct mn_diag *diag)
 {
     const char *text = getenv("MESHNET_TOKEN");
@@ -96,7 +110,7 @@ static enum mn_err get_token(const struct mn_bench_collective *o, uint8_t token[
 static enum mn_err follow_env(struct mn_collective_session *s, const struct mn_launch_env *env,
                               struct mn_diag *diag)
 {
-    const struct mn_bench_collective *o = s->options;
+    const struct mn_bench_options *o = s->options;
 
     s->plan.rank = env->rank;
     s->plan.nranks = env->nranks;
@@ -108,7 +122,7 @@ static enum mn_err follow_env(struct mn_collective_session *s, const struct mn_l
                        env->launcher);
     enum mn_err err = get_token(o, s->plan.token, diag);
     if (!err)
-        err = mn_collective_plan(s, diag);
+        err = plan(s, diag);
     if (!err && !env->rank)
         err = listen_at(s, diag);
     return err;
@@ -118,8 +132,14 @@ static enum mn_err follow_env(struct mn_collective_session *s, const struct mn_l
 
 static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_diag *diag)
 {
-    const struct mn_opt_list *hosts = s->options->hosts;
     struct mn_launch crew = {.body = start_rank, .line = on_line, .ctx = s};
+    enum mn_err err = is_matrix(s) ? plan(s, diag) : MN_OK;
+
+    if (!err && is_matrix(s))
+        err = mn_matrix_hosts(s, diag);
+    if (err)
+        return err;
+    const struct mn_opt_list *hosts = s->hosts;
 
     s->plan.nranks = crew.nranks = hosts->count ? (int)hosts->count : (int)s->options->local;
     if (hosts->count > MN_GROUP_RANKS)
@@ -128,22 +148,27 @@ static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_
         return mn_fail(diag, MN_ERR_USAGE,
                        "--hosts %s,…: the first must be this host, where the report is printed",
                        hosts->items[0]);
-    enum mn_err err = mn_collective_plan(s, diag);
+    if (!is_matrix(s))
+        err = plan(s, diag);
     if (!err)
         err = meet_here(s, diag);
     return err ? err : mn_launch_local(&crew, code, diag);
 }
 
-int mn_bench_collective(const struct mn_bench_collective *options)
+int mn_bench_collective(const struct mn_bench_options *options)
 {
     struct mn_collective_session s = {.options = options,
+                                      .hosts = &options->hosts,
                                       .plan = {.listen_fd = -1,
                                                .timeout_ms = options->timeout_ms,
                                                .stop = &mn_launch_stop}};
     struct mn_launch_env env = {.launcher = NULL};
     struct mn_diag diag;
-    int code = 0, own = options->local || options->hosts->count;
+    int code = 0, own = options->local || s.hosts->count;
     enum mn_err err = own ? MN_OK : mn_launch_env(&env, &diag);
+
+    mn_mesh_init(&s.mesh);
+    own |= is_matrix(&s) && !env.launcher;
 
     mn_plugin_path(options->plugin, s.plugin_path, sizeof s.plugin_path);
     if (!err && own) {
@@ -152,7 +177,7 @@ int mn_bench_collective(const struct mn_bench_collective *options)
         mn_launch_catch();
         err = follow_env(&s, &env, &diag);
         if (!err)
-            code = mn_collective_rank(&s, env.rank);
+            code = be_rank(&s, env.rank);
     } else if (!err) {
         err = mn_fail(&diag, MN_ERR_USAGE,
                       "between which ranks? --local N, processes here; --hosts A,B,…; or started "
@@ -161,5 +186,7 @@ int mn_bench_collective(const struct mn_bench_collective *options)
     if (s.plan.listen_fd >= 0)
         close(s.plan.listen_fd);
     free(s.tasks);
+    free(s.names.items);
+    mn_mesh_free(&s.mesh);
     return err ? mn_cmd_fail("bench", &diag) : code;
 }

@@ -3,23 +3,19 @@
 #define MN_BENCH_COLLECTIVE_H
 
 #include "bench/collective.h"
-#include "topo/base/opt.h"
+#include "cli/bench.h"
+#include "topo/mesh.h"
 
-struct mn_bench_collective {
-    const struct mn_opt_list *collectives, *sizes, *types, *ops, *algorithms, *hosts;
-    const char *plugin, *coordinator, *token_file;
-    long local, port, root, iters, warmup, abi, device;
-    struct mn_repeat_plan repeat;
-    unsigned timeout_ms;
-    int check, json, csv;
-};
-
-/* Starts the ranks, or is one that another launcher started. Returns the exit code. */
-int mn_bench_collective(const struct mn_bench_collective *options);
+/* Starts the ranks of --collective, --links or --pairs, or is one that another launcher started.
+ * Returns the exit code. */
+int mn_bench_collective(const struct mn_bench_options *options);
 
 /* What all ranks measure, and where they meet. */
 struct mn_collective_session {
-    const struct mn_bench_collective *options;
+    const struct mn_bench_options *options;
+    const struct mn_opt_list *hosts;
+    struct mn_opt_list names; /* the nodes of the mesh, when hosts is this; mesh has the texts */
+    struct mn_mesh mesh;      /* of a matrix */
     struct mn_collective_task *tasks;
     size_t n_tasks;
     struct mn_group_plan plan;
@@ -30,6 +26,11 @@ struct mn_collective_session {
 enum mn_err mn_collective_plan(struct mn_collective_session *session, struct mn_diag *diag);
 /* collective_rank.c: measures as one of the ranks; ctx is the session. Returns the exit code. */
 int mn_collective_rank(void *ctx, int rank);
+/* bench_matrix.c: the same of --links and --pairs; before it reads the mesh file, and, in the
+ * process that starts the ranks, takes its nodes for hosts when none are given. */
+enum mn_err mn_matrix_prepare(struct mn_collective_session *session, struct mn_diag *diag);
+enum mn_err mn_matrix_hosts(struct mn_collective_session *session, struct mn_diag *diag);
+int mn_matrix_rank(void *ctx, int rank);
 /* collective_ssh.c: becomes the ssh that runs a rank at a host. Returns only when it cannot. */
 int mn_collective_ssh(const struct mn_collective_session *session, int rank);
 /* Whether --type of --collective has that name ("all" is none). */

@@ -124,3 +124,12 @@ enum mn_err mn_bench_profile(const struct mn_bench_options *o, struct mn_p2p_pla
     plan->latency_max = small_limit(o, plan);
     return pick_ways(o, profiles, plan, diag);
 }
+
+struct mn_repeat_plan mn_bench_repeat(const struct mn_bench_options *o)
+{
+    return (struct mn_repeat_plan){
+        .duration_ms = o->duration_ms,
+        .most_ms = o->max_duration_ms ? o->max_duration_ms : 2 * o->duration_ms,
+        .precision = o->precision,
+    };
+}

@@ -24,6 +24,27 @@ static const struct mn_opt options[] = {
      .arg = "LIST",
      .offset = offsetof(struct mn_bench_options, collectives),
      .help = "Measure collectives between ranks: all-reduce, all-gather, … or all."},
+    {.name = "links",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_bench_options, links),
+     .help = "Measure every cable of the mesh file on its own: a matrix, and what is wrong."},
+    {.name = "pairs",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_bench_options, pairs),
+     .help = "Measure every pair of nodes of the mesh file over all its cables at once."},
+    {.name = "mesh",
+     .type = MN_OPT_STRING,
+     .arg = "FILE",
+     .offset = offsetof(struct mn_bench_options, mesh),
+     .help = "The mesh file, at the same path on each host; default: see meshnet.yaml(5)."},
+    {.name = "min",
+     .type = MN_OPT_DOUBLE,
+     .arg = "X",
+     .offset = offsetof(struct mn_bench_options, min_ratio),
+     .min = 0.001,
+     .max = 1,
+     .help =
+         "Exit with 1 when a cell of the matrix has less than this part of what it could have."},
     {.name = "local",
      .type = MN_OPT_INT,
      .arg = "N",
@@ -35,7 +56,7 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_LIST,
      .arg = "LIST",
      .offset = offsetof(struct mn_bench_options, hosts),
-     .help = "The ranks of --collective are processes of these hosts, this one first, over ssh."},
+     .help = "The ranks are processes of these hosts, this one first, over ssh."},
     {.name = "coordinator",
      .type = MN_OPT_STRING,
      .arg = "HOST",
@@ -241,67 +262,30 @@ static const struct mn_opt options[] = {
     MN_OPT_END,
 };
 
-struct mn_repeat_plan mn_bench_repeat(const struct mn_bench_options *o)
-{
-    return (struct mn_repeat_plan){
-        .duration_ms = o->duration_ms,
-        .most_ms = o->max_duration_ms ? o->max_duration_ms : 2 * o->duration_ms,
-        .precision = o->precision,
-    };
-}
-
-static int run_collectives(const struct mn_bench_options *o)
-{
-    static const char *float32[] = {"float32"};
-    static const struct mn_opt_list default_types = {.items = float32, .count = 1};
-    struct mn_bench_collective c = {
-        .collectives = &o->collectives,
-        .sizes = &o->sizes,
-        .types = o->types.count ? &o->types : &default_types,
-        .ops = &o->ops,
-        .algorithms = &o->algorithms,
-        .hosts = &o->hosts,
-        .plugin = o->plugin,
-        .coordinator = o->coordinator,
-        .token_file = o->token_file,
-        .local = o->local,
-        .port = o->port,
-        .root = o->root,
-        .iters = o->iters,
-        .warmup = o->warmup,
-        .abi = o->abi,
-        .device = o->device,
-        .repeat = mn_bench_repeat(o),
-        .timeout_ms = o->timeout_ms,
-        .check = !o->no_check,
-        .json = o->json,
-        .csv = o->csv,
-    };
-
-    return mn_bench_collective(&c);
-}
-
 static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char **argv,
                               struct mn_diag *diag)
 {
     if (argc)
         return mn_fail(diag, MN_ERR_USAGE, "unexpected '%s'", argv[0]);
-    if (o->collectives.count && o->peer)
-        return mn_fail(diag, MN_ERR_USAGE, "--collective measures between ranks, not with --peer");
+    if ((o->collectives.count != 0) + (o->peer != NULL) + (o->links || o->pairs) > 1)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "one of --peer, --collective and --links or --pairs at a time");
+    if (o->min_ratio > 0 && !o->links && !o->pairs)
+        return mn_fail(diag, MN_ERR_USAGE, "--min goes with --links or --pairs");
     if (o->max_duration_ms && o->max_duration_ms < o->duration_ms)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--max-duration %ums is less than --duration %ums, which is at least spent",
                        o->max_duration_ms, o->duration_ms);
-    if (o->collectives.count &&
-        (o->flows || o->threads || o->outstanding || o->group || o->burst || o->flush))
+    if (!o->peer && (o->flows || o->threads || o->outstanding || o->group || o->burst || o->flush))
         return mn_fail(diag, MN_ERR_USAGE,
                        "--flows, --threads, --outstanding, --messages-per-request, --burst and "
-                       "--flush are for --peer, not for --collective");
+                       "--flush are for --peer");
     if (o->local && o->hosts.count)
         return mn_fail(diag, MN_ERR_USAGE, "--local or --hosts, not both");
-    if (!o->collectives.count && !o->peer)
+    if (!o->collectives.count && !o->peer && !o->links && !o->pairs)
         return mn_fail(diag, MN_ERR_USAGE,
-                       "with whom? --peer HOST, where meshnet serve runs; or --collective");
+                       "what? --peer HOST, where meshnet serve runs; --collective LIST; --links or "
+                       "--pairs, all of a mesh file");
     return mn_bench_check_types(o, diag);
 }
 
@@ -312,21 +296,23 @@ static int run(const void *values, int argc, char **argv)
 
     if (check_mode(o, argc, argv, &diag))
         return mn_cmd_fail("bench", &diag);
-    return o->collectives.count ? run_collectives(o) : mn_bench_peer(o);
+    return o->peer ? mn_bench_peer(o) : mn_bench_collective(o);
 }
 
 const struct mn_command mn_cmd_bench = {
     .name = "bench",
-    .summary = "measure a link or collectives through the plugin",
-    .usage = "--peer HOST | --collective LIST [--local N | --hosts LIST] [OPTION]…",
+    .summary = "measure links, the whole mesh or collectives through the plugin",
+    .usage = "--peer HOST | --links | --pairs | --collective LIST [OPTION]…",
     .options = options,
     .options_size = sizeof(struct mn_bench_options),
     .notes = "Examples:\n"
              "  meshnet bench --peer 10.0.1.2 --token-file token\n"
              "  meshnet bench --peer spark-b --sizes 64K,1M --direction out --json\n"
              "  meshnet bench --peer spark-b --type lat,rate,burst --sizes 4K:64K:2 --flows 4\n"
+             "  meshnet bench --links --pairs --mesh mesh.yaml --min 0.9\n"
              "  meshnet bench --collective all-reduce --local 4 --sizes 8,64K,16M\n"
-             "Exit code: 0 good, 1 measured and failed (wrong data, below --min-gbps, peer lost), "
+             "Exit code: 0 good, 1 measured and failed (wrong data, below --min or --min-gbps, "
+             "peer lost), "
              "2 usage.",
     .run = run,
 };

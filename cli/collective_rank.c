@@ -39,7 +39,7 @@ static enum mn_err measure(const struct mn_collective_session *s, struct mn_grou
 
 static int print(const struct mn_collective_session *s, const struct mn_collective_report *report)
 {
-    const struct mn_bench_collective *o = s->options;
+    const struct mn_bench_options *o = s->options;
     unsigned long long wrong = 0;
     struct mn_out *out = mn_out_new(stdout, o->json  ? MN_OUT_JSON
                                             : o->csv ? MN_OUT_CSV

@@ -57,7 +57,7 @@ static void add_environment(FILE *file)
 
 static void add_command(FILE *file, const struct mn_collective_session *s, int rank)
 {
-    const struct mn_bench_collective *o = s->options;
+    const struct mn_bench_options *o = s->options;
     char exe[512];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
 
@@ -67,11 +67,15 @@ static void add_command(FILE *file, const struct mn_collective_session *s, int r
     fprintf(file, " MESHNET_RANK=%d MESHNET_WORLD=%d", rank, s->plan.nranks);
     add_word(file, n > 0 ? exe : "meshnet");
     fprintf(file, " bench --coordinator 127.0.0.1 --port %u --token-file /dev/stdin", s->plan.port);
-    add_list(file, "--collective", o->collectives);
-    add_list(file, "--sizes", o->sizes);
-    add_list(file, "--type", o->types);
-    add_list(file, "--op", o->ops);
-    add_list(file, "--algorithm", o->algorithms);
+    if (o->links)
+        fputs(" --links", file);
+    if (o->pairs)
+        fputs(" --pairs", file);
+    add_list(file, "--collective", &o->collectives);
+    add_list(file, "--sizes", &o->sizes);
+    add_list(file, "--type", &o->types);
+    add_list(file, "--op", &o->ops);
+    add_list(file, "--algorithm", &o->algorithms);
     if (o->plugin) {
         add_word(file, "--plugin");
         add_word(file, o->plugin);
@@ -81,9 +85,10 @@ static void add_command(FILE *file, const struct mn_collective_session *s, int r
     add_number(file, "--warmup", o->warmup);
     add_number(file, "--abi", o->abi);
     add_number(file, "--device", o->device);
+    struct mn_repeat_plan repeat = mn_bench_repeat(o);
     fprintf(file, " --duration %ums --max-duration %ums --precision %g --timeout %ums%s",
-            o->repeat.duration_ms, o->repeat.most_ms, o->repeat.precision, o->timeout_ms,
-            o->check ? "" : " --no-check");
+            repeat.duration_ms, repeat.most_ms, repeat.precision, o->timeout_ms,
+            o->no_check ? " --no-check" : "");
 }
 
 /* The token goes through standard input: neither command lines nor environments show it. */
@@ -120,7 +125,7 @@ static int seen_before(const struct mn_opt_list *hosts, int rank)
 
 int mn_collective_ssh(const struct mn_collective_session *s, int rank)
 {
-    const char *host = s->options->hosts->items[rank], *ssh = getenv("MESHNET_SSH");
+    const char *host = s->hosts->items[rank], *ssh = getenv("MESHNET_SSH");
     char forward[64], *command = NULL;
     size_t size;
     FILE *file = open_memstream(&command, &size);
@@ -132,8 +137,8 @@ int mn_collective_ssh(const struct mn_collective_session *s, int rank)
         return 1;
     snprintf(forward, sizeof forward, "127.0.0.1:%u:127.0.0.1:%u", s->plan.port, s->plan.port);
     /* Ranks of one host share the way back of the first. */
-    const char *strict = seen_before(s->options->hosts, rank) ? "ExitOnForwardFailure=no"
-                                                              : "ExitOnForwardFailure=yes";
+    const char *strict =
+        seen_before(s->hosts, rank) ? "ExitOnForwardFailure=no" : "ExitOnForwardFailure=yes";
     ssh = ssh && *ssh ? ssh : "ssh";
     execlp(ssh, ssh, "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
            "ServerAliveInterval=3", "-o", "ServerAliveCountMax=2", "-o", strict, "-R", forward,

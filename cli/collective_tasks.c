@@ -130,16 +130,19 @@ struct choice {
 static enum mn_err choose(const struct mn_collective_session *s, struct choice *choice,
                           struct mn_diag *diag)
 {
-    const struct mn_bench_collective *o = s->options;
+    static const char *names[] = {"float32"};
+    static const struct mn_opt_list float32 = {.items = names, .count = 1};
+    const struct mn_bench_options *o = s->options;
     enum mn_err err =
-        pick("collective", o->collectives, collective_at, NULL, &choice->collectives, diag);
+        pick("collective", &o->collectives, collective_at, NULL, &choice->collectives, diag);
 
     if (!err)
-        err = pick("type", o->types, type_at, type_aliases, &choice->types, diag);
+        err = pick("type", o->types.count ? &o->types : &float32, type_at, type_aliases,
+                   &choice->types, diag);
     if (!err)
-        err = pick("op", o->ops, op_at, NULL, &choice->ops, diag);
-    for (size_t i = 0; i < o->algorithms->count && !err; i++)
-        err = known_algorithm(o->algorithms->items[i], choice->collectives, diag);
+        err = pick("op", &o->ops, op_at, NULL, &choice->ops, diag);
+    for (size_t i = 0; i < o->algorithms.count && !err; i++)
+        err = known_algorithm(o->algorithms.items[i], choice->collectives, diag);
     if (!err && o->root >= s->plan.nranks)
         err = mn_fail(diag, MN_ERR_USAGE, "--root %ld: there are %d ranks, from 0 on", o->root,
                       s->plan.nranks);
@@ -150,26 +153,26 @@ static enum mn_err choose(const struct mn_collective_session *s, struct choice *
 static enum mn_err add_sizes(struct mn_collective_session *s, struct mn_collective_task task,
                              const struct mn_bench_sizes *sizes, struct mn_diag *diag)
 {
-    const struct mn_bench_collective *o = s->options;
+    const struct mn_bench_options *o = s->options;
     enum mn_err err = MN_OK;
 
     for (size_t i = 0; i < sizes->n; i++) {
         task.bytes = sizes->size[i];
-        for (size_t a = 0; a < o->algorithms->count && !err; a++)
-            err = add_algorithm(s, task, o->algorithms->items[a], diag);
+        for (size_t a = 0; a < o->algorithms.count && !err; a++)
+            err = add_algorithm(s, task, o->algorithms.items[a], diag);
     }
     return err;
 }
 
 enum mn_err mn_collective_plan(struct mn_collective_session *s, struct mn_diag *diag)
 {
-    const struct mn_bench_collective *o = s->options;
+    const struct mn_bench_options *o = s->options;
     struct mn_bench_sizes sizes = {.n = 0};
     struct choice choice;
     enum mn_err err = choose(s, &choice, diag);
 
     if (!err)
-        err = mn_bench_sizes_parse(o->sizes, &sizes, diag);
+        err = mn_bench_sizes_parse(&o->sizes, &sizes, diag);
 
     for (int c = 0; c < MN_COLLECTIVES && !err; c++)
         for (int type = 0; type < MN_TYPES && !err; type++)
@@ -184,8 +187,8 @@ enum mn_err mn_collective_plan(struct mn_collective_session *s, struct mn_diag *
                                                   .root = (int)o->root,
                                                   .iters = (unsigned long)o->iters,
                                                   .warmup = (unsigned long)o->warmup,
-                                                  .repeat = o->repeat,
-                                                  .check = o->check};
+                                                  .repeat = mn_bench_repeat(o),
+                                                  .check = !o->no_check};
                 err = add_sizes(s, task, &sizes, diag);
             }
     free(sizes.size);

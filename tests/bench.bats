@@ -3,6 +3,7 @@
 # and ends that go away.
 
 load helper
+load namespaces
 
 setup()
 {
@@ -26,23 +27,6 @@ teardown()
     for node in a b c; do
         ip netns del $NS-$node 2>/dev/null || true
     done
-}
-
-# cable NODE NIC ADDRESS NODE NIC ADDRESS
-cable()
-{
-    ip link add "$2" netns "$NS-$1" type veth peer name "$5" netns "$NS-$4"
-    ip -n "$NS-$1" addr add "$3" dev "$2"
-    ip -n "$NS-$4" addr add "$6" dev "$5"
-    ip -n "$NS-$1" link set "$2" up
-    ip -n "$NS-$4" link set "$5" up
-}
-
-on()
-{
-    local node=$1
-    shift
-    nsenter --net=/run/netns/$NS-"$node" "$@"
 }
 
 # serve NODE OPTION…: in the background, returns when it listens.
@@ -527,43 +511,13 @@ none_left()
     [ "$(jq '[.collectives[] | .wrong + .in_place_wrong] | add' <<<"$output")" -eq 0 ]
 }
 
-# sshd_at NODE: a server in the node's namespace that lets this test in.
-sshd_at()
-{
-    cat >"sshd.$1" <<-END
-	Port 2222
-	HostKey $PWD/key
-	AuthorizedKeysFile $PWD/key.pub
-	StrictModes no
-	UsePAM no
-	PidFile $PWD/sshd.$1.pid
-	SetEnv MESHNET_NODE=$1
-	END
-    mkdir -p /run/sshd
-    on "$1" /usr/sbin/sshd -f "$PWD/sshd.$1" 3>&-
-}
-
 @test "bench: one command measures three nodes over ssh, and all ends with it" {
     [ -x /usr/sbin/sshd ] || skip "no OpenSSH server"
     cable a ab 10.1.0.0/31 b ba 10.1.0.1/31
     cable a ac 10.2.0.1/30 c ca 10.2.0.2/30
     cable b bc 10.3.0.1/24 c cb 10.3.0.2/24
-    ssh-keygen -q -t ed25519 -N '' -f key
-    cat >ssh_config <<-END
-	Host *
-	  Port 2222
-	  IdentityFile $PWD/key
-	  StrictHostKeyChecking no
-	  UserKnownHostsFile /dev/null
-	  LogLevel ERROR
-	Host b
-	  HostName 10.1.0.1
-	Host c
-	  HostName 10.2.0.2
-	END
-    printf '#!/bin/sh\nexec ssh -F %s "$@"\n' "$PWD/ssh_config" >ssh
-    chmod +x ssh
-    export MESHNET_SSH=$PWD/ssh MESHNET_NODE=a
+    ssh_to b 10.1.0.1 c 10.2.0.2
+    export MESHNET_NODE=a
     sshd_at b
     sshd_at c
     run --separate-stderr on a timeout 100 "$MESHNET" bench --hosts a,b,c --json --iters 5 \

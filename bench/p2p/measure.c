@@ -264,7 +264,7 @@ enum mn_err mn_p2p_measure(struct mn_p2p_session *r, struct mn_diag *diag)
         if (size <= plan->latency_max && !err)
             err = rates(r, size, diag);
         for (int d = 0; d < MN_P2P_DIRECTIONS && !err; d++) {
-            if (!(plan->directions & 1u << d))
+            if (!(plan->directions & 1u << d) || size < plan->bandwidth_min)
                 continue;
             say(r, mn_p2p_direction_names[d], size);
             err = bandwidth(r, size, (enum mn_p2p_direction)d, diag);

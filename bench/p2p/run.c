@@ -147,11 +147,14 @@ enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struc
                              .threads = plan->threads ? plan->threads : 1,
                              .group = plan->group ? plan->group : 1,
                              .flush = plan->flush};
-    r.steps = (int)plan->n_sizes * ((plan->check != 0) + __builtin_popcount(plan->directions));
-    for (size_t i = 0; i < plan->n_sizes; i++)
+    for (size_t i = 0; i < plan->n_sizes; i++) {
+        r.steps += plan->check != 0;
+        if (plan->sizes[i] >= plan->bandwidth_min)
+            r.steps += __builtin_popcount(plan->directions);
         if (plan->sizes[i] <= plan->latency_max)
             r.steps +=
                 plan->latency + __builtin_popcount(plan->rate) + __builtin_popcount(plan->bursts);
+    }
     enum mn_err err = set_up(&r, diag);
     if (!err)
         err = peer_counters(&r, &before[1], diag);

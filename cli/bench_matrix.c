@@ -1,0 +1,217 @@
+/* bench --links and --pairs: the mesh as a matrix. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/bench_collective.h"
+#include "cli/cmd.h"
+#include "cli/matrix_report.h"
+#include "topo/base/alloc.h"
+#include "topo/mesh_file.h"
+
+#define MESSAGE (1u << 20)
+
+/* Without a choice of their own, the ranks are the nodes of the mesh file, this one first. */
+static enum mn_err hosts_of_mesh(struct mn_collective_session *s, struct mn_diag *diag)
+{
+    const struct mn_mesh *mesh = &s->mesh;
+    struct mn_host host;
+    char why[256];
+    int self = 0;
+    enum mn_err err = mn_host_read(NULL, &host, diag);
+
+    if (!err)
+        err = mn_mesh_find_self(mesh, &host, &self, why, sizeof why, diag);
+    mn_host_free(&host);
+    if (err)
+        return err;
+    s->names.items = mn_zalloc(mesh->n_nodes * sizeof *s->names.items);
+    s->names.items[s->names.count++] = "localhost";
+    for (size_t i = 0; i < mesh->n_nodes; i++)
+        if ((int)i != self)
+            s->names.items[s->names.count++] = mesh->nodes[i].hostname;
+    s->hosts = &s->names;
+    return MN_OK;
+}
+
+enum mn_err mn_matrix_prepare(struct mn_collective_session *s, struct mn_diag *diag)
+{
+    const struct mn_bench_options *o = s->options;
+    char path[512], full[PATH_MAX];
+
+    /* The plugin and the ranks of other hosts find it by the variable. */
+    if (o->mesh && !realpath(o->mesh, full))
+        return mn_fail(diag, MN_ERR_USAGE, "--mesh %s: %s", o->mesh, strerror(errno));
+    if (o->mesh)
+        setenv("MESHNET_CONFIG", full, 1);
+    if (!mn_mesh_find_file(path, sizeof path))
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "which mesh? give --mesh FILE; meshnet discover writes one");
+    enum mn_err err = mn_mesh_read(path, &s->mesh, diag);
+    if (err)
+        return err;
+    if (o->links && !s->mesh.n_links)
+        return mn_fail(diag, MN_ERR_CONFIG, "%s: no links to measure", path);
+    /* A dead cable is a result, not worth a minute. */
+    setenv("MESHNET_CONNECT", "10s", 0);
+    /* While two measure, the others hear nothing. */
+    s->plan.timeout_ms = 4 * o->timeout_ms + 20 * mn_bench_repeat(o).most_ms;
+    return MN_OK;
+}
+
+enum mn_err mn_matrix_hosts(struct mn_collective_session *s, struct mn_diag *diag)
+{
+    return s->options->hosts.count || s->options->local ? MN_OK : hosts_of_mesh(s, diag);
+}
+
+static enum mn_err message_size(const struct mn_bench_options *o, unsigned long long *bytes,
+                                struct mn_diag *diag)
+{
+    struct mn_diag why;
+
+    *bytes = MESSAGE;
+    /* The default is a sweep, which a matrix does not have. */
+    if (o->sizes.count != 1)
+        return MN_OK;
+    if (mn_parse_size(o->sizes.items[0], bytes, &why))
+        return mn_fail(diag, MN_ERR_USAGE, "--sizes: %s", why.text);
+    if (*bytes < 64 || *bytes > 1u << 30)
+        return mn_fail(diag, MN_ERR_USAGE, "--sizes '%s': expected 64 to 1G", o->sizes.items[0]);
+    return MN_OK;
+}
+
+static void show_progress(void *ctx, size_t cell, size_t cells, const char *what)
+{
+    (void)ctx;
+    fprintf(stderr, "\r\033[K%zu/%zu %s", cell, cells, what);
+    fflush(stderr);
+}
+
+static enum mn_err measure(const struct mn_collective_session *s, struct mn_group *group, int rank,
+                           struct mn_matrix_results *results, struct mn_diag *diag)
+{
+    const struct mn_bench_options *o = s->options;
+    int progress = rank == 0 && isatty(STDERR_FILENO);
+    unsigned long long bytes;
+    enum mn_err err = message_size(o, &bytes, diag);
+
+    if (err)
+        return err;
+    results->bytes = bytes;
+    struct mn_matrix_plan plan = {
+        .mesh = &s->mesh,
+        .links = o->links,
+        .pairs = o->pairs,
+        .bytes = (size_t)bytes,
+        .connections = 1,
+        .outstanding = 8, /* as NCCL has it */
+        .check = !o->no_check,
+        .abi = (int)o->abi,
+        .repeat = mn_bench_repeat(o),
+        .iters = (unsigned long)o->iters,
+        .timeout_ms = o->timeout_ms,
+        .memory = (size_t)o->memory,
+        .plugin_path = s->plugin_path,
+    };
+    err =
+        mn_matrix_run(group, &plan, progress ? show_progress : NULL, NULL, &results->report, diag);
+    if (progress)
+        fputs("\r\033[K", stderr);
+    return err ? err : mn_group_barrier(group, diag);
+}
+
+/* Cells that do not reach --min, or of which it cannot be said. */
+static int below_gate(const struct mn_matrix_report *r, double least)
+{
+    char title[160];
+    int below = 0;
+
+    for (size_t i = 0; i < r->n_cells; i++) {
+        double ratio = mn_matrix_ratio(r, i);
+        if (ratio >= least)
+            continue;
+        mn_matrix_title(r->mesh, &r->cells[i], title, sizeof title);
+        below = 1;
+        if (r->cells[i].status != MN_CELL_OK)
+            fprintf(stderr, "meshnet bench: %s: %s\n", title,
+                    mn_matrix_status_names[r->cells[i].status]);
+        else if (ratio < 0)
+            fprintf(stderr,
+                    "meshnet bench: %s: its speed is not known: give the NICs a speed in the mesh "
+                    "file\n",
+                    title);
+        else
+            fprintf(stderr, "meshnet bench: %s: %.3f of %.4g Gb/s (%s), below the wanted %.3f\n",
+                    title, ratio, r->limits[i].gbps, r->limits[i].by, least);
+    }
+    return below;
+}
+
+static int print(const struct mn_bench_options *o, const struct mn_matrix_results *results)
+{
+    enum mn_out_format format = o->json ? MN_OUT_JSON : o->csv ? MN_OUT_CSV : MN_OUT_TEXT;
+    const struct mn_matrix_report *r = &results->report;
+    struct mn_out *out = mn_out_new(stdout, format);
+    int bad = 0;
+
+    mn_matrix_print(out, format, results);
+    if (mn_out_free(out)) {
+        fprintf(stderr, "meshnet bench: writing the results failed\n");
+        return 1;
+    }
+    for (size_t i = 0; i < r->n_cells; i++)
+        bad |= r->cells[i].status == MN_CELL_DEAD || r->cells[i].status == MN_CELL_WRONG;
+    if (o->min_ratio > 0)
+        bad |= below_gate(r, o->min_ratio);
+    return bad;
+}
+
+/* The plugin is opened for its name alone; the run opens it anew for each device mode. */
+static enum mn_err environments(const struct mn_collective_session *s, struct mn_group *group,
+                                struct mn_matrix_results *results, struct mn_diag *diag)
+{
+    struct mn_environment *own = mn_zalloc(sizeof *own);
+    struct mn_plugin *plugin;
+    enum mn_err err = mn_plugin_open(s->plugin_path, (int)s->options->abi, &plugin, diag);
+
+    if (!err) {
+        mn_environment_read(mn_plugin_info(plugin), own);
+        mn_plugin_close(plugin);
+        err = mn_environment_gather(group, own, &results->environments, &results->n_environments,
+                                    diag);
+    }
+    free(own);
+    return err;
+}
+
+int mn_matrix_rank(void *ctx, int rank)
+{
+    const struct mn_collective_session *s = ctx;
+    struct mn_group_plan plan = s->plan;
+    struct mn_group *group;
+    struct mn_matrix_results results = {.started = time(NULL), .report = {.mesh = &s->mesh}};
+    struct mn_diag diag = {.text = ""};
+    int code = 0;
+
+    plan.rank = rank;
+    enum mn_err err = mn_group_join(&plan, &group, &diag);
+    if (err)
+        return mn_cmd_fail("bench", &diag);
+    err = environments(s, group, &results, &diag);
+    if (!err)
+        err = measure(s, group, rank, &results, &diag);
+    if (err)
+        mn_group_fail(group, err, &diag);
+    results.error = err ? diag.text : NULL;
+    if (rank == 0 && results.environments)
+        code = print(s->options, &results);
+    if (err && (rank == 0 || !mn_group_told(group)))
+        code = mn_cmd_fail("bench", &diag);
+    mn_group_leave(group);
+    mn_matrix_free(&results.report);
+    free(results.environments);
+    return err && !code ? mn_err_exit_code(err) : code;
+}

@@ -1,0 +1,23 @@
+/* Prints a matrix of links or pairs, as text, JSON or CSV. */
+#ifndef MN_MATRIX_REPORT_H
+#define MN_MATRIX_REPORT_H
+
+#include <time.h>
+
+#include "bench/environment.h"
+#include "bench/matrix.h"
+#include "topo/base/out.h"
+
+struct mn_matrix_results {
+    time_t started;
+    struct mn_environment *environments;
+    int n_environments;
+    unsigned long long bytes; /* of a message */
+    const char *error;        /* why it ended early, NULL = it did not */
+    struct mn_matrix_report report;
+};
+
+void mn_matrix_print(struct mn_out *out, enum mn_out_format format,
+                     const struct mn_matrix_results *results);
+
+#endif

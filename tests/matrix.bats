@@ -1,0 +1,199 @@
+#!/usr/bin/env bats
+# bench --links and --pairs: a ring of four nodes in namespaces, two of them joined twice, with a
+# management network beside it, and what is wrong with a cable said in words.
+
+load helper
+load namespaces
+
+setup()
+{
+    local i=0 node
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    NS=mnm$$
+    unset MESHNET_CONFIG MESHNET_NODE MESHNET_RANK MESHNET_WORLD "${!NCCL_@}"
+    export NO_COLOR=1 MESHNET_TOKEN=00112233445566778899aabbccddeeff
+    cd "$BATS_TEST_TMPDIR"
+    ip netns add $NS-m
+    ip -n $NS-m link add br0 type bridge
+    ip -n $NS-m link set br0 up
+    for node in a b c d; do
+        i=$((i + 1))
+        ip netns add $NS-$node
+        ip -n $NS-$node link set lo up
+        ip link add mgmt netns $NS-$node type veth peer name p$node netns $NS-m
+        ip -n $NS-m link set p$node master br0 up
+        ip -n $NS-$node addr add 10.9.0.$i/24 dev mgmt
+        ip -n $NS-$node link set mgmt up
+    done
+    cable a ab 10.1.1.1/30 b ba 10.1.1.2/30
+    cable a ab2 10.1.2.1/30 b ba2 10.1.2.2/30
+    cable b bc 10.1.3.1/30 c cb 10.1.3.2/30
+    cable c cd 10.1.4.1/30 d dc 10.1.4.2/30
+    cable d da 10.1.5.1/30 a ax 10.1.5.2/30
+    cat >mesh.yaml <<-END
+	version: 1
+	nodes:
+	  - name: a
+	    nics:
+	      - {netdev: ab, addresses: [10.1.1.1/30]}
+	      - {netdev: ab2, addresses: [10.1.2.1/30]}
+	      - {netdev: ax, addresses: [10.1.5.2/30], speed: 100}
+	  - name: b
+	    nics:
+	      - {netdev: ba, addresses: [10.1.1.2/30]}
+	      - {netdev: ba2, addresses: [10.1.2.2/30]}
+	      - {netdev: bc, addresses: [10.1.3.1/30]}
+	  - name: c
+	    nics:
+	      - {netdev: cb, addresses: [10.1.3.2/30], speed: 1000000}
+	      - {netdev: cd, addresses: [10.1.4.1/30]}
+	  - name: d
+	    nics:
+	      - {netdev: dc, addresses: [10.1.4.2/30]}
+	      - {netdev: da, addresses: [10.1.5.1/30]}
+	END
+}
+
+teardown()
+{
+    local node
+    wait
+    for node in a b c d m; do
+        ip netns del $NS-$node 2>/dev/null || true
+    done
+}
+
+# rank NUMBER NODE COUNT OPTION…
+rank()
+{
+    local number=$1 node=$2 count=$3
+    shift 3
+    on "$node" env MESHNET_NODE="$node" MESHNET_RANK="$number" MESHNET_WORLD="$count" \
+        timeout -k 1 100 "$MESHNET" bench --coordinator 10.9.0.1 --mesh mesh.yaml \
+        --duration 20ms --timeout 10s "$@"
+}
+
+# matrix NODES OPTION…: a rank on each node; the first one's output.
+matrix()
+{
+    local nodes=$1 node i=0 count
+    shift
+    count=$(wc -w <<<"$nodes")
+    for node in $nodes; do
+        [ $i -eq 0 ] || rank $i "$node" "$count" "$@" >"$node.out" 2>&1 3>&- &
+        i=$((i + 1))
+    done
+    run --separate-stderr rank 0 "${nodes%% *}" "$count" "$@"
+    echo "$output"
+    echo "$stderr"
+    wait
+}
+
+# cell LINK FIELD: of the last report.
+cell()
+{
+    jq -r --arg link "$1" ".cells[] | select(.link == \$link) | .$2" <<<"$output"
+}
+
+@test "matrix: every cable and every pair of a ring is measured, right, and by its own NICs" {
+    matrix 'a b c d' --links --pairs --json
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '"\(.schema) \(.kind) \(.complete)"' <<<"$output")" = 'meshnet-results matrix true' ]
+    [ "$(jq -r '[.nodes[].name] | join(" ")' <<<"$output")" = 'a b c d' ]
+    [ "$(jq -r '[.cells[] | select(.mode == "link") | "\(.from)\(.to) \(.netdev_from) \(.netdev_to) \(.status)"] | join("; ")' <<<"$output")" = \
+        'ab ab ba ok; ab ab2 ba2 ok; ad ax da ok; bc bc cb ok; cd cd dc ok' ]
+    [ "$(jq '[.cells[] | select(.status == "ok") | .out_gbps > 0 and .in_gbps > 0 and .both_gbps > 0 and .p50_us > 0 and .p99_us >= .p50_us] | all' <<<"$output")" = true ]
+    # Without a cable the plugin is not asked to find a way.
+    [ "$(jq -r '[.cells[] | select(.status == "not measured") | .from + .to] | join(" ")' <<<"$output")" = 'ac bd' ]
+    [ "$(jq '[.carried[] | select(.link == "a-b" or .link == "a-b-2") | .share > 0.2] | all' <<<"$output")" = true ]
+    [ "$(jq '[.carried[] | select(.from == "b" or .from == "c") | .share > 0.9] | all' <<<"$output")" = true ]
+    [ "$(jq '.environment | length' <<<"$output")" -eq 4 ]
+}
+
+@test "matrix: a dead cable, a wrong MTU and a half dead pair are named in words, the rest is measured" {
+    ip -n $NS-b link set dev bc mtu 1400
+    ip -n $NS-a link set dev ab2 down
+    matrix 'a b c d' --links --pairs
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"bad: link a-b-2: dead: a/ab2 is switched off: ip link set dev ab2 up"* ]]
+    [[ "$output" == *"bad: link a-b-2: dead: b/ba2 has no carrier"* ]]
+    [[ "$output" == *"bad: link b-c: wrong MTU: b/bc has 1400, c/cb has 1500"* ]]
+    [[ "$output" == *"bad: pair a, b: half idle: link a-b-2 (a/ab2) carried 0 % of the bytes, its part is 50"* ]]
+    grep -E '^a +.*[0-9] \| dead +- +[0-9]' <<<"$output"
+    grep -E '^link +b-c +b +c +bc +cb +ok +TCP' <<<"$output"
+}
+
+@test "matrix: --min names what falls short, and what cannot be judged" {
+    matrix 'a b c d' --links --min 0.5 --json
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"link b-c: "*" of "*" Gb/s (link speed 1000 Gb/s, MTU 1500), below the wanted 0.500"* ]]
+    [[ "$stderr" == *"link c-d: its speed is not known"* ]]
+    [[ "$stderr" != *"link a-d"* ]]
+    [ "$(cell a-d ratio | cut -d . -f 1)" -ge 1 ]
+    [ "$(cell a-d expected_by)" = 'link speed 0.1 Gb/s, MTU 1500' ]
+    [ "$(cell c-d ratio)" = null ]
+}
+
+@test "matrix: a node that takes no part leaves its cables unmeasured" {
+    matrix 'a b c' --links --json --sizes 64K
+    [ "$status" -eq 0 ]
+    [ "$(cell c-d status)" = 'not measured' ]
+    [ "$(cell c-d error)" = 'd takes no part' ]
+    [ "$(cell b-c status)" = ok ]
+    [ "$(cell b-c bytes)" -eq 65536 ]
+}
+
+@test "matrix: a node that dies ends the run everywhere, named, with what was measured" {
+    rank 1 b 3 --links --duration 1s >b.out 2>&1 3>&- &
+    rank 2 c 3 --links --duration 1s >c.out 2>&1 3>&- &
+    (
+        # The second cable carries bytes: the first is done.
+        for _ in $(seq 300); do
+            [ "$(ip -n $NS-a -j -s link show ab2 | jq '.[0].stats64.tx.bytes')" -lt 1000000 ] || break
+            sleep 0.1
+        done
+        kill -KILL $(ip netns pids $NS-c)
+    ) 3>&- &
+    run --separate-stderr rank 0 a 3 --links --duration 1s --json
+    wait
+    echo "$output"
+    echo "$stderr"
+    cat b.out
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"rank 2 (c, pid "*") ended"* ]]
+    [ "$(jq .complete <<<"$output")" = false ]
+    [ "$(cell a-b status)" = ok ]
+}
+
+@test "matrix: one command on one node measures all others over ssh" {
+    [ -x /usr/sbin/sshd ] || skip "no OpenSSH server"
+    ssh_to b 10.9.0.2 c 10.9.0.3 d 10.9.0.4
+    for node in b c d; do
+        sshd_at $node
+    done
+    run --separate-stderr on a env MESHNET_NODE=a timeout 100 "$MESHNET" bench --links \
+        --mesh mesh.yaml --duration 20ms --json
+    echo "$output"
+    echo "$stderr"
+    for node in b c d; do
+        kill "$(cat sshd.$node.pid)"
+    done
+    [ "$status" -eq 0 ]
+    [ "$(jq '[.cells[].status == "ok"] | all' <<<"$output")" = true ]
+    [ "$(jq '.cells | length' <<<"$output")" -eq 5 ]
+}
+
+@test "matrix: wrong usage is said first" {
+    cd "$BATS_TEST_TMPDIR"
+    run "$MESHNET" bench --links --peer 10.0.0.1
+    [ "$status" -eq 2 ]
+    run "$MESHNET" bench --min 0.9 --peer 10.0.0.1
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"--min goes with --links or --pairs"* ]]
+    run on a "$MESHNET" bench --links --mesh none.yaml
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"none.yaml"* ]]
+    XDG_CONFIG_HOME=$PWD run on a "$MESHNET" bench --pairs
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"--mesh FILE"* ]]
+}

@@ -1,0 +1,55 @@
+# Nodes as network namespaces $NS-NODE with cables between them, for the tests that load this.
+
+# cable NODE NIC ADDRESS NODE NIC ADDRESS
+cable()
+{
+    ip link add "$2" netns "$NS-$1" type veth peer name "$5" netns "$NS-$4"
+    ip -n "$NS-$1" addr add "$3" dev "$2"
+    ip -n "$NS-$4" addr add "$6" dev "$5"
+    ip -n "$NS-$1" link set "$2" up
+    ip -n "$NS-$4" link set "$5" up
+}
+
+on()
+{
+    local node=$1
+    shift
+    nsenter --net=/run/netns/$NS-"$node" "$@"
+}
+
+# ssh_to NODE ADDRESS…: makes MESHNET_SSH an ssh that finds the nodes there; see sshd_at.
+ssh_to()
+{
+    ssh-keygen -q -t ed25519 -N '' -f key
+    cat >ssh_config <<-END
+	Host *
+	  Port 2222
+	  IdentityFile $PWD/key
+	  StrictHostKeyChecking no
+	  UserKnownHostsFile /dev/null
+	  LogLevel ERROR
+	END
+    while [ $# -gt 0 ]; do
+        printf 'Host %s\n  HostName %s\n' "$1" "$2" >>ssh_config
+        shift 2
+    done
+    printf '#!/bin/sh\nexec ssh -F %s "$@"\n' "$PWD/ssh_config" >ssh
+    chmod +x ssh
+    export MESHNET_SSH=$PWD/ssh
+}
+
+# sshd_at NODE: a server in the node's namespace that lets this test in.
+sshd_at()
+{
+    cat >"sshd.$1" <<-END
+	Port 2222
+	HostKey $PWD/key
+	AuthorizedKeysFile $PWD/key.pub
+	StrictModes no
+	UsePAM no
+	PidFile $PWD/sshd.$1.pid
+	SetEnv MESHNET_NODE=$1
+	END
+    mkdir -p /run/sshd
+    on "$1" /usr/sbin/sshd -f "$PWD/sshd.$1" 3>&-
+}
