@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/check/kit.h"
+#include "bench/check/transfer.h"
 #include "bench/host.h"
 
 #define MIB          ((size_t)1 << 20)
@@ -308,102 +309,6 @@ static void check_register(struct mn_check *check)
     }
 }
 
-static void check_done(struct mn_check *check)
-{
-    struct mn_pair pair;
-    struct mn_buf out, in;
-    struct mn_req send, recv;
-
-    mn_check_init(check);
-    mn_kit_connect(check, &pair);
-    mn_kit_buf(check, pair.send, 100000, 0, &out);
-    mn_kit_buf(check, pair.recv, 100000, 0, &in);
-    mn_kit_irecv(check, pair.recv, &in, 100000, 0, &recv);
-    mn_check_step(check, "test of a receive with nothing sent");
-    for (int i = 0; i < IDLE_TESTS; i++)
-        if (mn_kit_test(check, &recv))
-            mn_check_fail(check, "a receive completed although nothing was sent");
-    mn_kit_isend(check, pair.send, &out, 100000, 0, &send);
-    mn_kit_wait2(check, &recv, &send);
-}
-
-static void check_sizes_null(struct mn_check *check)
-{
-    struct mn_pair pair;
-    struct mn_buf out, in;
-    struct mn_req reqs[2];
-    int done[2] = {0, 0};
-
-    mn_check_init(check);
-    mn_kit_connect(check, &pair);
-    mn_kit_buf(check, pair.send, 1000, 0, &out);
-    mn_kit_buf(check, pair.recv, 1000, 0, &in);
-    mn_kit_fill(&out, 1000, 60);
-    mn_kit_irecv(check, pair.recv, &in, 1000, 0, &reqs[0]);
-    mn_kit_isend(check, pair.send, &out, 1000, 0, &reqs[1]);
-    mn_check_step(check, "test with sizes NULL");
-    while (!done[0] || !done[1]) {
-        for (int i = 0; i < 2; i++)
-            if (!done[i])
-                mn_check_ok(check, "test with sizes NULL",
-                            mn_raw_test(&check->raw, reqs[i].request, &done[i], NULL));
-        if (mn_check_expired(check))
-            mn_check_fail(check, "%s not done", done[0] ? "the send" : "the receive");
-        sched_yield();
-    }
-    mn_kit_expect(check, &in, 1000, 60, "tested without sizes");
-}
-
-static void check_reuse(struct mn_check *check)
-{
-    struct mn_pair pair;
-    struct mn_buf out, in;
-    struct mn_req send, recv;
-
-    mn_check_init(check);
-    mn_kit_connect(check, &pair);
-    mn_kit_buf(check, pair.send, 20000, 0, &out);
-    mn_kit_buf(check, pair.recv, 20000, 0, &in);
-    for (unsigned i = 0; i < 8; i++) {
-        mn_kit_fill(&out, 20000, 70 + i);
-        int posted = i % 2; /* else a send that may complete before its receive is posted */
-        if (posted) {
-            mn_kit_irecv(check, pair.recv, &in, 20000, 0, &recv);
-            mn_kit_isend(check, pair.send, &out, 20000, 0, &send);
-        } else {
-            posted = mn_kit_isend_early(check, &pair, &out, 20000, &in, &send, &recv);
-        }
-        for (int tests = 0; tests < IDLE_TESTS && !mn_kit_test(check, &send); tests++)
-            ;
-        if (send.done)
-            memset(out.data, 0xee, 20000);
-        if (!posted)
-            mn_kit_irecv(check, pair.recv, &in, 20000, 0, &recv);
-        mn_kit_wait2(check, &recv, &send);
-        mn_kit_expect(check, &in, 20000, 70 + i, "the send buffer was overwritten after done");
-    }
-}
-
-static void check_test_returns(struct mn_check *check)
-{
-    struct mn_pair pair;
-    struct mn_buf in;
-    struct mn_req recv;
-    long sleeps;
-
-    mn_check_init(check);
-    mn_kit_connect(check, &pair);
-    mn_kit_buf(check, pair.recv, 1000, 0, &in);
-    mn_kit_irecv(check, pair.recv, &in, 1000, 0, &recv);
-    mn_check_step(check, "test of a receive with nothing sent");
-    sleeps = mn_check_sleeps();
-    for (int i = 0; i < IDLE_TESTS; i++)
-        mn_kit_test(check, &recv);
-    sleeps = mn_check_sleeps() - sleeps;
-    if (sleeps >= IDLE_TESTS * 3 / 4)
-        mn_check_fail(check, "test slept in %ld of %d calls: NCCL polls it", sleeps, IDLE_TESTS);
-}
-
 static const struct mn_check_rule rules[] = {
     {"transfer.sizes", "messages of every size arrive whole",
      "0 bytes to many MiB; what is sent is what is received", check_sizes,
@@ -451,17 +356,18 @@ static const struct mn_check_rule rules[] = {
      .breaks = "Registering user buffers crashes or fails jobs that already run.",
      .flags = MN_CHECK_ENDS},
     {"transfer.done", "test writes done every time", "done is not initialised by the caller",
-     check_done, .source = "NCCL 2.27 transport/net.cc",
+     mn_transfer_done, .source = "NCCL 2.27 transport/net.cc",
      .breaks = "Requests complete by what happens to lie on the stack.", .flags = MN_CHECK_ENDS},
     {"transfer.sizes_null", "test works without a place for sizes",
-     "the bootstrap and flushes pass NULL", check_sizes_null, .source = "NCCL 2.27 bootstrap.cc",
-     .breaks = "The bootstrap, or a flush, crashes.", .flags = MN_CHECK_ENDS},
+     "the bootstrap and flushes pass NULL", mn_transfer_sizes_null,
+     .source = "NCCL 2.27 bootstrap.cc", .breaks = "The bootstrap, or a flush, crashes.",
+     .flags = MN_CHECK_ENDS},
     {"transfer.reuse", "a completed send leaves its buffer alone",
-     "the GPU overwrites the buffer as soon as done is 1", check_reuse,
+     "the GPU overwrites the buffer as soon as done is 1", mn_transfer_reuse,
      .source = "NCCL 2.27 transport/net.cc", .breaks = "Results are wrong and nothing reports it.",
      .flags = MN_CHECK_ENDS},
     {"transfer.test_returns", "test returns at once",
-     "the progress thread polls every request of a communicator in turn", check_test_returns,
+     "the progress thread polls every request of a communicator in turn", mn_transfer_test_returns,
      .source = "NCCL 2.27 proxy.cc",
      .breaks = "One slow connection holds up all others of the GPU.", .flags = MN_CHECK_ENDS},
 };
