@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -236,6 +237,26 @@ static void test_probe(void **state)
     assert_int_not_equal(mn_check_probe(&target, &info, &diag), MN_OK);
 }
 
+/* For the rule that compares devices with it. */
+static int write_mesh_file(char *path, size_t size)
+{
+    static const char text[] = "version: 1\n"
+                               "nodes:\n"
+                               "  - name: here\n"
+                               "    nics:\n"
+                               "      - {netdev: none0, addresses: [10.9.0.1/30], speed: 100000}\n"
+                               "      - {netdev: none1, addresses: [10.9.1.1/30], speed: 100000}\n";
+    int fd, written;
+
+    snprintf(path, size, "/tmp/check_test-XXXXXX");
+    fd = mkstemp(path);
+    if (fd < 0)
+        return 0;
+    written = write(fd, text, sizeof text - 1) == (ssize_t)sizeof text - 1;
+    close(fd);
+    return written && !setenv("MESHNET_CONFIG", path, 1) && !setenv("MESHNET_NODE", "here", 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,5 +270,11 @@ int main(void)
         cmocka_unit_test(test_plugin_warnings_travel),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    char path[64];
+    int failed = 1;
+
+    if (write_mesh_file(path, sizeof path))
+        failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(path);
+    return failed;
 }

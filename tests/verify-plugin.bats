@@ -46,6 +46,35 @@ fault()
     done
 }
 
+# mesh_file SPEED: this host is node a, its NIC the loopback.
+mesh_file()
+{
+    cat >mesh.yaml <<-END
+	version: 1
+	nodes:
+	  - {name: a, nics: [{netdev: lo, name: p0, addresses: [127.0.0.1/8], speed: $1}]}
+	END
+    export MESHNET_CONFIG=$PWD/mesh.yaml MESHNET_NODE=a
+}
+
+@test "verify-plugin: devices are compared with the mesh file" {
+    mesh_file 40000
+    for mode in mesh per-link; do
+        MESHNET_DEVICE_MODE=$mode verify --json --rule device.agrees --all-versions "$MESH"
+        [ "$status" -eq 0 ]
+        jq -e '.totals.pass == 9' <<<"$output"
+    done
+    verify --rule device.agrees "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"warn  device.agrees"*"speed is 100000 Mb/s, the NICs of node a have from 40000 to 40000 together"* ]]
+    mesh_file 100000
+    verify --rule device.agrees "$PLUGINS/libnccl-net-ref.so"
+    [[ "$output" == *"2 devices; node a of the mesh file has 1 NICs and 0 links"* ]]
+    unset MESHNET_CONFIG
+    HOME=$PWD verify --rule device.agrees "$PLUGINS/libnccl-net-ref.so"
+    [[ "$output" == *"skip  device.agrees"*"no mesh file, and no device that is a NIC"* ]]
+}
+
 @test "verify-plugin: without an operand it takes the library of the build" {
     NCCL_SOCKET_IFNAME=lo verify --rule load --json
     [ "$status" -eq 0 ]

@@ -1,21 +1,18 @@
 /* init, devices and getProperties. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "bench/check/device.h"
 #include "bench/check/kit.h"
-#include "bench/check/rule.h"
 #include "bench/host.h"
 
-#define MAX_DEVICES  128               /* NCCL_MAX_NETDEVS */
-#define MAX_BYTES    ((size_t)1 << 40) /* NCCL_MAX_NET_SIZE_BYTES */
-#define MAX_SPEED    100000000         /* 100 Tb/s in Mb/s */
-#define PTR_HOST     1
-#define PTR_DMABUF   4
-#define RACE_THREADS 4
-#define RACE_CALLS   2000
+#define MAX_DEVICES 128               /* NCCL_MAX_NETDEVS */
+#define MAX_BYTES   ((size_t)1 << 40) /* NCCL_MAX_NET_SIZE_BYTES */
+#define MAX_SPEED   100000000         /* 100 Tb/s in Mb/s */
+#define PTR_HOST    1
+#define PTR_DMABUF  4
 
 static void quiet(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
 {
@@ -92,7 +89,7 @@ static void check_fields(struct mn_check *check)
     }
 }
 
-static void read_props(struct mn_check *check, int dev, struct mn_raw_props *props)
+void mn_device_read(struct mn_check *check, int dev, struct mn_raw_props *props)
 {
     _Alignas(16) unsigned char raw[MN_RAW_PROPS_MAX];
 
@@ -110,7 +107,7 @@ static void check_names(struct mn_check *check)
     for (int dev = 0; dev < check->n_dev; dev++) {
         struct mn_raw_props props;
         const char *problem;
-        read_props(check, dev, &props);
+        mn_device_read(check, dev, &props);
         problem = mn_check_text_problem(props.name, 255);
         if (problem)
             mn_check_fail(check, "device %d: name %s", dev, problem);
@@ -123,100 +120,13 @@ static void check_names(struct mn_check *check)
     mn_check_note(check, "\"%s\"%s", names[0], check->n_dev > 1 ? " and others" : "");
 }
 
-struct caller {
-    struct mn_check *check;
-    struct mn_raw_props first;
-    char name[256], pci_path[512];
-    int differed;
-};
-
-static void remember(struct caller *caller)
-{
-    snprintf(caller->name, sizeof caller->name, "%s", caller->first.name ? caller->first.name : "");
-    snprintf(caller->pci_path, sizeof caller->pci_path, "%s",
-             caller->first.pci_path ? caller->first.pci_path : "");
-}
-
-static int same(const struct caller *caller, const struct mn_raw_props *p)
-{
-    const struct mn_raw_props *f = &caller->first;
-
-    return strcmp(p->name ? p->name : "", caller->name) == 0 &&
-           strcmp(p->pci_path ? p->pci_path : "", caller->pci_path) == 0 && p->guid == f->guid &&
-           p->ptr_support == f->ptr_support && p->port == f->port && p->speed == f->speed &&
-           p->max_comms == f->max_comms && p->max_recvs == f->max_recvs &&
-           p->device_type == f->device_type && p->max_p2p_bytes == f->max_p2p_bytes;
-}
-
-static void *call_properties(void *arg)
-{
-    struct caller *caller = arg;
-
-    for (int i = 0; i < RACE_CALLS && !caller->differed; i++) {
-        _Alignas(16) unsigned char raw[MN_RAW_PROPS_MAX];
-        struct mn_raw_props props;
-        if (mn_raw_properties(&caller->check->raw, 0, raw) != 0) {
-            caller->differed = 1;
-            break;
-        }
-        mn_raw_read_props(&caller->check->raw, raw, &props);
-        caller->differed = !same(caller, &props);
-    }
-    return NULL;
-}
-
-static void check_stable(struct mn_check *check)
-{
-    struct caller caller = {.check = check};
-    pthread_t thread;
-
-    mn_check_init(check);
-    read_props(check, 0, &caller.first);
-    remember(&caller);
-    call_properties(&caller);
-    if (caller.differed || !same(&caller, &caller.first))
-        mn_check_fail(check, "device 0: a later call gave other values, or changed the strings of "
-                             "the first one");
-    mn_check_step(check, "getProperties from another thread, which then ends");
-    if (pthread_create(&thread, NULL, call_properties, &caller) != 0)
-        mn_check_skip(check, "no second thread can be started");
-    pthread_join(thread, NULL);
-    if (caller.differed || !same(&caller, &caller.first))
-        mn_check_fail(check, "device 0: another thread saw other values, or changed the strings");
-}
-
-static void check_concurrent(struct mn_check *check)
-{
-    struct caller callers[RACE_THREADS];
-    pthread_t threads[RACE_THREADS];
-    int n = 0;
-
-    mn_check_init(check);
-    for (int i = 0; i < RACE_THREADS; i++) {
-        callers[i] = (struct caller){.check = check};
-        read_props(check, 0, &callers[i].first);
-        remember(&callers[i]);
-    }
-    mn_check_step(check, "getProperties from %d threads at once", RACE_THREADS);
-    while (n < RACE_THREADS && !pthread_create(&threads[n], NULL, call_properties, &callers[n]))
-        n++;
-    for (int i = 0; i < n; i++)
-        pthread_join(threads[i], NULL);
-    for (int i = 0; i < n; i++)
-        if (callers[i].differed)
-            mn_check_fail(check,
-                          "device 0: of %d threads calling at once, one failed or saw other "
-                          "values",
-                          n);
-}
-
 static void each_device(struct mn_check *check,
                         void (*judge)(struct mn_check *, int, const struct mn_raw_props *))
 {
     mn_check_init(check);
     for (int dev = 0; dev < check->n_dev; dev++) {
         struct mn_raw_props props;
-        read_props(check, dev, &props);
+        mn_device_read(check, dev, &props);
         judge(check, dev, &props);
     }
 }
@@ -361,41 +271,9 @@ static void check_vdevice(struct mn_check *check)
     if (made != check->n_dev)
         mn_check_fail(check, "the virtual device is number %d, it must follow the %d others", made,
                       check->n_dev);
-    read_props(check, made, &props);
+    mn_device_read(check, made, &props);
     if (props.n_devs < 1 || props.n_devs > check->raw.version->max_vdevs)
         mn_check_fail(check, "the virtual device has %d devices", props.n_devs);
-}
-
-/* NCCL picks one version, another release another: they describe the same devices. */
-static void check_consistent(struct mn_check *check)
-{
-    mn_check_init(check);
-    for (const struct mn_raw_version *v = mn_raw_versions; v->version; v++) {
-        struct mn_raw other = {.lib = check->raw.lib};
-        struct mn_raw_props props;
-        struct mn_check as = *check;
-        int ndev = 0;
-        if (v->version == check->raw.version->version || !mn_raw_find(&other, v->version))
-            continue;
-        as.raw = other;
-        mn_check_step(check, "init through v%d too", v->version);
-        mn_check_ok(check, "init through another version", mn_raw_init(&as.raw, quiet));
-        mn_check_ok(check, "devices through another version", mn_raw_devices(&as.raw, &ndev));
-        if (ndev != check->n_dev)
-            mn_check_fail(check, "v%d has %d devices, v%d has %d", v->version, ndev,
-                          check->raw.version->version, check->n_dev);
-        for (int dev = 0; dev < ndev; dev++) {
-            struct mn_raw_props own;
-            read_props(&as, dev, &props);
-            read_props(check, dev, &own);
-            if (props.name && own.name && strcmp(props.name, own.name) != 0)
-                mn_check_fail(check, "device %d is \"%s\" in v%d and \"%s\" in v%d", dev,
-                              props.name, v->version, own.name, check->raw.version->version);
-            if (props.speed != own.speed || props.ptr_support != own.ptr_support)
-                mn_check_fail(check, "device %d: speed or ptrSupport differ between v%d and v%d",
-                              dev, v->version, check->raw.version->version);
-        }
-    }
 }
 
 /* A release that merges NICs asks for groups of one too; one that is refused is asked again and
@@ -440,10 +318,10 @@ static const struct mn_check_rule rules[] = {
      check_names, .source = "NCCL 2.27 graph/xml.cc",
      .breaks = "Two NICs are taken for one, or the topology cannot be read."},
     {"device.stable", "properties and their strings stay",
-     "NCCL keeps the string pointers; they must stay valid and unchanged", check_stable,
+     "NCCL keeps the string pointers; they must stay valid and unchanged", mn_device_stable,
      .source = "NCCL 2.27 graph/topo.cc", .breaks = "The topology changes under a running job."},
     {"device.concurrent", "getProperties may be called by several threads at once",
-     "service threads of different communicators call it in parallel", check_concurrent,
+     "service threads of different communicators call it in parallel", mn_device_concurrent,
      .source = "NCCL 2.27 transport/net.cc",
      .breaks = "Ranks of one process see different devices and build different rings."},
     {"device.speed", "the speed is plausible",
@@ -482,8 +360,14 @@ static const struct mn_check_rule rules[] = {
      .since = 7},
     {"device.consistent", "every version describes the same devices",
      "the release decides which version is used; nodes and libraries of one job must agree",
-     check_consistent, .source = "ncclNet API (devices, getProperties)",
+     mn_device_consistent, .source = "ncclNet API (devices, getProperties)",
      .breaks = "An update of NCCL changes the topology."},
+    {"device.agrees", "devices agree with the mesh file and with what the host has",
+     "speed, pciPath and number describe the NICs behind the devices: every node plans with its "
+     "own",
+     mn_device_agrees, .severity = MN_CHECK_SHOULD,
+     .source = "NCCL 2.27 graph/xml.cc, graph/topo.cc; meshnet.yaml(5)",
+     .breaks = "Traffic is planned over NICs that are slower, elsewhere, or not meant."},
     {"device.vdevice", "a virtual device that was made is counted",
      "virtual devices follow the physical ones and keep their numbers; refusing is allowed",
      check_vdevice, .source = "NCCL 2.27 graph/topo.cc (ncclTopoMakeVNics)",

@@ -152,6 +152,7 @@ static void test_outside(void **state)
             fail_msg("row %zu: %s: %s", i, mn_check_status_name(result.status), result.seen);
         assert_int_equal(mn_raw_close_listen(&raw, listen), 0);
     }
+    assert_int_equal(mn_raw_finalize(&raw), 0);
     dlclose(raw.lib);
 }
 

@@ -51,6 +51,7 @@ void ref_properties(int dev, ncclNetProperties_v12_t *p)
         .guid = (uint64_t)dev + 1,
         .ptrSupport = IS(NO_HOST_POINTERS) ? NCCL_PTR_CUDA : NCCL_PTR_HOST,
         .speed = IS(SPEED_NEGATIVE)              ? -1
+                 : IS(SPEED_OF_ANOTHER)          ? 25000
                  : racing && IS(PROPERTIES_RACE) ? 1
                                                  : 100000,
         .port = 1,
