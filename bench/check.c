@@ -108,6 +108,8 @@ static struct mn_check_target target_of(const struct run *run, size_t i)
     target.seed += run->slots[i].runs;
     if (run->jobs[i].rule->flags & MN_CHECK_SLOW)
         target.limit_ms *= 10;
+    if (run->jobs[i].rule->flags & MN_CHECK_PATIENT)
+        target.limit_ms *= 4;
     return target;
 }
 

@@ -27,6 +27,9 @@ enum mn_check_flags {
     MN_CHECK_SLOW = 4,   /* moves so much that its time limit is ten times the usual */
     MN_CHECK_PEER = 8,   /* has a second process, which may run on another machine */
     MN_CHECK_ENDS = 16,  /* the ends of its connections may be on two machines */
+    /* Waits as long as the plugin does, which may be half a minute: four times the usual limit, and
+     * no part of a run in which nobody asked for it. */
+    MN_CHECK_PATIENT = 32,
 };
 
 struct mn_check_rule {

@@ -216,6 +216,8 @@ static void add_job(void *ctx, const struct mn_check_family *family,
     if (!mn_verify_chosen(&jobs->choice, family, rule) ||
         (jobs->version && !jobs->choice.names.count && !mn_check_applies(rule, jobs->version)))
         return; /* what was asked for by name is reported as skipped */
+    if (rule->flags & MN_CHECK_PATIENT && !mn_verify_patient(&jobs->choice, rule))
+        return;
     job = mn_grow((void **)&jobs->jobs, &jobs->n, sizeof *job);
     *job = (struct mn_check_job){.family = family, .rule = rule, .version = jobs->version};
 }

@@ -1,5 +1,7 @@
 #include "cli/verify_rules.h"
 
+#include <string.h>
+
 void mn_verify_each(void (*visit)(void *ctx, const struct mn_check_family *family,
                                   const struct mn_check_rule *rule),
                     void *ctx)
@@ -42,6 +44,15 @@ int mn_verify_chosen(const struct mn_verify_choice *choice, const struct mn_chec
         named |= mn_check_matches(family, rule, choice->names.items[i]);
     return named && (rule->flags & choice->flags) == choice->flags &&
            (!choice->two_machines || rule->here || rule->flags & (MN_CHECK_PEER | MN_CHECK_ENDS));
+}
+
+int mn_verify_patient(const struct mn_verify_choice *choice, const struct mn_check_rule *rule)
+{
+    int named = choice->two_machines;
+
+    for (size_t i = 0; i < choice->names.count; i++)
+        named |= strcmp(choice->names.items[i], rule->id) == 0;
+    return named;
 }
 
 struct printing {
@@ -99,6 +110,8 @@ static void explain(struct mn_out *out, const struct mn_check_family *family,
     mn_out_str(out, "reported_as", "reported as", ends[rule->severity]);
     mn_out_bool(out, "random", "depends on --seed", (rule->flags & MN_CHECK_RANDOM) != 0);
     mn_out_bool(out, "alone", "runs by itself", (rule->flags & MN_CHECK_ALONE) != 0);
+    mn_out_bool(out, "patient", "only if named, or with --peer",
+                (rule->flags & MN_CHECK_PATIENT) != 0);
     mn_out_str(out, "two_machines", "on two machines",
                rule->flags & MN_CHECK_PEER   ? "its second process is there"
                : rule->flags & MN_CHECK_ENDS ? "the end that connects is there"

@@ -21,6 +21,9 @@ enum mn_err mn_verify_name(const char *option, const char *name, struct mn_diag 
 int mn_verify_chosen(const struct mn_verify_choice *choice, const struct mn_check_family *family,
                      const struct mn_check_rule *rule);
 
+/* Whether a patient rule was asked for: by its own name, or with two machines. */
+int mn_verify_patient(const struct mn_verify_choice *choice, const struct mn_check_rule *rule);
+
 void mn_verify_list(struct mn_out *out, const struct mn_verify_choice *choice);
 /* One rule, or those of a family, in full. */
 void mn_verify_explain(struct mn_out *out, const char *name);

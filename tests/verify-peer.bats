@@ -54,10 +54,12 @@ start_serve()
 }
 
 @test "verify-plugin: the second process of a rule may be another machine's" {
+    local rules=handshake.processes,death.sender_killed,death.receiver_killed,death.sender_stopped
+    rules+=,death.receiver_stopped,death.mid_message,death.survivor
     export NCCL_SOCKET_IFNAME=lo
     for library in "$PLUGINS/libnccl-net-ref.so" "$MESH"; do
         start_serve "$library"
-        verify --json --rule handshake.processes,death --peer 127.0.0.1 --port "$PORT" --token-file token "$library"
+        verify --json --rule $rules --peer 127.0.0.1 --port "$PORT" --token-file token "$library"
         kill "$SERVE"
         wait "$SERVE" || true
         [ "$status" -eq 0 ]
@@ -170,4 +172,40 @@ two_nodes()
     [ "$status" -eq 0 ]
     jq -e '.rules[0].result == "warn" and
         (.rules[0].seen | test("at the peer .* crashed with SIGABRT in step \"closeSend\""))' <<<"$output"
+}
+
+@test "verify-plugin: a machine that vanishes ends in an error, or the rule says how long it waited" {
+    local rules=death.sender_vanished,death.receiver_vanished
+    export NCCL_SOCKET_IFNAME=lo
+    MESHNET_SILENCE=2s verify --json --rule $rules "$MESH"
+    [ "$status" -eq 0 ]
+    jq -e '.totals.pass == 2' <<<"$output"
+    MESHNET_SILENCE=1h verify --json --rule $rules --timeout 1s "$MESH"
+    [ "$status" -eq 1 ]
+    jq -e '.totals.fail == 2 and all(.rules[]; .seen | contains("machine vanished: no error within"))' \
+        <<<"$output"
+    # Nobody waits for it unasked.
+    verify --json --rule death --list "$MESH"
+    jq -e '[.rules[].id] | index("death.sender_vanished")' <<<"$output"
+    verify --json --rule death "$MESH"
+    [ "$status" -eq 0 ]
+    jq -e '[.rules[].id] | index("death.sender_vanished") == null' <<<"$output"
+}
+
+@test "verify-plugin: a node that vanishes from its cable is found out by the other" {
+    two_nodes
+    echo 00112233445566778899aabbccddeeff >token
+    export MESHNET_SILENCE=2s
+    ip netns exec $NS-b timeout 200 "$MESHNET" serve --listen 10.66.0.2 --clients 8 \
+        --token-file token --plugin "$MESH" >serve.log 2>&1 3>&- &
+    SERVE=$!
+    for _ in $(seq 100); do
+        grep -q "^listening" serve.log && break
+        sleep 0.1
+    done
+    run --separate-stderr ip netns exec $NS-a timeout 100 "$MESHNET" verify-plugin --json \
+        --peer 10.66.0.2 --token-file token --rule death "$MESH"
+    jq -c '.totals, (.rules[] | [.id, .result, .seen])' <<<"$output"
+    [ "$status" -eq 0 ]
+    jq -e '.totals.pass == 8' <<<"$output"
 }

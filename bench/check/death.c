@@ -4,11 +4,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/check/kit.h"
-#include "bench/check/peer.h"
+#include "bench/check/death.h"
 #include "bench/host.h"
 
-#define SIZE       60000
+#define SIZE       MN_DEATH_SIZE
 #define LONG_SIZE  ((size_t)4 << 20)
 #define IDLE_TESTS 400
 #define QUIET_MS   300
@@ -16,26 +15,25 @@
 
 enum { GO = 'g' };
 
-static void hold(struct mn_check *check)
+void mn_death_hold(struct mn_check *check)
 {
     while (!mn_check_expired(check))
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 }
 
-static void say(struct mn_check *check, int fd)
+void mn_death_say(struct mn_check *check, int fd)
 {
     mn_peer_tell(check, fd, &(char){GO}, 1);
 }
 
-static void await(struct mn_check *check, int fd)
+void mn_death_await(struct mn_check *check, int fd)
 {
     char word;
 
     mn_peer_hear(check, fd, &word, 1);
 }
 
-/* One message from the other process, so that the connection is more than half there. */
-static void receive_one(struct mn_check *check, struct mn_pair *pair, unsigned seed)
+void mn_death_receive_one(struct mn_check *check, struct mn_pair *pair, unsigned seed)
 {
     struct mn_buf in;
     struct mn_req recv, *all = &recv;
@@ -47,7 +45,7 @@ static void receive_one(struct mn_check *check, struct mn_pair *pair, unsigned s
     mn_kit_free(check, &in);
 }
 
-static void send_one(struct mn_check *check, struct mn_pair *pair, unsigned seed)
+void mn_death_send_one(struct mn_check *check, struct mn_pair *pair, unsigned seed)
 {
     struct mn_buf out;
     struct mn_req send, *all = &send;
@@ -66,9 +64,9 @@ static void silent_sender(struct mn_check *check, int fd)
 
     mn_check_init(check);
     mn_peer_connect(check, fd, &pair);
-    send_one(check, &pair, 1);
-    say(check, fd);
-    hold(check);
+    mn_death_send_one(check, &pair, 1);
+    mn_death_say(check, fd);
+    mn_death_hold(check);
 }
 
 static void silent_receiver(struct mn_check *check, int fd)
@@ -77,9 +75,9 @@ static void silent_receiver(struct mn_check *check, int fd)
 
     mn_check_init(check);
     mn_peer_accept(check, fd, &pair);
-    receive_one(check, &pair, 1);
-    say(check, fd);
-    hold(check);
+    mn_death_receive_one(check, &pair, 1);
+    mn_death_say(check, fd);
+    mn_death_hold(check);
 }
 
 static void await_error(struct mn_check *check, struct mn_req *req, const char *what)
@@ -101,8 +99,8 @@ static void begin_receiving(struct mn_check *check, struct mn_peer *peer, struct
     mn_peer_start(check, silent_sender, peer);
     mn_check_init(check);
     mn_peer_accept(check, peer->fd, pair);
-    receive_one(check, pair, 1);
-    await(check, peer->fd);
+    mn_death_receive_one(check, pair, 1);
+    mn_death_await(check, peer->fd);
     mn_kit_buf(check, pair->recv, SIZE, 0, in);
     mn_kit_irecv(check, pair->recv, in, SIZE, 0, recv);
 }
@@ -157,8 +155,8 @@ static void check_receiver_killed(struct mn_check *check)
     mn_peer_start(check, silent_receiver, &peer);
     mn_check_init(check);
     mn_peer_connect(check, peer.fd, &pair);
-    send_one(check, &pair, 1);
-    await(check, peer.fd);
+    mn_death_send_one(check, &pair, 1);
+    mn_death_await(check, peer.fd);
     mn_peer_kill(check, &peer);
     send_until_error(check, &pair, "the receiver's process was killed");
     mn_check_step(check, "closeSend after the peer's death");
@@ -201,8 +199,8 @@ static void check_receiver_stopped(struct mn_check *check)
     mn_peer_start(check, silent_receiver, &peer);
     mn_check_init(check);
     mn_peer_connect(check, peer.fd, &pair);
-    send_one(check, &pair, 1);
-    await(check, peer.fd);
+    mn_death_send_one(check, &pair, 1);
+    mn_death_await(check, peer.fd);
     mn_peer_signal(check, &peer, SIGSTOP);
     mn_kit_buf(check, pair.send, SIZE, 0, &out);
     mn_check_step(check, "isend and test, the receiver's process is stopped");
@@ -360,6 +358,16 @@ static const struct mn_check_rule rules[] = {
      "communicators are independent; a job shrinks to the ranks that are left", check_survivor,
      .source = "NCCL 2.27 init.cc (ncclCommAbort, ncclCommShrink)",
      .breaks = "Elastic jobs restart whole instead of going on.", .flags = MN_CHECK_PEER},
+    {"death.sender_vanished", "a receiver whose sender's machine vanished gets an error",
+     "no packet comes any more, no end of a connection either: test reports an error in the end",
+     mn_death_sender_vanished, .source = "ncclNet API (test), NCCL 2.27 proxy.cc",
+     .breaks = "A job that lost a machine hangs until somebody looks.",
+     .flags = MN_CHECK_PEER | MN_CHECK_PATIENT},
+    {"death.receiver_vanished", "a sender whose receiver's machine vanished gets an error",
+     "nothing is acknowledged any more: isend or test reports an error in the end",
+     mn_death_receiver_vanished, .source = "ncclNet API (isend, test), NCCL 2.27 proxy.cc",
+     .breaks = "A job that lost a machine hangs until somebody looks.",
+     .flags = MN_CHECK_PEER | MN_CHECK_PATIENT},
 };
 
 MN_CHECK_FAMILY(mn_check_death_family, "death", "death of the peer's process", rules);

@@ -55,6 +55,8 @@ void ref_free_listener(struct listener *l)
             close_side(channel, RECV);
     }
     close(l->fd);
+    if (l->coming >= 0)
+        close(l->coming);
     if (!IS(LISTEN_LEAK))
         free(l);
 }

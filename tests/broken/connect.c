@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/broken/ref.h"
@@ -41,7 +40,8 @@ ncclResult_t ref_listen(struct context *context, int dev, void *handle, void **c
         free(l);
         return ncclSystemError;
     }
-    l->fd = ref_wire_listen(l->token);
+    l->fd = ref_wire_listen(&l->port);
+    l->coming = -1;
     if (l->fd < 0) {
         free(l);
         return ncclSystemError;
@@ -162,7 +162,7 @@ static ncclResult_t connect_here(struct listener *l, struct context *context, in
 static ncclResult_t connect_away(const struct handle *h, struct context *context, void **comm)
 {
     struct channel *channel;
-    int fd = IS(WIRE_REFUSED) ? -1 : ref_wire_connect(h->token);
+    int fd = IS(WIRE_REFUSED) ? -1 : ref_wire_connect(h);
 
     if (fd < 0)
         return errno == EAGAIN ? ncclSuccess : ref_refuse("nobody listens");
@@ -255,7 +255,7 @@ static struct channel *next_channel(struct listener *l)
     }
     if (IS(ACCEPT_EARLY))
         return new_channel(-1);
-    fd = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    fd = ref_wire_accept(l);
     return fd < 0 ? NULL : new_channel(fd);
 }
 

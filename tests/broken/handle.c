@@ -7,12 +7,15 @@
 
 static uint64_t sum_of(const struct handle *h)
 {
-    return ~(h->id + h->token[0] * 3 + h->token[1] * 5);
+    return ~(h->id + h->token[0] * 3 + h->token[1] * 5 + h->port * 7);
 }
 
 void ref_write_handle(const struct listener *l, unsigned char *out)
 {
-    struct handle h = {.hash = HASH, .id = l->id, .token = {l->token[0], l->token[1]}};
+    struct handle h = {.hash = HASH,
+                       .id = l->id,
+                       .token = {l->token[0], l->token[1]},
+                       .port = l->port};
 
     h.check = IS(HANDLE_POINTER) ? (uint64_t)(uintptr_t)out : sum_of(&h);
     if (IS(HANDLE_OVERRUN))

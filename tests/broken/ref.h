@@ -1,5 +1,5 @@
 /* A small, correct network plugin for the tests of verify-plugin, in every version from v4 to v12:
- * bytes move by copying, or over a unix socket when the peer is another process. Its parts are
+ * bytes move by copying, or over a loopback socket when the peer is another process. Its parts are
  * compiled once; the vtables once for each row of faults.def, with that row's number: in that
  * library one spot is wrong. */
 #ifndef REF_H
@@ -105,7 +105,8 @@ struct listener {
     struct context *context;
     uint64_t id, token[2];
     struct channel *waiting, *given;
-    int dev, fd, idle_calls, accepted;
+    int dev, fd, coming, idle_calls, accepted; /* coming: connected, has not said the token yet */
+    uint64_t port;
     pthread_t maker;
 };
 
@@ -117,7 +118,7 @@ struct registration {
 };
 
 struct handle {
-    uint64_t hash, id, token[2], check;
+    uint64_t hash, id, token[2], port, check;
 };
 _Static_assert(sizeof(struct handle) <= NCCL_NET_HANDLE_MAXSIZE_V4, "v4's handle is the shortest");
 
@@ -172,8 +173,9 @@ void ref_lose_messages(void);    /* everybody's; one fault */
 extern atomic_int ref_disturbed; /* a close was, and others suffer; some faults */
 
 /* wire.c, under the lock. */
-int ref_wire_listen(const uint64_t token[2]);  /* a descriptor or -1 */
-int ref_wire_connect(const uint64_t token[2]); /* the same; -1 with EAGAIN: later */
+int ref_wire_listen(uint64_t *port);          /* a descriptor or -1 */
+int ref_wire_connect(const struct handle *h); /* the same; -1 with EAGAIN: later */
+int ref_wire_accept(struct listener *l);      /* the same */
 void ref_wire_send(struct channel *channel);
 void ref_wire_receive(struct channel *channel);
 

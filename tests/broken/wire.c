@@ -1,54 +1,93 @@
-/* A channel whose other end is another process: a unix socket in the abstract name space. Nothing
- * here waits. */
+/* A channel whose other end is another process: a TCP socket over the loopback. Nothing here waits
+ * for the peer. */
 #include <errno.h>
-#include <stddef.h>
-#include <stdio.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "tests/broken/ref.h"
 
-#define BACKLOG     64
-#define LONGEST     ((size_t)1 << 30)
-#define STREAM_KIND (SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC)
+#define BACKLOG    64
+#define LONGEST    ((size_t)1 << 30)
+#define SILENCE_MS 5000 /* no answer from the peer's kernel for so long: its machine is gone */
 
-static int with_address(const uint64_t token[2], int fd,
-                        int (*call)(int, const struct sockaddr *, socklen_t))
+static void set(int fd, int level, int name, int value)
 {
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    int n = snprintf(at.sun_path + 1, sizeof at.sun_path - 1, "ref-%016llx%016llx",
-                     (unsigned long long)token[0], (unsigned long long)token[1]);
-
-    return call(fd, (struct sockaddr *)&at,
-                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n));
+    (void)setsockopt(fd, level, name, &value, sizeof value);
 }
 
-int ref_wire_listen(const uint64_t token[2])
+static int connected(int fd)
 {
-    int fd = socket(AF_UNIX, STREAM_KIND, 0);
-
-    if (fd >= 0 && (with_address(token, fd, bind) != 0 || listen(fd, BACKLOG) != 0)) {
-        close(fd);
-        return -1;
+    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    if (!IS(VANISHED_SENDER)) { /* when nothing is under way */
+        set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+        set(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+        set(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+        set(fd, IPPROTO_TCP, TCP_KEEPCNT, SILENCE_MS / 1000 - 1);
     }
+    if (!IS(VANISHED_RECEIVER) && !IS(VANISHED_SENDER)) /* when something is */
+        set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENCE_MS);
     return fd;
 }
 
-int ref_wire_connect(const uint64_t token[2])
+int ref_wire_listen(uint64_t *port)
 {
-    int fd = socket(AF_UNIX, STREAM_KIND, 0), error;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-    if (fd >= 0 && with_address(token, fd, connect) != 0) {
+    if (fd >= 0 && (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, BACKLOG) != 0 ||
+                    getsockname(fd, (struct sockaddr *)&at, &size) != 0)) {
+        close(fd);
+        return -1;
+    }
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+/* The kernel of this machine answers at once. */
+int ref_wire_connect(const struct handle *h)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr = {htonl(INADDR_LOOPBACK)},
+                             .sin_port = htons((uint16_t)h->port)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), error;
+
+    if (fd >= 0 && (connect(fd, (struct sockaddr *)&at, sizeof at) != 0 ||
+                    send(fd, h->token, sizeof h->token, MSG_NOSIGNAL) != sizeof h->token)) {
         error = errno;
         close(fd);
         errno = error;
         return -1;
     }
-    return fd;
+    return fd < 0 ? fd : connected(fd);
+}
+
+/* A port may be somebody else's by now: whoever comes says the token first. */
+int ref_wire_accept(struct listener *l)
+{
+    uint64_t token[2];
+    ssize_t n;
+    int fd;
+
+    if (l->coming < 0)
+        l->coming = accept4(l->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (l->coming < 0)
+        return -1;
+    n = recv(l->coming, token, sizeof token, MSG_PEEK | MSG_DONTWAIT);
+    if (n < 0 ? errno == EAGAIN : n > 0 && n < (ssize_t)sizeof token)
+        return -1;
+    fd = l->coming;
+    l->coming = -1;
+    if (n == (ssize_t)sizeof token && memcmp(token, l->token, sizeof token) == 0 &&
+        recv(fd, token, sizeof token, MSG_DONTWAIT) == n)
+        return connected(fd);
+    close(fd);
+    return -1;
 }
 
 /* Writes as much of the first message as fits. 1: all of it. */
