@@ -18,6 +18,7 @@ const struct mn_environment_field mn_environment_fields[] = {
     {NULL, "cpu", TEXT(mn_environment, cpu)},
     {NULL, "cpus", LONG(mn_environment, cpus)},
     {NULL, "governor", TEXT(mn_environment, governor)},
+    {NULL, "pinned", TEXT(mn_environment, pinned)},
     {"plugin", "path", TEXT(mn_environment, plugin.path)},
     {"plugin", "symbol", TEXT(mn_environment, plugin.symbol)},
     {"plugin", "sha256", TEXT(mn_environment, plugin.sha256)},

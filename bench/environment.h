@@ -26,6 +26,7 @@ struct mn_environment {
     char kernel[192], cpu[128];
     long cpus;         /* online */
     char governor[64]; /* of cpufreq; "mixed" where CPUs differ */
+    char pinned[256];  /* CPUs this process is bound to; "" = all */
     struct {
         char path[512], symbol[32], sha256[65];
     } plugin;

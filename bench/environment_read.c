@@ -12,6 +12,7 @@
 #include "bench/environment.h"
 #include "bench/host/host_impl.h"
 #include "topo/base/alloc.h"
+#include "topo/cpu.h"
 #include "topo/finding.h"
 #include "topo/mesh_file.h"
 
@@ -145,6 +146,7 @@ void mn_environment_read(const struct mn_plugin_info *plugin, struct mn_environm
     read_kernel(env);
     read_cpu(env);
     read_governor(env);
+    mn_cpu_pinned(env->pinned);
     mn_strlcpy(env->plugin.path, plugin->path, sizeof env->plugin.path);
     mn_strlcpy(env->plugin.sha256, plugin->hash, sizeof env->plugin.sha256);
     snprintf(env->plugin.symbol, sizeof env->plugin.symbol, "ncclNetPlugin_v%d", plugin->version);

@@ -17,6 +17,7 @@ static const struct mn_environment known = {
     .cpu = "A CPU",
     .cpus = 20,
     .governor = "performance",
+    .pinned = "0-9",
     .plugin = {"/lib/x.so", "ncclNetPlugin_v12", "ab"},
     .mesh_file = {"/etc/meshnet/mesh.yaml", "cd"},
     .nics = {{"p0", "roce0", 1, "mlx5_core", "28.1", 9000, 200000, 126.0, 0},

@@ -44,6 +44,7 @@ struct mn_p2p_plan {
     unsigned timeout_ms; /* longest wait without progress */
     size_t memory;       /* of the message buffers of one side */
     int device;
+    const char *pin; /* see mn_cpu_pin */
 };
 
 /* One bandwidth row. Bytes are those the receiving side saw, time the slower side's. */
@@ -123,7 +124,7 @@ void mn_p2p_free(struct mn_p2p_report *report);
 /* Follows one client until it is done; first is its first message, freed here. MN_OK when it left
  * after saying goodbye. */
 enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, cJSON *first, int device,
-                         unsigned timeout_ms, struct mn_diag *diag);
+                         const char *pin, unsigned timeout_ms, struct mn_diag *diag);
 
 /* Judges an end; shares[i] is the part of what carried the messages that NIC i moved, 0 to 1. */
 enum mn_p2p_carrier mn_p2p_carrier(const struct mn_p2p_report *report, const struct mn_p2p_end *end,

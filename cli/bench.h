@@ -6,7 +6,7 @@
 #include "topo/base/opt.h"
 
 struct mn_bench_options {
-    const char *peer, *token_file, *plugin, *coordinator, *mesh;
+    const char *peer, *token_file, *plugin, *coordinator, *mesh, *pin;
     struct mn_opt_list sizes, tests, collectives, types, ops, algorithms, hosts;
     long port, iters, warmup, abi, device, local, root;
     long flows, threads, outstanding, group, burst; /* 0 = not given */

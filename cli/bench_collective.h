@@ -31,6 +31,11 @@ int mn_collective_rank(void *ctx, int rank);
 enum mn_err mn_matrix_prepare(struct mn_collective_session *session, struct mn_diag *diag);
 enum mn_err mn_matrix_hosts(struct mn_collective_session *session, struct mn_diag *diag);
 int mn_matrix_rank(void *ctx, int rank);
+/* collective_pin.c: binds this rank as --pin says; the ranks of a host share its CPUs out.
+ * pci_path: of the NIC, NULL = of several or not known. */
+enum mn_err mn_collective_pin(const struct mn_collective_session *session,
+                              const struct mn_group *group, const char *pci_path,
+                              struct mn_diag *diag);
 /* collective_ssh.c: becomes the ssh that runs a rank at a host. Returns only when it cannot. */
 int mn_collective_ssh(const struct mn_collective_session *session, int rank);
 /* Whether --type of --collective has that name ("all" is none). */

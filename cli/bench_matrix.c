@@ -200,7 +200,9 @@ int mn_matrix_rank(void *ctx, int rank)
     enum mn_err err = mn_group_join(&plan, &group, &diag);
     if (err)
         return mn_cmd_fail("bench", &diag);
-    err = environments(s, group, &results, &diag);
+    err = mn_collective_pin(s, group, NULL, &diag);
+    if (!err)
+        err = environments(s, group, &results, &diag);
     if (!err)
         err = measure(s, group, rank, &results, &diag);
     if (err)

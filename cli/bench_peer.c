@@ -113,6 +113,7 @@ int mn_bench_peer(const struct mn_bench_options *o)
         .timeout_ms = o->timeout_ms,
         .memory = (size_t)o->memory,
         .device = (int)o->device,
+        .pin = o->pin,
     };
     struct mn_p2p_report report = {.bandwidth = NULL};
     struct mn_ctl ctl = {.fd = -1};

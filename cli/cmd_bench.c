@@ -3,6 +3,7 @@
 #include "cli/bench.h"
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
+#include "topo/cpu.h"
 
 static const struct mn_opt options[] = {
     {.name = "peer",
@@ -251,6 +252,12 @@ static const struct mn_opt options[] = {
      .min = 0,
      .max = 127,
      .help = "Device of the plugin."},
+    {.name = "pin",
+     .type = MN_OPT_STRING,
+     .arg = "CPUS",
+     .def = "auto",
+     .offset = offsetof(struct mn_bench_options, pin),
+     .help = "CPUs to measure on: auto (near the NIC, shared out to local ranks), none, 0,2,4-7."},
     {.name = "json",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct mn_bench_options, json),
@@ -280,6 +287,8 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
         return mn_fail(diag, MN_ERR_USAGE,
                        "--flows, --threads, --outstanding, --messages-per-request, --burst and "
                        "--flush are for --peer");
+    if (mn_cpu_check(o->pin, diag))
+        return diag->code;
     if (o->local && o->hosts.count)
         return mn_fail(diag, MN_ERR_USAGE, "--local or --hosts, not both");
     if (!o->collectives.count && !o->peer && !o->links && !o->pairs)

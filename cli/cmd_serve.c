@@ -14,6 +14,7 @@
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
 #include "topo/base/alloc.h"
+#include "topo/cpu.h"
 #include "topo/mesh_file.h"
 
 #define MAX_ADDRESSES 16
@@ -21,7 +22,7 @@
 struct options {
     struct mn_opt_list listen;
     long port, clients, device, abi;
-    const char *token_file, *plugin;
+    const char *token_file, *plugin, *pin;
     unsigned idle_ms;
     int once;
 };
@@ -65,6 +66,12 @@ static const struct mn_opt options[] = {
      .min = 0,
      .max = 127,
      .help = "Device of the plugin."},
+    {.name = "pin",
+     .type = MN_OPT_STRING,
+     .arg = "CPUS",
+     .def = "auto",
+     .offset = offsetof(struct options, pin),
+     .help = "CPUs to measure on: auto (near the NIC), none, or a list such as 0,2,4-7."},
     {.name = "clients",
      .type = MN_OPT_INT,
      .arg = "N",
@@ -216,7 +223,7 @@ static int serve_client(const struct options *o, const char *plugin_path, int fd
         if (err) {
             cJSON_Delete(first);
         } else {
-            err = mn_p2p_serve(plugin, &ctl, first, (int)o->device, o->idle_ms, &diag);
+            err = mn_p2p_serve(plugin, &ctl, first, (int)o->device, o->pin, o->idle_ms, &diag);
             mn_plugin_close(plugin);
         }
     }
@@ -313,6 +320,8 @@ static int run(const void *values, int argc, char **argv)
         mn_fail(&diag, MN_ERR_USAGE, "unexpected '%s'", argv[0]);
         return mn_cmd_fail("serve", &diag);
     }
+    if (mn_cpu_check(o->pin, &diag))
+        return mn_cmd_fail("serve", &diag);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     mn_plugin_path(o->plugin, path, sizeof path);

@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/bench_collective.h"
@@ -57,21 +58,38 @@ static int print(const struct mn_collective_session *s, const struct mn_collecti
     return wrong != 0;
 }
 
-/* Every host's, or this one's alone when the group ends before it is known. */
+/* Near the NIC of the plugin's device. */
+static enum mn_err pin(const struct mn_collective_session *s, struct mn_group *group,
+                       struct mn_plugin *plugin, struct mn_diag *diag)
+{
+    struct mn_plugin_props props = {.net = {.pci_path = NULL}};
+
+    (void)mn_plugin_properties(plugin, (int)s->options->device, &props);
+    return mn_collective_pin(s, group, props.net.pci_path, diag);
+}
+
+/* What this rank runs on, and then every host. */
 static enum mn_err find_environments(struct mn_collective_report *report, struct mn_group *group,
                                      struct mn_diag *diag)
 {
-    struct mn_environment *own = mn_zalloc(sizeof *own);
+    struct mn_environment *own = report->environments, *all = NULL;
+    int count = 0;
 
-    mn_environment_read(report->plugin, own);
-    enum mn_err err =
-        mn_environment_gather(group, own, &report->environments, &report->n_environments, diag);
+    enum mn_err err = mn_environment_gather(group, own, &all, &count, diag);
+    if (!err)
+        err = mn_group_gather_text(group, own->pinned, &report->pinned, diag);
     if (err) {
-        report->environments[0] = *own;
-        report->n_environments = 1;
+        free(all);
+        return err;
     }
     free(own);
-    return err;
+    report->environments = all;
+    report->n_environments = count;
+    for (int r = 0; r < mn_group_size(group); r++)
+        for (char *c = report->pinned[r]; *c; c++)
+            if (!strchr("0123456789,-", *c))
+                *c = '?';
+    return MN_OK;
 }
 
 int mn_collective_rank(void *ctx, int rank)
@@ -92,10 +110,15 @@ int mn_collective_rank(void *ctx, int rank)
     if (!err) {
         report.group = group;
         report.plugin = mn_plugin_info(plugin);
-        err = find_environments(&report, group, &diag);
+        report.environments = mn_zalloc(sizeof *report.environments);
+        report.n_environments = 1;
+        err = mn_group_use(group, plugin, (int)s->options->device, &diag);
+        if (!err)
+            err = pin(s, group, plugin, &diag);
+        mn_environment_read(report.plugin, report.environments);
     }
     if (!err)
-        err = mn_group_use(group, plugin, (int)s->options->device, &diag);
+        err = find_environments(&report, group, &diag);
     if (!err)
         err = measure(s, group, rank == 0 && isatty(STDERR_FILENO), &report, &diag);
     if (err)
@@ -110,5 +133,6 @@ int mn_collective_rank(void *ctx, int rank)
         mn_plugin_close(plugin);
     free(report.rows);
     free(report.environments);
+    free(report.pinned);
     return err && !code ? mn_err_exit_code(err) : code;
 }

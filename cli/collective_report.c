@@ -1,3 +1,5 @@
+#include <stdio.h>
+
 #include "cli/collective_report.h"
 #include "cli/results_head.h"
 
@@ -50,6 +52,17 @@ static void print_row(struct mn_out *out, const struct mn_collective_row *row)
         print_place(out, &row->place[place], task->check);
 }
 
+static void print_rank(struct mn_out *out, const char *name, const char *cpus)
+{
+    char title[512];
+
+    snprintf(title, sizeof title, "%s%s%.256s", name, *cpus ? ", CPUs " : "", cpus);
+    mn_out_begin(out, NULL, title);
+    mn_out_str(out, "name", NULL, name);
+    mn_out_str(out, "cpus", NULL, *cpus ? cpus : NULL);
+    mn_out_end(out);
+}
+
 void mn_collective_print(struct mn_out *out, const struct mn_collective_report *report)
 {
     const struct mn_group *group = report->group;
@@ -90,9 +103,7 @@ void mn_collective_print(struct mn_out *out, const struct mn_collective_report *
     mn_out_int(out, "nranks", "ranks", mn_group_size(group));
     mn_out_list_begin(out, "ranks", NULL);
     for (int r = 0; r < mn_group_size(group); r++) {
-        mn_out_begin(out, NULL, mn_group_name(group, r));
-        mn_out_str(out, "name", NULL, mn_group_name(group, r));
-        mn_out_end(out);
+        print_rank(out, mn_group_name(group, r), report->pinned ? report->pinned[r] : "");
     }
     mn_out_list_end(out);
     mn_out_bool(out, "complete", NULL, report->error == NULL);

@@ -14,6 +14,7 @@ struct mn_collective_report {
     time_t started;
     struct mn_environment *environments; /* one a host */
     int n_environments;
+    char **pinned; /* CPUs of each rank, "" = all; NULL = not known */
     struct mn_collective_row *rows;
     size_t n_rows;
     const char *error; /* why it ended early, NULL = it did not */

@@ -80,6 +80,8 @@ static void add_command(FILE *file, const struct mn_collective_session *s, int r
         add_word(file, "--plugin");
         add_word(file, o->plugin);
     }
+    add_word(file, "--pin");
+    add_word(file, o->pin);
     add_number(file, "--root", o->root);
     add_number(file, "--iters", o->iters);
     add_number(file, "--warmup", o->warmup);

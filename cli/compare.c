@@ -19,6 +19,10 @@ static const struct mn_compare_list link_lists[] = {
     {"results",
      {"size", "direction"},
      {{"gbps", MN_BETTER_HIGHER, CI, 0}, {"cpu_s_per_gb", MN_BETTER_LOWER, NULL, 1}}},
+    {"rates", {"size", "direction"}, {{"messages_per_s", MN_BETTER_HIGHER, CI, 0}}},
+    {"bursts",
+     {"size", "direction"},
+     {{"p50_us", MN_BETTER_LOWER, NULL, 0}, {"p99_us", MN_BETTER_LOWER, NULL, 1}}},
     {.list = NULL},
 };
 

@@ -20,7 +20,7 @@ enum mn_results_kind {
 /* A kind and its lists of objects, NULL after the last. A list may be absent: not measured. */
 struct mn_results_kind_row {
     const char *name;
-    const char *lists[4];
+    const char *lists[6];
 };
 extern const struct mn_results_kind_row mn_results_kinds[MN_RESULTS_KINDS];
 

@@ -23,6 +23,7 @@ static void what_is_read(void **state)
         {HEAD "\"kind\": \"link\", \"environment\": [], \"latency\": []}", MN_RESULTS_LINK},
         {HEAD "\"kind\": \"link\", \"environment\": [{}], \"results\": [{\"size\": 8}]}\n",
          MN_RESULTS_LINK},
+        {HEAD "\"kind\": \"link\", \"environment\": [], \"bursts\": []}", MN_RESULTS_LINK},
         {HEAD "\"kind\": \"collectives\", \"environment\": [], \"collectives\": []}",
          MN_RESULTS_COLLECTIVES},
         {HEAD "\"kind\": \"matrix\", \"environment\": [], \"cells\": [], \"findings\": []}",

@@ -333,6 +333,30 @@ none_left()
     done
 }
 
+@test "bench: ranks of a host share its CPUs out, or have those of --pin" {
+    cpu=$(taskset -pc $$ | sed 's/.*: //; s/[,-].*//')
+    ranks --collective all-reduce --local 2 --sizes 8 --iters 2 --pin "$cpu" --json
+    [ "$status" -eq 0 ]
+    if [ "$(nproc --all)" -gt 1 ]; then
+        [ "$(jq -r '.environment[0].pinned, .ranks[].cpus' <<<"$output")" = "$(printf '%s\n' $cpu $cpu $cpu)" ]
+    fi
+    ranks --collective all-reduce --local 2 --sizes 8 --iters 2 --json
+    [ "$status" -eq 0 ]
+    cores=$(lscpu -p=core | grep -v '^#' | sort -u | wc -l)
+    [ "$(nproc)" -lt "$(nproc --all)" ] ||
+        [ "$(jq -r '.ranks[].cpus' <<<"$output" | sort -u | wc -l)" -eq "$((cores > 1 ? 2 : 1))" ]
+    ranks --collective all-reduce --local 2 --sizes 8 --iters 2 --pin none --json
+    [ "$status" -eq 0 ]
+    [ "$(nproc)" -lt "$(nproc --all)" ] ||
+        jq -e '.environment[0].pinned == null and all(.ranks[]; .cpus == null)' <<<"$output"
+    ranks --collective all-reduce --local 2 --sizes 8 --pin 1,
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--pin '1,': expected auto, none or CPUs"* ]]
+    ranks --collective all-reduce --local 2 --sizes 8 --iters 2 --pin 99999
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--pin 99999: this process may use the CPUs"* ]]
+}
+
 @test "bench: every type and operation is right" {
     ranks --collective all-reduce,reduce-scatter,broadcast --type all --op all --local 3 \
         --sizes 16,5000 --iters 2 --warmup 1 --json

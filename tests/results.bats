@@ -46,7 +46,7 @@ PYTHON
         grep -q listening serve.out && break
         sleep 0.1
     done
-    for options in '--duration 20ms' '--iters 20 --tests bandwidth' '--tests latency --iters 20 --no-check'; do
+    for options in '--duration 20ms' '--iters 20 --type all' '--tests latency --iters 20 --no-check'; do
         # shellcheck disable=SC2086
         timeout 60 "$MESHNET" bench --peer 127.0.0.1 --port 18599 --token-file token --sizes 0,8,64K \
             $options --json >link.json

@@ -1,5 +1,5 @@
-/* GPUs and which one is nearest to each NIC. The only file that calls hwloc: nothing the plugin
- * needs refers to it, so the linker leaves it out of the plugin. */
+/* GPUs and which one is nearest to each NIC. Only this file and cpu.c call hwloc: nothing the
+ * plugin needs refers to them, so the linker leaves them out of the plugin. */
 #include "topo/nic_read.h"
 
 #include <hwloc.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "topo/base/alloc.h"
+#include "topo/cpu.h"
 
 #define PCI_CLASS_DISPLAY     0x03
 #define PCI_CLASS_ACCELERATOR 0x12
@@ -53,14 +54,6 @@ static int by_address(const void *a, const void *b)
     return strcmp(((const struct mn_gpu *)a)->address, ((const struct mn_gpu *)b)->address);
 }
 
-static hwloc_obj_t find_pci(hwloc_topology_t topology, const char *address)
-{
-    unsigned domain, bus, slot, function;
-    if (sscanf(address, "%8x:%2x:%2x.%1x", &domain, &bus, &slot, &function) != 4)
-        return NULL;
-    return hwloc_get_pcidev_by_busid(topology, domain, bus, slot, function);
-}
-
 /* Firmware often leaves numa_node at -1 where hwloc knows better; -1 when it is near several. */
 static int find_numa(hwloc_topology_t topology, hwloc_obj_t pci, int known)
 {
@@ -91,27 +84,17 @@ static void read_nvidia_model(struct mn_gpu *gpu)
 static enum mn_err ask_hwloc(struct mn_host *host, struct mn_diag *diag)
 {
     hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
-        return mn_fail(diag, MN_ERR_NOMEM, "hwloc: cannot make a topology");
-    /* The Linux back end finds PCI devices in sysfs. Of the others, pci leaks (libpciaccess),
-     * opencl and gl start drivers. */
-    static const char *const unwanted[] = {"pci", "opencl", "gl"};
-    for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
-        hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
-                                      unwanted[i]);
-    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    if (hwloc_topology_load(topology) != 0) {
-        hwloc_topology_destroy(topology);
-        return mn_fail_errno(diag, "hwloc: cannot read this host");
-    }
+    enum mn_err err = mn_hwloc_load(&topology, diag);
+    if (err != MN_OK)
+        return err;
     for (size_t i = 0; i < host->n_gpus; i++) {
         struct mn_gpu *gpu = &host->gpus[i];
         read_nvidia_model(gpu);
-        gpu->numa = find_numa(topology, find_pci(topology, gpu->address), gpu->numa);
+        gpu->numa = find_numa(topology, mn_hwloc_pci(topology, gpu->address), gpu->numa);
     }
     for (size_t i = 0; i < host->n_nics; i++) {
         struct mn_pci *pci = &host->nics[i].pci;
-        pci->numa = find_numa(topology, find_pci(topology, pci->address), pci->numa);
+        pci->numa = find_numa(topology, mn_hwloc_pci(topology, pci->address), pci->numa);
     }
     hwloc_topology_destroy(topology);
     return MN_OK;

@@ -181,7 +181,7 @@ static enum mn_err answer(struct run *r, struct mn_ctl *ctl, const struct mn_mat
     enum mn_err err = mn_ctl_receive(ctl, r->plan->timeout_ms, &first, diag);
 
     return err ? err
-               : mn_p2p_serve(r->plugin, ctl, first, device_for(r, cell), r->plan->timeout_ms,
+               : mn_p2p_serve(r->plugin, ctl, first, device_for(r, cell), NULL, r->plan->timeout_ms,
                               diag);
 }
 

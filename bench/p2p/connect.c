@@ -10,6 +10,7 @@
 #include "bench/p2p/pump.h"
 #include "plugin/abi/nccl_abi.h"
 #include "topo/base/alloc.h"
+#include "topo/cpu.h"
 
 #define LOOK_EVERY 4096 /* empty polls between looks at the clock and the control connection */
 
@@ -97,9 +98,13 @@ enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, struct mn_diag *diag)
         return mn_fail(diag, MN_ERR_CONFIG,
                        "the plugin offers %d devices, number %d was asked for%s%s", ndev,
                        pump->device, pump->log[0] ? "; it said: " : "", pump->log);
-    struct mn_plugin_props props;
-    if (pump->group > 1 && !mn_plugin_properties(pump->plugin, pump->device, &props) &&
-        props.net.max_recvs < pump->group)
+    struct mn_plugin_props props = {.net = {.max_recvs = pump->group}};
+    (void)mn_plugin_properties(pump->plugin, pump->device, &props);
+    /* What the plugin has started by now comes along. */
+    enum mn_err err = mn_cpu_pin(pump->pin, props.net.pci_path, 0, 1, diag);
+    if (err)
+        return err;
+    if (pump->group > 1 && props.net.max_recvs < pump->group)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--messages-per-request %d: the plugin's receives have at most %d",
                        pump->group, props.net.max_recvs);

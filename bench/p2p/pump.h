@@ -12,6 +12,7 @@ struct mn_p2p_pump {
     struct mn_ctl *ctl;
     unsigned timeout_ms;
     int device, connections, outstanding;
+    const char *pin;                  /* see mn_cpu_pin */
     int threads, group, flush;        /* as in the plan */
     int window;                       /* requests under way now, at most outstanding */
     void **listens, **sends, **recvs; /* one a connection, each way */

@@ -139,6 +139,7 @@ enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struc
                              .ctl = ctl,
                              .timeout_ms = plan->timeout_ms,
                              .device = plan->device,
+                             .pin = plan->pin,
                              .connections = plan->connections,
                              .window = plan->outstanding,
                              .outstanding = plan->rate && plan->rate_outstanding > plan->outstanding

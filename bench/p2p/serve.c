@@ -131,12 +131,13 @@ static enum mn_err on_counters(struct mn_p2p_pump *pump, struct mn_diag *diag)
 }
 
 enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, cJSON *first, int device,
-                         unsigned timeout_ms, struct mn_diag *diag)
+                         const char *pin, unsigned timeout_ms, struct mn_diag *diag)
 {
     struct mn_p2p_pump pump = {.plugin = plugin,
                                .ctl = ctl,
                                .timeout_ms = timeout_ms,
-                               .device = device};
+                               .device = device,
+                               .pin = pin};
     enum mn_err err = MN_OK;
     int bye = 0;
 
