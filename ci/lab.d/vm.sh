@@ -117,7 +117,7 @@ start_node()
     # With erms, emulation copies memory byte by byte: half the speed.
     spawn_qemu "n$node" -name "lab-$node" -M q35 -accel tcg,thread=multi -cpu max,-erms,-fsrm \
         -m "$MEMORY" -smp 1 -no-reboot -kernel "$CACHE/kernel" -initrd "$CACHE/initrd" \
-        -append 'console=ttyS0 quiet panic=-1 nokaslr mitigations=off' \
+        -append 'console=ttyS0 quiet panic=-1 nokaslr mitigations=off no_timer_check' \
         -serial "file:$folder/console" \
         -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
         -device virtio-9p-pci,fsdev=root,mount_tag=hostroot \
