@@ -16,7 +16,7 @@ struct mn_matrix_plan {
     size_t bytes;               /* a message of the bandwidth */
     int connections, outstanding, check, abi;
     struct mn_repeat_plan repeat; /* of each of the three directions, and of the latency */
-    unsigned long iters;          /* instead of a time; 0 = none */
+    unsigned long iters, warmup;  /* instead of a time; 0 = none */
     unsigned timeout_ms;          /* longest wait of a cell without progress */
     size_t memory;
     const char *plugin_path;

@@ -112,6 +112,7 @@ static enum mn_err measure(const struct mn_collective_session *s, struct mn_grou
         .abi = (int)o->abi,
         .repeat = mn_bench_repeat(o),
         .iters = (unsigned long)o->iters,
+        .warmup = (unsigned long)o->warmup,
         .timeout_ms = o->timeout_ms,
         .memory = (size_t)o->memory,
         .plugin_path = s->plugin_path,

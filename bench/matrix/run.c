@@ -158,6 +158,7 @@ static enum mn_err ask(struct run *r, struct mn_ctl *ctl, struct mn_matrix_cell 
         .outstanding = plan->outstanding,
         .repeat = plan->repeat,
         .iters = plan->iters,
+        .warmup = plan->warmup,
         .timeout_ms = plan->timeout_ms,
         .memory = plan->memory,
         .device = device_for(r, cell),

@@ -56,6 +56,19 @@ speed()
     [ "$both" -ge $((one * 3 / 2 * 9 / 10)) ]
 }
 
+@test "bench --links --pairs: a half dead pair of parallel cables is found and named" {
+    local second
+    second=$(lab status --json | jq -r '.links[1].link')
+    lab link "$second" down
+    ranks_on 'spark-a spark-b' "$MESH" --links --pairs --sizes 64K --iters 16 --warmup 1
+    lab link "$second" up
+    jq -r '.findings[].text' "$BATS_TEST_TMPDIR/report" | tee "$BATS_TEST_TMPDIR/findings"
+    [ "$status" -eq 1 ]
+    grep -q "^link $second: dead: spark-[ab]/.* has no carrier" "$BATS_TEST_TMPDIR/findings"
+    grep -q "^pair spark-a, spark-b: half idle: link $second (.*) carried 0 % of the bytes" "$BATS_TEST_TMPDIR/findings"
+    [ "$(jq -r '[.cells[].status] | join(" ")' "$BATS_TEST_TMPDIR/report")" = 'ok dead ok' ]
+}
+
 @test "a thousand connections leave no queue pair, memory region, descriptor or thread behind" {
     local before
     before=$(rdma_packets spark-a)

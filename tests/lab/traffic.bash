@@ -88,3 +88,27 @@ stream_end()
         tail -n 3 /root/stream
         exit 1"
 }
+
+# ranks_on NODES FILE OPTION…: bench with a rank on each node, which meet over the management
+# network; the first one's report as bench_on has it.
+ranks_on()
+{
+    local nodes=$1 file=$2 node i=0 count command jobs=()
+    shift 2
+    count=$(wc -w <<<"$nodes")
+    command="MESHNET_CONFIG=$file MESHNET_TOKEN=$TOKEN MESHNET_WORLD=$count $SLOW"
+    for node in $nodes; do
+        if [ $i -gt 0 ]; then
+            on "$node" "$command MESHNET_RANK=$i $MESHNET bench --coordinator 10.255.0.1 --port 18600 $*" \
+                >"$BATS_TEST_TMPDIR/rank$i" 2>&1 3>&- &
+            jobs+=($!)
+        fi
+        i=$((i + 1))
+    done
+    run --separate-stderr on "${nodes%% *}" \
+        "$command MESHNET_RANK=0 $MESHNET bench --coordinator 10.255.0.1 --port 18600 --json $*"
+    wait "${jobs[@]}" || true
+    echo "$output" >"$BATS_TEST_TMPDIR/report"
+    echo "$stderr"
+    tail -n 5 "$BATS_TEST_TMPDIR"/rank*
+}

@@ -140,6 +140,30 @@ quick_bench()
     [ "$status" -eq 0 ]
 }
 
+@test "bench --links: a slow cable, one that loses packets and a wrong MTU are found and named" {
+    lab link spark-a-spark-b rate 10mbit
+    lab link spark-a-spark-c loss 5%
+    on spark-b 'ip link set dev enp1s0f1np1 mtu 4400'
+    ranks_on 'spark-a spark-b spark-c' "$MESH" --links --sizes 16K --iters 16 --warmup 1 --no-check
+    lab link spark-a-spark-b clear
+    lab link spark-a-spark-c clear
+    on spark-b 'ip link set dev enp1s0f1np1 mtu 9000'
+    jq -r '.cells[] | [.link, .transport, .out_gbps, .in_gbps, .lost_packets] | @tsv' "$BATS_TEST_TMPDIR/report"
+    jq -r '.findings[].text' "$BATS_TEST_TMPDIR/report" | tee "$BATS_TEST_TMPDIR/findings"
+    [ "$(jq '[.cells[] | .status == "ok" and .transport == "RDMA"] | all' "$BATS_TEST_TMPDIR/report")" = true ]
+    grep -q '^link spark-a-spark-b: slow: ' "$BATS_TEST_TMPDIR/findings"
+    grep -q '^link spark-a-spark-c: loses packets: ' "$BATS_TEST_TMPDIR/findings"
+    grep -q '^link spark-b-spark-c: wrong MTU: spark-b/p1 has 4400, spark-c/p1 has 9000' "$BATS_TEST_TMPDIR/findings"
+    ! grep -qE '^link spark-a-spark-b: (loses|wrong)|^link spark-a-spark-c: wrong|^link spark-b-spark-c: (slow|loses)' "$BATS_TEST_TMPDIR/findings"
+}
+
+@test "bench --collective all: every collective is right over RDMA on three nodes" {
+    ranks_on 'spark-a spark-b spark-c' "$MESH" --collective all --sizes 8,40001 --iters 2 --warmup 1
+    [ "$status" -eq 0 ]
+    [ "$(jq '[.collectives[] | .wrong + (.in_place_wrong // 0)] | add' "$BATS_TEST_TMPDIR/report")" -eq 0 ]
+    [ "$(jq '[.collectives[].collective] | unique | length' "$BATS_TEST_TMPDIR/report")" -ge 11 ]
+}
+
 # retries NODE DEVICE: how often packets went missing or came out of order there.
 retries()
 {
