@@ -226,32 +226,53 @@ static enum mn_err parse_short(const struct mn_opt *rows, void *values, int argc
     return MN_OK;
 }
 
+/* Moves argv[from] to the end of what is operands up to now: argv[0..count). */
+static void move_left(char **argv, int from, int count)
+{
+    char *arg = argv[from];
+
+    memmove(argv + count + 1, argv + count, (size_t)(from - count) * sizeof *argv);
+    argv[count] = arg;
+}
+
+/* Swaps argv[0..count) and argv[count..argc), each in its order. */
+static void rotate(char **argv, int argc, int count)
+{
+    for (int i = 0; i < count; i++) {
+        char *arg = argv[0];
+        memmove(argv, argv + 1, (size_t)(argc - 1) * sizeof *argv);
+        argv[argc - 1] = arg;
+    }
+}
+
 enum mn_err mn_opt_parse(const struct mn_opt *rows, void *values, int argc, char **argv, int *first,
                          struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
-    int at = 0;
+    int at = 0, operands = 0;
 
     for (const struct mn_opt *row = rows; row->name && !err; row++)
         if (row->def && row->type != MN_OPT_LIST)
             err = set(row, values, row->def, diag);
     for (; at < argc && !err; at++) {
-        if (argv[at][0] != '-' || !argv[at][1])
-            break;
-        if (!strcmp(argv[at], "--")) {
+        if (argv[at][0] != '-' || !argv[at][1]) {
+            move_left(argv, at, operands++);
+        } else if (!strcmp(argv[at], "--")) {
             at++;
             break;
-        }
-        if (argv[at][1] == '-')
+        } else if (argv[at][1] == '-') {
             err = parse_long(rows, values, argc, argv, &at, diag);
-        else
+        } else {
             err = parse_short(rows, values, argc, argv, &at, diag);
+        }
     }
     for (const struct mn_opt *row = rows; row->name && !err; row++)
         if (row->def && row->type == MN_OPT_LIST &&
             !((struct mn_opt_list *)field(row, values))->count)
             err = set(row, values, row->def, diag);
-    *first = at;
+    if (!err)
+        rotate(argv, at, operands);
+    *first = at - operands;
     return err;
 }
 

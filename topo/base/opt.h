@@ -41,9 +41,11 @@ struct mn_opt {
         .name = NULL                                                                               \
     }
 
-/* Fills *values (defaults first), stops at "--" or the first non-option and gives its index in
- * *first. Errors are MN_ERR_USAGE with a text that quotes the argument and says what was expected,
- * with the nearest option name for a typing error. --help is not handled here: rows may hold it. */
+/* Fills *values (defaults first). Options and operands may stand in any order; argv is put in
+ * order, operands last, and the first of them has index *first (argc when there is none). After
+ * "--" all are operands. Errors are MN_ERR_USAGE with a text that quotes the argument and says what
+ * was expected, with the nearest option name for a typing error. --help is not handled here: rows
+ * may hold it. */
 enum mn_err mn_opt_parse(const struct mn_opt *rows, void *values, int argc, char **argv, int *first,
                          struct mn_diag *diag);
 /* The name nearest to a misspelt word, or NULL when none is near. name_at gives the names by index,

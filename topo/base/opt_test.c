@@ -67,7 +67,7 @@ static void test_forms(void **state)
 
     (void)state;
     assert_int_equal(PARSE("-fvv", "--number=-3", "-t", "y", "--size", "1M", "--list", "a,b",
-                           "--list=c", "operand", "--flag"),
+                           "--list=c"),
                      MN_OK);
     assert_int_equal(v.flag, 1);
     assert_int_equal(v.count, 2);
@@ -82,6 +82,25 @@ static void test_forms(void **state)
     assert_string_equal(v.text, "y");
     assert_int_equal(v.flag, 0);
     assert_int_equal(first, 2);
+    mn_opt_free(rows, &v);
+}
+
+static void test_operands(void **state)
+{
+    char *mixed[] = {"a", "--flag", "-", "-t", "y", "b", "--", "--list", "-v", NULL};
+    static const char *const want[] = {"a", "-", "b", "--list", "-v"};
+    struct values v;
+    struct mn_diag diag;
+    int first;
+
+    (void)state;
+    assert_int_equal(parse(&v, &first, &diag, mixed), MN_OK);
+    assert_int_equal(v.flag, 1);
+    assert_int_equal(v.count, 0);
+    assert_string_equal(v.text, "y");
+    assert_int_equal(first, 4);
+    for (int i = 0; i < 5; i++)
+        assert_string_equal(mixed[first + i], want[i]);
     mn_opt_free(rows, &v);
 }
 
@@ -122,6 +141,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_operands),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
