@@ -144,6 +144,10 @@ enum mn_err mn_file_write(const char *path, const void *data, size_t len, int fo
     if (!force && access(path, F_OK) == 0)
         return mn_fail(diag, MN_ERR_EXISTS, "%s exists already; give --force to overwrite it",
                        path);
+    struct stat old;
+    if (!stat(path, &old) && !S_ISREG(old.st_mode))
+        return mn_fail(diag, MN_ERR_CONFIG, "%s is no file, and nothing can be put in its place",
+                       path);
     char *temp = mn_asprintf("%s.XXXXXX", path);
     int fd = mkostemp(temp, O_CLOEXEC);
     if (fd < 0) {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -131,6 +132,13 @@ static void test_write(void **state)
     assert_non_null(strstr(diag.text, path));
     check_content(path, "three");
     assert_int_equal(entries(), 1);
+    /* What is no file stays what it is. */
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(mn_file_write(path, "one", 3, 1, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, path));
+    assert_int_equal(entries(), 2);
+    unlink(path);
     free(big);
 }
 
