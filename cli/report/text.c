@@ -1,0 +1,150 @@
+#include "cli/report/text.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/base/alloc.h"
+
+#define LONGEST 500
+
+/* Length of the character of UTF-8 at text, 0 when it is none; *code is what it stands for. */
+static int character(const char *text, uint32_t *code)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *c = (const unsigned char *)text;
+    int len = *c < 0x80 ? 1 : *c >> 5 == 6 ? 2 : *c >> 4 == 14 ? 3 : *c >> 3 == 30 ? 4 : 0;
+
+    *code = len == 1 ? *c : len ? *c & (0xffu >> (len + 1)) : 0;
+    for (int i = 1; i < len; i++) {
+        if (c[i] >> 6 != 2)
+            return 0;
+        *code = *code << 6 | (c[i] & 0x3f);
+    }
+    if (!len || *code < least[len] || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000))
+        return 0;
+    return len;
+}
+
+/* Characters that reorder what stands around them, or that no document may hold. */
+static int is_trap(uint32_t code)
+{
+    return (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
+           code == 0x200e || code == 0x200f || code == 0x061c || code == 0x2028 || code == 0x2029 ||
+           code == 0xfeff || (code & 0xfffe) == 0xfffe || (code >= 0xfdd0 && code <= 0xfdef);
+}
+
+char *mn_text_clean(const char *text)
+{
+    char *clean = mn_zalloc(strlen(text) * 3 + 4), *to = clean;
+
+    for (int n = 0; *text; n++) {
+        uint32_t code;
+        int len = character(text, &code);
+        if (n == LONGEST) {
+            memcpy(to, "…", sizeof "…");
+            break;
+        }
+        if (!len || is_trap(code)) {
+            memcpy(to, "\xef\xbf\xbd", 3);
+            to += 3;
+        } else if (code < 0x20 || (code >= 0x7f && code < 0xa0)) {
+            *to++ = ' ';
+        } else {
+            memcpy(to, text, (size_t)len);
+            to += len;
+        }
+        text += len ? len : 1;
+    }
+    return clean;
+}
+
+int mn_text_width(const char *text)
+{
+    int width = 0;
+
+    for (; *text; text++)
+        width += (*text & 0xc0) != 0x80;
+    return width;
+}
+
+char *mn_text_short(const char *text, int max, char *buf, size_t size)
+{
+    int keep = mn_text_width(text) > max ? max - 1 : max;
+    size_t len = 0;
+
+    for (int n = 0; text[len]; len++) {
+        n += (text[len] & 0xc0) != 0x80;
+        if (n > keep)
+            break;
+    }
+    snprintf(buf, size, "%.*s%s", (int)len, text, text[len] ? "…" : "");
+    return buf;
+}
+
+void mn_text_html(FILE *file, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '&')
+            fputs("&amp;", file);
+        else if (*text == '<')
+            fputs("&lt;", file);
+        else if (*text == '>')
+            fputs("&gt;", file);
+        else if (*text == '"')
+            fputs("&quot;", file);
+        else if (*text == '\'')
+            fputs("&#39;", file);
+        else
+            fputc(*text, file);
+    }
+}
+
+void mn_text_md(FILE *file, const char *text)
+{
+    static const char *const special = "\\`*_[]<>#|!~&$:.";
+    const char *start = text;
+
+    for (; *text; text++) {
+        /* ":" and "." mean something in addresses only. */
+        if (strchr(special, *text) && (*text != ':' || text[1] == '/') &&
+            (*text != '.' || (text != start && (text[-1] == 'w' || text[-1] == 'W'))))
+            fputc('\\', file);
+        fputc(*text, file);
+        /* A space without width: what follows is no user's name, no number of an issue. */
+        if (*text == '@' || *text == '#')
+            fputs("\xe2\x80\x8b", file);
+    }
+}
+
+char *mn_text_num(double value, int decimals, char *buf, size_t size)
+{
+    if (isfinite(value))
+        snprintf(buf, size, "%.*f", decimals, value);
+    else
+        snprintf(buf, size, "–");
+    return buf;
+}
+
+char *mn_text_figures(double value, char *buf, size_t size)
+{
+    double v = fabs(value);
+
+    return mn_text_num(value,
+                       v >= 99.95    ? 0
+                       : v >= 9.995  ? 1
+                       : v >= 0.9995 ? 2
+                       : v > 0       ? 3
+                                     : 0,
+                       buf, size);
+}
+
+char *mn_text_size(double bytes, char *buf, size_t size)
+{
+    if (!(bytes >= 0 && bytes < 1e18)) {
+        snprintf(buf, size, "–");
+        return buf;
+    }
+    return mn_format_size((unsigned long long)bytes, buf, size);
+}

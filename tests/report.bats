@@ -1,0 +1,271 @@
+#!/usr/bin/env bats
+# meshnet report: a page, Markdown and CSV from files of results, with strings that would like to be
+# more than text; and the page in a browser.
+
+load helper
+load browser
+
+setup()
+{
+    export NO_COLOR=1 LC_ALL=C.UTF-8
+    RESULTS=$BATS_TEST_DIRNAME/fixtures/results
+    cd "$BATS_TEST_TMPDIR"
+}
+
+teardown()
+{
+    browser_stop
+}
+
+report()
+{
+    run --separate-stderr timeout 60 "$MESHNET" report "$@"
+    echo "report $*: status $status"
+    echo "$stderr"
+}
+
+# none OPTIONS PATTERN FILE: the pattern is nowhere in the file.
+none()
+{
+    local rc=0
+    grep "$@" || rc=$?
+    [ $rc -eq 1 ] || { echo "grep $*: status $rc"; return 1; }
+}
+
+# only PATTERN ALLOWED FILE: what the pattern finds is allowed.
+only()
+{
+    local found
+    found=$(grep -oiE "$1" "$3" | grep -vE "$2") || return 0
+    echo "found: $found"
+    return 1
+}
+
+# What a page must not have: anything from elsewhere, anything that runs.
+alone()
+{
+    none -oiE '<(script|iframe|object|embed|form|base|img|image|foreignObject)\b' "$1" &&
+        none -oiE '<[^<>]*\b(src|srcset|action|formaction|background|ping)=|@import|url\(' "$1" &&
+        none -oiE "<[a-z]+([^<>\"'=]|=\"[^\"]*\"|='[^']*')* on[a-z]+=" "$1" &&
+        only "<[^<>]*\bhref=[\"'][^\"']*" "href=[\"'](data:,|#)[^\"']*$" "$1" &&
+        only "=[\"'](https?:)?//[^\"']*" 'http://www\.w3\.org/(2000/svg|1999/xlink)$' "$1" &&
+        grep -qF "default-src 'none'" "$1"
+}
+
+# Results of a mesh whose texts want out, in every way there is.
+hostile()
+{
+    jq --arg text "</title></style></text></svg><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;]]>" '
+        . as $all | ($text + "\u0001\u001b[31m\n\\l\\N \u202e\u2066|`=HYPERLINK(1)` @octocat #1 [x](http://evil.example) $(reboot)\u0000") as $bad |
+        .nodes[0].name = $bad | .started = $bad | .meshnet = $bad | .error = $bad | .complete = false |
+        .cells |= map((if .from == "spark-a" then .from = $bad else . end) |
+                      .link = (if .link then .link + $bad else null end) |
+                      .netdev_from = $bad | .expected_by = $bad |
+                      if .status == "dead" then .status = $bad | .error = $bad else . end) |
+        .findings |= map(.text = $bad | .link = $bad | .from = $bad) |
+        .environment |= map(.host = $bad | .cpu = $bad | .plugin.path = $bad | .nics |= map(.netdev = $bad))
+    ' "$RESULTS/matrix.json" >mesh.json
+    jq --arg text "\" onload=1 '); system('touch owned') #<script>" '
+        ($text + "\n`touch owned`\u202e") as $bad | .ranks[0].name = $bad |
+        .collectives |= map(.algorithm += $bad | .type = $bad | .op = "=1+1" + $bad)
+    ' "$RESULTS/collectives.json" >coll.json
+    jq '.here.node = "=1+1" | .peer.node = "<b>peer</b>"' "$RESULTS/link.json" >link.json
+}
+
+@test "report: wrong usage, and files that hold no results, exit 2 and say why" {
+    local file='{"schema": "meshnet-results", "schema_version": 1, "kind": "link", "environment": [],'
+    report
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"which results?"* ]]
+    report "$RESULTS/link.json"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--output report.html"* ]]
+    report "$RESULTS/link.json" -o page
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"'page': which format?"*".html, .md or .csv"* ]]
+    report "$RESULTS/link.json" -o -
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"which format?"* ]]
+    report --format pdf "$RESULTS/link.json" -o page
+    [ "$status" -eq 2 ]
+    report "$RESULTS/nothing.json" -o page.html
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"$RESULTS/nothing.json"* ]]
+    echo '{' >broken.json
+    echo '{"rules": []}' >other.json
+    echo "$file \"results\": 7}" >shape.json
+    for name in broken other shape; do
+        report "$RESULTS/link.json" $name.json -o page.html
+        [ "$status" -eq 2 ]
+        [[ "$stderr" == *"$name.json"*"expected what meshnet bench --json writes"* ]]
+    done
+    # Members of other types are not there.
+    echo "$file"' "latency": [{"size": "x", "p50_us": []}, {}], "results": [{"size": 1e300,
+        "direction": 7, "gbps": -1}], "here": [], "counters_here": {"nics": {"a": 3}}}' >odd.json
+    for format in html md csv; do
+        report odd.json -o odd.$format
+        [ "$status" -eq 0 ]
+    done
+    [ ! -e page.html ]
+}
+
+@test "report: the page has its parts, needs nothing else, and takes several files" {
+    report "$RESULTS/matrix.json" "$RESULTS/link.json" -o page.html "$RESULTS/collectives.json"
+    [ "$status" -eq 0 ]
+    [ -z "$output$stderr" ]
+    alone page.html
+    [ "$(grep -c '<svg class="mesh"' page.html)" -eq 1 ]
+    [ "$(grep -c '<svg class="chart"' page.html)" -eq 5 ]
+    [ "$(grep -c 'class="verdict' page.html)" -eq 3 ]
+    grep -q '2 of 6 links are as they should be; 1 is dead, 3 need attention (at worst spark-c' page.html
+    grep -q '<title>Mesh of 4 nodes, vm to vm and collectives of 4 ranks</title>' page.html
+    for text in 'Content-Security-Policy' 'prefers-color-scheme:dark' '@media print' \
+        '<h2>Findings</h2>' '<h2>Environment</h2>' '28.39.1002' '✕ dead' '⚠ 48213 lost' \
+        'p99.9 µs' 'bidirectional-ring' 'plugin sha256'; do
+        grep -qF -- "$text" page.html
+    done
+    # Names within the pictures are the page's, each once.
+    ids=$(grep -oE " id=['\"][^'\"]*" page.html)
+    [ -z "$(sort <<<"$ids" | uniq -d)" ]
+    while read -r name; do
+        grep -qE "id=['\"]$name['\"]" page.html
+    done < <(grep -oE "href='#[^']*" page.html | cut -d'#' -f2 | sort -u)
+    report --title 'Rack 7 & 8' "$RESULTS/link.json" -o - --format html
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"<h1>Rack 7 &amp; 8</h1>"* ]]
+}
+
+@test "report: Markdown and CSV hold the same figures" {
+    report "$RESULTS/matrix.json" "$RESULTS/link.json" "$RESULTS/collectives.json" -o page.md
+    [ "$status" -eq 0 ]
+    grep -qF '❌ **2 of 6 links are as they should be' page.md
+    grep -qF '| spark-c | 9.27 Gb/s, 10 % ❌ | 91.3 Gb/s, 99 % | – | 61.2 Gb/s, 66 % ⚠ |' page.md
+    grep -qF -- '- ❌ The link is dead' page.md
+    report "$RESULTS/matrix.json" "$RESULTS/link.json" "$RESULTS/collectives.json" -o page.csv
+    [ "$status" -eq 0 ]
+    [ "$(head -n 1 page.csv)" = file,kind,name,link,from,to,status,variant,bytes,metric,unit,value ]
+    grep -qx 'matrix.json,matrix,link,a-c,spark-a,spark-c,ok,,1048576,out,Gb/s,9.31' page.csv
+    grep -qx 'matrix.json,matrix,link,b-d,spark-b,spark-d,dead,,1048576,up,,0' page.csv
+    want=$(jq '[.collectives[].busbw_gb_per_s] | add * 1000 | round' "$RESULTS/collectives.json")
+    got=$(awk -F, '$10 == "busbw" && $8 !~ /in place/ { sum += $12 } END { printf "%.0f", sum * 1000 }' page.csv)
+    [ "$got" = "$want" ]
+    want=$(jq '[.results[].gbps] | add * 1000 | round' "$RESULTS/link.json")
+    got=$(awk -F, '$10 == "bandwidth" { sum += $12 } END { printf "%.0f", sum * 1000 }' page.csv)
+    [ "$got" = "$want" ]
+}
+
+@test "report: texts of other machines stay texts" {
+    hostile
+    report mesh.json coll.json link.json -o page.html
+    [ "$status" -eq 0 ]
+    alone page.html
+    [ ! -e owned ]
+    grep -qF '&lt;script&gt;alert(1)&lt;/script&gt;' page.html
+    LC_ALL=C none -P '[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]' page.html
+    LC_ALL=C none -P '\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\xa9]' page.html
+    report mesh.json coll.json link.json -o page.md
+    [ "$status" -eq 0 ]
+    # No element but the details, no mention, no link, and every row of a table as long as its head.
+    grep -vE '</?(details|summary)>' page.md >bare.md
+    none -P '(?<!\\)<' bare.md
+    none -P '@(?!\x{200b})|#(?=\d)|(?<!\\)\[|http:/' page.md
+    awk -F'|' '{ gsub(/\\\|/, "") } /^\|/ { if (cols && NF != cols) exit 1; cols = NF; next } { cols = 0 }' page.md
+    report mesh.json coll.json link.json -o page.csv
+    [ "$status" -eq 0 ]
+    none -E '(^|,)"?[=+@-][^,]*[A-Za-z]' page.csv
+    grep -qF "'=1+1" page.csv
+}
+
+@test "report: without gnuplot and graphviz the page has tables, and says what is missing" {
+    mkdir bin
+    run --separate-stderr env PATH="$PWD/bin" "$(command -v timeout)" 60 "$MESHNET" report \
+        "$RESULTS/matrix.json" "$RESULTS/link.json" -o page.html
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"dot is not installed"* ]]
+    [[ "$stderr" == *"gnuplot is not installed"* ]]
+    alone page.html
+    grep -q 'gnuplot is not installed' page.html
+    [ "$(grep -c '<svg class="mesh"' page.html)" -eq 1 ]
+    [ "$(grep -c '<svg class="chart"' page.html)" -eq 0 ]
+    grep -q 'p99.9 µs' page.html
+    # One that fails is heard.
+    printf '#!/bin/sh\necho "no terminal of that kind" >&2\nexit 3\n' >bin/gnuplot
+    chmod +x bin/gnuplot
+    PATH=$PWD/bin:$PATH report "$RESULTS/link.json" -o page.html
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"gnuplot failed: no terminal of that kind"* ]]
+}
+
+@test "report: a full disk leaves what was there, and no part of a page" {
+    [ "$(id -u)" -eq 0 ] || skip "mounting needs root"
+    mkdir disk
+    run unshare -m bash -c '
+        mount -t tmpfs -o size=16k none disk && echo old >disk/page.html || exit 99
+        "$@" -o disk/page.html; echo "status $?"; ls disk; cat disk/page.html' \
+        bash "$MESHNET" report "$RESULTS/matrix.json"
+    echo "$output"
+    [[ "$output" == *"disk/page.html: No space left on device"* ]]
+    [ "${lines[-3]}" = "status 1" ]
+    [ "${lines[-2]}" = page.html ]
+    [ "${lines[-1]}" = old ]
+    run bash -c '"$@" -o - --format html 2>&1 >/dev/full' bash "$MESHNET" report "$RESULTS/matrix.json"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"writing the report: No space left on device"* ]]
+    mkfifo pipe
+    report "$RESULTS/matrix.json" -o pipe --format html
+    [ "$status" -eq 2 ]
+    [ -p pipe ]
+}
+
+# What must hold of a page in a window of any width: no sideways scrolling, every picture drawn and
+# in sight, every text within its picture.
+CHECK='
+    const bad = [], box = e => e.getBoundingClientRect(), wide = document.documentElement.clientWidth;
+    if (document.documentElement.scrollWidth > wide)
+        bad.push(`body is ${document.documentElement.scrollWidth} wide in ${wide}`);
+    for (const svg of document.querySelectorAll("svg")) {
+        const b = box(svg), name = svg.getAttribute("aria-label");
+        if (b.width < 200 || b.height < 100) bad.push(`${name}: ${b.width} x ${b.height}`);
+        if (!name) bad.push("a picture without a name");
+        if (!svg.querySelector("path")) bad.push(`${name}: no line`);
+        for (const text of svg.querySelectorAll("text"))
+            if (box(text).left < b.left - 2 || box(text).right > b.right + 2)
+                bad.push(`${name}: "${text.textContent}" is cut`);
+        for (const path of svg.querySelectorAll("path[stroke]"))
+            if (!/^rgb/.test(getComputedStyle(path).stroke)) bad.push(`${name}: no colour`);
+    }
+    for (const cell of document.querySelectorAll(".heat .way"))
+        if (!cell.textContent.trim()) bad.push("a cell without text");
+    return {bad, charts: document.querySelectorAll("svg.chart").length,
+            meshes: document.querySelectorAll("svg.mesh").length,
+            back: getComputedStyle(document.body).backgroundColor}'
+
+@test "report: the page in a browser, narrow and wide, light and dark" {
+    for program in chromium chromedriver curl; do
+        command -v $program >/dev/null || skip "no $program"
+    done
+    hostile
+    "$MESHNET" report "$RESULTS"/{matrix,link,collectives}.json -o page.html
+    "$MESHNET" report mesh.json coll.json link.json -o hostile.html
+    browser_start
+    for page in page hostile; do
+        for look in "400 light" "1280 dark"; do
+            # shellcheck disable=SC2086
+            browser_width $look
+            browser_open "$PWD/$page.html"
+            seen=$(browser_run "$CHECK")
+            echo "$page $look: $seen"
+            [ "$(jq -c .bad <<<"$seen")" = '[]' ]
+            [ "$(jq .meshes <<<"$seen")" -eq 1 ]
+            [ "$(jq .charts <<<"$seen")" -eq 5 ]
+            [[ $look != *light ]] || [ "$(jq -r .back <<<"$seen")" = 'rgb(255, 255, 255)' ]
+            [[ $look != *dark ]] || [ "$(jq -r .back <<<"$seen")" = 'rgb(18, 23, 29)' ]
+        done
+        console=$(browser_console)
+        echo "$console"
+        [ -z "$console" ]
+    done
+    # The test sees a console's errors: what the page forbids is reported.
+    browser_run 'const i = document.createElement("img"); i.src = "http://127.0.0.1:1/"; document.body.append(i);' >/dev/null
+    browser_console | grep -q 'Content Security Policy'
+}
