@@ -58,12 +58,40 @@ static int is_list(const char *text)
     }
 }
 
+static enum mn_err list_of(hwloc_topology_t topology, const char *pin, hwloc_cpuset_t list,
+                           struct mn_diag *diag)
+{
+    hwloc_const_cpuset_t allowed = hwloc_topology_get_allowed_cpuset(topology);
+    enum mn_err err = MN_OK;
+
+    hwloc_bitmap_list_sscanf(list, pin);
+    if (!hwloc_bitmap_isincluded(list, allowed)) {
+        char *have;
+        hwloc_bitmap_list_asprintf(&have, allowed);
+        err = mn_fail(diag, MN_ERR_CONFIG,
+                      "--pin %s: this process may use the CPUs %s; give some of them", pin, have);
+        free(have);
+    }
+    return err;
+}
+
 enum mn_err mn_cpu_check(const char *pin, struct mn_diag *diag)
 {
-    if (!strcmp(pin, "auto") || !strcmp(pin, "none") || is_list(pin))
+    hwloc_topology_t topology;
+
+    if (!strcmp(pin, "auto") || !strcmp(pin, "none"))
         return MN_OK;
-    return mn_fail(diag, MN_ERR_USAGE, "--pin '%s': expected auto, none or CPUs such as 0,2,4-7",
-                   pin);
+    if (!is_list(pin))
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--pin '%s': expected auto, none or CPUs such as 0,2,4-7", pin);
+    enum mn_err err = mn_hwloc_load(&topology, diag);
+    if (err)
+        return err;
+    hwloc_cpuset_t list = hwloc_bitmap_alloc();
+    err = list_of(topology, pin, list, diag);
+    hwloc_bitmap_free(list);
+    hwloc_topology_destroy(topology);
+    return err;
 }
 
 void mn_cpu_near(hwloc_topology_t topology, const char *pci_path, hwloc_cpuset_t near)
@@ -129,17 +157,9 @@ static enum mn_err choose(hwloc_topology_t topology, const char *pin, const char
         hwloc_bitmap_and(within, within, allowed);
         mn_cpu_share(topology, within, part, parts, set);
     } else {
-        hwloc_bitmap_list_sscanf(within, pin);
-        if (!hwloc_bitmap_isincluded(within, allowed)) {
-            char *have;
-            hwloc_bitmap_list_asprintf(&have, allowed);
-            err =
-                mn_fail(diag, MN_ERR_CONFIG,
-                        "--pin %s: this process may use the CPUs %s; give some of them", pin, have);
-            free(have);
-        } else {
+        err = list_of(topology, pin, within, diag);
+        if (!err)
             share_list(topology, within, part, parts, set);
-        }
     }
     hwloc_bitmap_free(within);
     return err;
@@ -151,12 +171,13 @@ enum mn_err mn_cpu_pin(const char *pin, const char *pci_path, int part, int part
     char bound[MN_CPU_TEXT];
     hwloc_topology_t topology;
     int is_auto = pin && !strcmp(pin, "auto");
-    enum mn_err err = pin ? mn_cpu_check(pin, diag) : MN_OK;
 
     mn_cpu_pinned(bound);
-    if (err || !pin || !strcmp(pin, "none") || (is_auto && bound[0]))
-        return err;
-    err = mn_hwloc_load(&topology, diag);
+    if (!pin || !strcmp(pin, "none") || (is_auto && bound[0]))
+        return MN_OK;
+    if (!is_auto && !is_list(pin))
+        return mn_cpu_check(pin, diag);
+    enum mn_err err = mn_hwloc_load(&topology, diag);
     if (err)
         return is_auto ? MN_OK : err;
     hwloc_cpuset_t set = hwloc_bitmap_alloc();

@@ -8,7 +8,8 @@
 
 #define MN_CPU_TEXT 256
 
-/* Whether the text is "auto", "none" or a list such as "0,2,4-7": else MN_ERR_USAGE, quoting it. */
+/* Whether the text is "auto", "none" or a list such as "0,2,4-7": else MN_ERR_USAGE, quoting it;
+ * and whether this process may use what the list names: else MN_ERR_CONFIG. */
 enum mn_err mn_cpu_check(const char *pin, struct mn_diag *diag);
 
 /* Binds this process, with every thread it has, and so the memory it touches first from now on.

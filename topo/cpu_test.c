@@ -71,7 +71,8 @@ static void unknown_device_is_near_all(void **state)
 
 static void what_may_be_said(void **state)
 {
-    static const char *const good[] = {"auto", "none", "0", "0,2,4-7", "3-3"};
+    static const char *const good[] = {"auto", "none"};
+    static const char *const elsewhere[] = {"99999", "0,99998-99999", "99999-99999"};
     static const char *const bad[] = {"",     "all", "1-",  "-1",  "3-1",
                                       "1,,2", "1,",  "0x1", "1 2", "99999999999"};
     struct mn_diag diag;
@@ -79,6 +80,10 @@ static void what_may_be_said(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(mn_cpu_check(good[i], &diag), MN_OK);
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        assert_int_equal(mn_cpu_check(elsewhere[i], &diag), MN_ERR_CONFIG);
+        assert_non_null(strstr(diag.text, "this process may use the CPUs"));
+    }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(mn_cpu_check(bad[i], &diag), MN_ERR_USAGE);
         assert_non_null(strstr(diag.text, "expected auto, none or CPUs"));
@@ -101,7 +106,8 @@ static int pinned_here(void)
     if (mn_cpu_pin("1048575", NULL, 0, 1, &diag) != MN_ERR_CONFIG ||
         !strstr(diag.text, "--pin 1048575: this process may use the CPUs "))
         return 2;
-    if (mn_cpu_pin("none", NULL, 0, 1, &diag) || mn_cpu_pin(only, NULL, 1, 2, &diag))
+    if (mn_cpu_check(only, &diag) || mn_cpu_pin("none", NULL, 0, 1, &diag) ||
+        mn_cpu_pin(only, NULL, 1, 2, &diag))
         return 3;
     mn_cpu_pinned(text);
     if (sysconf(_SC_NPROCESSORS_ONLN) > 1 && strcmp(text, only) != 0)
