@@ -39,6 +39,8 @@ static const struct {
     {"ibv_create_qp", "IBVERBS_1.1", offsetof(struct mn_ibv, create_qp), 0},
     {"ibv_modify_qp", "IBVERBS_1.1", offsetof(struct mn_ibv, modify_qp), 0},
     {"ibv_destroy_qp", "IBVERBS_1.1", offsetof(struct mn_ibv, destroy_qp), 0},
+    {"ibv_create_ah", "IBVERBS_1.1", offsetof(struct mn_ibv, create_ah), 0},
+    {"ibv_destroy_ah", "IBVERBS_1.1", offsetof(struct mn_ibv, destroy_ah), 0},
     {"ibv_get_async_event", "IBVERBS_1.1", offsetof(struct mn_ibv, get_async_event), 0},
     {"ibv_ack_async_event", "IBVERBS_1.1", offsetof(struct mn_ibv, ack_async_event), 0},
 };

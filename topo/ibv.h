@@ -40,6 +40,8 @@ struct mn_ibv {
     struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
     int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
     int (*destroy_qp)(struct ibv_qp *qp);
+    struct ibv_ah *(*create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+    int (*destroy_ah)(struct ibv_ah *ah);
     int (*get_async_event)(struct ibv_context *context, struct ibv_async_event *event);
     void (*ack_async_event)(struct ibv_async_event *event);
 };

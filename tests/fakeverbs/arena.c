@@ -86,17 +86,20 @@ void fv_arena_open(void)
     atomic_store(&fv.proc->used, 1);
 }
 
+int fv_gid_of(const struct fv_proc *proc, const union ibv_gid *gid)
+{
+    uint32_t n = atomic_load(&proc->used) ? atomic_load(&proc->n_gids) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (memcmp(proc->gids[i].raw, gid->raw, sizeof gid->raw) == 0)
+            return 1;
+    return 0;
+}
+
 int fv_gid_known(const union ibv_gid *gid)
 {
-    for (uint32_t p = 0; p < FV_PROCS; p++) {
-        const struct fv_proc *proc = &fv.arena->procs[p];
-        if (!atomic_load(&proc->used))
-            continue;
-        uint32_t n = atomic_load(&proc->n_gids);
-        for (uint32_t i = 0; i < n; i++)
-            if (memcmp(proc->gids[i].raw, gid->raw, sizeof gid->raw) == 0)
-                return 1;
-    }
+    for (uint32_t p = 0; p < FV_PROCS; p++)
+        if (fv_gid_of(&fv.arena->procs[p], gid))
+            return 1;
     return 0;
 }
 

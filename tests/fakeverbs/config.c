@@ -52,6 +52,7 @@ static const struct key {
     NUMBER(flap_polls, 200, "polls until a flapping port comes back"),
     NUMBER(silent, 0, "from the Nth send operation on nothing arrives and nothing fails"),
     NUMBER(drop_rtr, 0, "ms that modify to RTR takes; to an unknown address it always fails"),
+    NUMBER(lose, 0, "every Nth message of UC and UD queue pairs is lost"),
     NUMBER(gidshift, 0, "the GID table shifts after N queries"),
     NUMBER(nomem, 0, "the Nth registration fails with ENOMEM"),
     NUMBER(slowcq, 0, "1: a poll gives one completion at most, and often none"),

@@ -59,6 +59,17 @@ static int same_gid(const union ibv_gid *a, const union ibv_gid *b)
     return memcmp(a->raw, b->raw, sizeof a->raw) == 0;
 }
 
+struct fv_wire *fv_datagram_to(const struct fv_qp *qp, const struct fv_swqe *w)
+{
+    struct fv_wire *peer = &fv.arena->wires[w->dest_qpn & (FV_SLOTS - 1)];
+    uint32_t state = atomic_load_explicit(&peer->state, memory_order_acquire);
+    if (atomic_load(&peer->qpn) != w->dest_qpn || peer->type != IBV_QPT_UD ||
+        (state != IBV_QPS_RTR && state != IBV_QPS_RTS) || !atomic_load(&peer->link_up) ||
+        !atomic_load(&qp->wire->link_up))
+        return NULL;
+    return fv_gid_of(&fv.arena->procs[atomic_load(&peer->owner)], &w->dgid) ? peer : NULL;
+}
+
 struct fv_wire *fv_reachable(const struct fv_qp *qp)
 {
     struct fv_wire *peer = fv_peer(qp);
@@ -68,9 +79,10 @@ struct fv_wire *fv_reachable(const struct fv_qp *qp)
         (state != IBV_QPS_RTR && state != IBV_QPS_RTS) || !atomic_load(&peer->link_up) ||
         !atomic_load(&wire->link_up))
         return NULL;
-    return peer->dest_qpn == qp->base.qp_num && peer->rq_psn == wire->sq_psn &&
-                   peer->path_mtu == wire->path_mtu && peer->gid_type == wire->gid_type &&
-                   same_gid(&peer->dgid, &wire->sgid) && same_gid(&peer->sgid, &wire->dgid)
+    return peer->type == wire->type && peer->dest_qpn == qp->base.qp_num &&
+                   peer->rq_psn == wire->sq_psn && peer->path_mtu == wire->path_mtu &&
+                   peer->gid_type == wire->gid_type && same_gid(&peer->dgid, &wire->sgid) &&
+                   same_gid(&peer->sgid, &wire->dgid)
                ? peer
                : NULL;
 }
@@ -159,7 +171,8 @@ static uint64_t patience(const struct fv_qp *qp)
 /* Work that waits for a peer that cannot be reached fails after a while. */
 static void watch(struct fv_qp *qp, uint64_t now)
 {
-    if (qp->base.state != IBV_QPS_RTS || qp->sq_acked == qp->sq_posted || fv_reachable(qp)) {
+    if (qp->base.qp_type != IBV_QPT_RC || qp->base.state != IBV_QPS_RTS ||
+        qp->sq_acked == qp->sq_posted || fv_reachable(qp)) {
         qp->lost_since = 0;
         return;
     }

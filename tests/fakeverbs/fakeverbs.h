@@ -7,9 +7,11 @@
  *
  *   FAKEVERBS=seed=7,dev=fv0:lo:127.0.0.1,dev=fv1:lo:127.0.0.2,delay=20,reorder=1 program
  *
- * Reliable connections only: SEND, WRITE (both also with immediate data) and READ; signaled, inline
- * and fence. It refuses what a device refuses, in the same way: states and their attributes,
- * limits, full queues, keys, bounds, access. It aborts with a message on what would be corruption
+ * Reliable connections: SEND, WRITE (both also with immediate data) and READ; signaled, inline and
+ * fence. Unreliable connections (no READ) and datagrams (SEND only, up to the port's MTU, 40 bytes
+ * before the data): what finds no receive is lost without a word, and so is every Nth message with
+ * lose=N. It refuses what a device refuses, in the same way: states and their attributes, limits,
+ * full queues, keys, bounds, access. It aborts with a message on what would be corruption
  * or a hang with a real one (a region deregistered under work in flight, an event never
  * acknowledged).
  *

@@ -39,7 +39,7 @@ struct fv_config {
     long max_qp_wr, max_sge, max_inline, max_msg, max_cqe, max_qp, max_mr, max_rd_atomic, atomics;
     long mtu, dmabuf, steps, timeout;
     long delay, reorder, error, flap, flap_polls, silent, drop_rtr, gidshift, nomem, slowcq;
-    long leaks, strict, nap;
+    long leaks, strict, nap, lose;
     char stats[256], shm[256];
 };
 
@@ -70,7 +70,7 @@ struct fv_packet {
     uint32_t rkey, length; /* bytes in this packet */
     uint64_t addr, offset, total;
     int32_t rnr_retry;
-    uint32_t pad;
+    uint32_t qkey;
     uint8_t data[];
 };
 
@@ -79,6 +79,8 @@ struct fv_wire {
     _Atomic uint32_t owner; /* process slot */
     _Atomic uint32_t state; /* enum ibv_qp_state; what follows is set before it */
     _Atomic uint32_t link_up;
+    _Atomic uint32_t putting; /* a lock: several may send to a datagram queue pair */
+    uint32_t type, qkey;
     uint32_t dest_qpn, rq_psn, sq_psn, path_mtu, gid_type;
     union ibv_gid sgid, dgid;
     struct fv_ring req, rsp;
@@ -140,6 +142,11 @@ struct fv_context {
     int children;
 };
 
+struct fv_ah {
+    struct ibv_ah base;
+    union ibv_gid dgid;
+};
+
 struct fv_pd {
     struct ibv_pd base;
     int children;
@@ -173,7 +180,9 @@ struct fv_swqe {
     enum ibv_wc_status status;
     unsigned int flags;
     uint32_t imm, rkey;
-    int n_sge, started;
+    uint32_t dest_qpn, qkey; /* of a datagram, and where to */
+    union ibv_gid dgid;
+    int n_sge, started, lost;
     struct ibv_sge *sge; /* room for max_send_sge */
 };
 
@@ -206,7 +215,7 @@ struct fv_qp {
     struct fv_rwqe *rq;
     uint64_t rq_freed, rq_released, rq_used, rq_posted;
     /* The request being received. */
-    int rx_seen, rx_pieces, rx_piece, rx_order[FV_PIECES], rx_rnr;
+    int rx_seen, rx_pieces, rx_piece, rx_order[FV_PIECES], rx_rnr, rx_dropping;
     uint64_t rx_gate, rx_offset;
     /* Since when the peer has not been reachable with work waiting: tick or ns. */
     uint64_t lost_since;
@@ -227,7 +236,7 @@ struct fv_global {
     int n_active, cursor;
     struct fv_mr **mrs; /* by key index */
     uint32_t n_mrs;
-    uint64_t tick, serial, ops, watched, buried;
+    uint64_t tick, serial, ops, watched, buried, unreliable;
     int silent, live_qps, live_cqs, live_mrs, live_pds;
     uint64_t counters[FV_N_COUNTERS];
 };
@@ -281,6 +290,8 @@ void fv_activate(struct fv_qp *qp);
 void fv_deactivate(struct fv_qp *qp);
 void fv_bell(struct fv_wire *wire);
 struct fv_wire *fv_peer(const struct fv_qp *qp);
+/* Where a datagram goes; NULL when nobody is there. */
+struct fv_wire *fv_datagram_to(const struct fv_qp *qp, const struct fv_swqe *w);
 /* The peer is there, means this queue pair, and both ports are up; NULL when not. */
 struct fv_wire *fv_reachable(const struct fv_qp *qp);
 uint64_t fv_ready(struct fv_qp *qp); /* the tick from which a thing may show */
@@ -302,6 +313,7 @@ void fv_ring_clear(struct fv_ring *ring);
 /* --- arena.c --- */
 void fv_arena_open(void);
 int fv_gid_known(const union ibv_gid *gid);
+int fv_gid_of(const struct fv_proc *proc, const union ibv_gid *gid);
 void fv_wire_free(struct fv_wire *wire);
 /* Frees what processes that died left behind. */
 void fv_bury(void);

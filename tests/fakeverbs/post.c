@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <string.h>
 
-static int opcode_ok(enum ibv_wr_opcode opcode)
+static int opcode_ok(enum ibv_qp_type type, enum ibv_wr_opcode opcode)
 {
+    if (type == IBV_QPT_UD)
+        return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+    if (type == IBV_QPT_UC && opcode == IBV_WR_RDMA_READ)
+        return 0;
     return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM ||
            opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_READ;
 }
@@ -15,7 +19,7 @@ static int post_one_send(struct fv_qp *qp, const struct ibv_send_wr *wr)
     const unsigned int known = IBV_SEND_SIGNALED | IBV_SEND_INLINE | IBV_SEND_FENCE;
     if (qp->base.state != IBV_QPS_RTS && qp->base.state != IBV_QPS_ERR)
         return EINVAL;
-    if (!opcode_ok(wr->opcode) || (wr->send_flags & ~known) || wr->num_sge < 0 ||
+    if (!opcode_ok(qp->base.qp_type, wr->opcode) || (wr->send_flags & ~known) || wr->num_sge < 0 ||
         wr->num_sge > (int)qp->cap.max_send_sge)
         return EINVAL;
     if (qp->sq_posted - qp->sq_freed == qp->cap.max_send_wr)
@@ -24,6 +28,8 @@ static int post_one_send(struct fv_qp *qp, const struct ibv_send_wr *wr)
     for (int i = 0; i < wr->num_sge; i++)
         length += wr->sg_list[i].length;
     int is_inline = (wr->send_flags & IBV_SEND_INLINE) != 0;
+    if (qp->base.qp_type == IBV_QPT_UD && (!wr->wr.ud.ah || wr->wr.ud.ah->pd != qp->base.pd))
+        return EINVAL;
     if (is_inline && (length > qp->cap.max_inline_data || wr->opcode == IBV_WR_RDMA_READ))
         return EINVAL;
     struct fv_swqe *w = &qp->sq[qp->sq_posted % qp->cap.max_send_wr];
@@ -40,6 +46,11 @@ static int post_one_send(struct fv_qp *qp, const struct ibv_send_wr *wr)
         .n_sge = wr->num_sge,
         .sge = w->sge,
     };
+    if (qp->base.qp_type == IBV_QPT_UD) {
+        w->dest_qpn = wr->wr.ud.remote_qpn;
+        w->qkey = wr->wr.ud.remote_qkey;
+        w->dgid = ((const struct fv_ah *)wr->wr.ud.ah)->dgid;
+    }
     if (is_inline) {
         uint8_t *to = qp->inline_data +
                       (size_t)(qp->sq_posted % qp->cap.max_send_wr) * qp->cap.max_inline_data;

@@ -28,6 +28,7 @@ static int claim(struct fv_qp *qp)
             continue;
         fv_ring_clear(&wire->req);
         fv_ring_clear(&wire->rsp);
+        atomic_store(&wire->putting, 0);
         atomic_store(&wire->owner, fv.proc_slot);
         atomic_store(&wire->state, IBV_QPS_RESET);
         atomic_store(&wire->link_up, (uint32_t)qp->device->port_up);
@@ -71,7 +72,9 @@ static int make_queues(struct fv_qp *qp)
 static int make(struct fv_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
     struct fv_cq *send_cq = (struct fv_cq *)attr->send_cq, *recv_cq = (struct fv_cq *)attr->recv_cq;
-    if (attr->qp_type != IBV_QPT_RC || attr->srq)
+    if ((attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC &&
+         attr->qp_type != IBV_QPT_UD) ||
+        attr->srq)
         return EOPNOTSUPP;
     if (!send_cq || !recv_cq || !caps_ok(&attr->cap))
         return EINVAL;
@@ -90,7 +93,8 @@ static int make(struct fv_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *at
     qp->base.send_cq = attr->send_cq;
     qp->base.recv_cq = attr->recv_cq;
     qp->base.state = IBV_QPS_RESET;
-    qp->base.qp_type = IBV_QPT_RC;
+    qp->base.qp_type = attr->qp_type;
+    qp->wire->type = attr->qp_type;
     send_cq->qps++;
     recv_cq->qps++;
     ((struct fv_pd *)pd)->children++;
@@ -137,10 +141,12 @@ int ibv_destroy_qp(struct ibv_qp *base)
 
 /* --- states --- */
 
-static const struct {
+struct move {
     enum ibv_qp_state from, to;
     int required, optional;
-} moves[] = {
+};
+
+static const struct move reliable[] = {
     {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
     {IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
     {IBV_QPS_INIT, IBV_QPS_RTR,
@@ -151,14 +157,34 @@ static const struct {
      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
      IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
     {IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER},
+    {0},
 };
 
-static int allowed(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+static const struct move unreliable[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+    {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS},
+    {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS},
+    {0},
+};
+
+static const struct move datagrams[] = {
+    {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
+    {IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {0},
+};
+
+static int allowed(const struct fv_qp *qp, enum ibv_qp_state to, int mask)
 {
+    enum ibv_qp_state from = qp->base.state;
+    const struct move *moves = qp->base.qp_type == IBV_QPT_RC   ? reliable
+                               : qp->base.qp_type == IBV_QPT_UC ? unreliable
+                                                                : datagrams;
     mask &= ~IBV_QP_STATE;
     if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
         return mask == 0;
-    for (size_t i = 0; i < sizeof moves / sizeof *moves; i++)
+    for (size_t i = 0; moves[i].to; i++)
         if (moves[i].from == from && moves[i].to == to)
             return (mask & moves[i].required) == moves[i].required &&
                    (mask & ~(moves[i].required | moves[i].optional)) == 0;
@@ -221,6 +247,8 @@ static void take_values(struct fv_qp *qp, const struct ibv_qp_attr *attr, int ma
     TAKE(IBV_QP_TIMEOUT, timeout);
     TAKE(IBV_QP_RETRY_CNT, retry_cnt);
     TAKE(IBV_QP_RNR_RETRY, rnr_retry);
+    TAKE(IBV_QP_QKEY, qkey);
+    qp->wire->qkey = qp->attr.qkey;
     qp->wire->dest_qpn = qp->attr.dest_qp_num;
     qp->wire->rq_psn = qp->attr.rq_psn & 0xffffff;
     qp->wire->sq_psn = qp->attr.sq_psn & 0xffffff;
@@ -237,7 +265,7 @@ static void reset(struct fv_qp *qp)
 {
     qp->sq_freed = qp->sq_released = qp->sq_acked = qp->sq_sent = qp->sq_posted;
     qp->rq_freed = qp->rq_released = qp->rq_used = qp->rq_posted;
-    qp->reads = qp->rx_seen = 0;
+    qp->reads = qp->rx_seen = qp->rx_dropping = 0;
     qp->serial = ++fv.serial; /* completions of before mean nothing any more */
     memset(&qp->attr, 0, sizeof qp->attr);
     fv_qp_state(qp, IBV_QPS_RESET);
@@ -246,7 +274,7 @@ static void reset(struct fv_qp *qp)
 static int modify(struct fv_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
     enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : qp->base.state;
-    if (!allowed(qp->base.state, to, mask) || !values_ok(qp, attr, mask))
+    if (!allowed(qp, to, mask) || !values_ok(qp, attr, mask))
         return EINVAL;
     if (to == IBV_QPS_RESET) {
         reset(qp);

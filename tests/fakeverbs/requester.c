@@ -29,7 +29,8 @@ void fv_send_fail(struct fv_qp *qp, enum ibv_wc_status status)
 
 static enum ibv_wc_status check(struct fv_qp *qp, const struct fv_swqe *w)
 {
-    if (w->length > (uint64_t)fv.config.max_msg)
+    if (w->length > (uint64_t)fv.config.max_msg ||
+        (qp->base.qp_type == IBV_QPT_UD && w->length > (uint64_t)fv.config.mtu))
         return IBV_WC_LOC_LEN_ERR;
     if (w->opcode == IBV_WR_RDMA_READ && qp->attr.max_rd_atomic == 0)
         return IBV_WC_LOC_QP_OP_ERR;
@@ -102,6 +103,66 @@ static int may_start(struct fv_qp *qp, const struct fv_swqe *w)
     return w->opcode != IBV_WR_RDMA_READ || qp->reads < qp->attr.max_rd_atomic;
 }
 
+/* The head of the next packet in the peer's ring; NULL when that is full. */
+static struct fv_packet *request(const struct fv_qp *qp, const struct fv_swqe *w,
+                                 struct fv_wire *peer, uint32_t bytes)
+{
+    struct fv_packet *packet = fv_ring_room(&peer->req, peer->req_data, FV_REQ_RING, bytes);
+    if (!packet)
+        return NULL;
+    packet->type = FV_REQUEST;
+    packet->opcode = (uint8_t)w->opcode;
+    packet->first = w->offset == 0;
+    packet->src_qpn = qp->base.qp_num;
+    packet->message = (uint32_t)qp->sq_sent;
+    packet->imm = w->imm;
+    packet->rkey = w->rkey;
+    packet->addr = w->addr;
+    packet->offset = w->offset;
+    packet->total = w->length;
+    packet->rnr_retry = qp->attr.rnr_retry;
+    packet->qkey = w->qkey;
+    return packet;
+}
+
+/* Without answers: what cannot be delivered is lost, and the work is done when the last packet has
+ * left. Sends wait for room in a ring, though: the double loses nothing by being slow. */
+static int send_unreliable(struct fv_qp *qp, struct fv_swqe *w)
+{
+    int is_ud = qp->base.qp_type == IBV_QPT_UD;
+    uint64_t left = w->length - w->offset;
+    uint32_t bytes = left < FV_FRAGMENT ? (uint32_t)left : FV_FRAGMENT;
+    struct fv_wire *peer = is_ud ? fv_datagram_to(qp, w) : fv_reachable(qp);
+    if (w->offset == 0)
+        w->lost = fv.config.lose && ++fv.unreliable % (uint64_t)fv.config.lose == 0;
+    if (peer && !fv.silent && !w->lost) {
+        while (atomic_exchange(&peer->putting, 1))
+            ;
+        struct fv_packet *packet = request(qp, w, peer, bytes);
+        int gone = packet && copy(qp, w, qp->sq_sent, w->offset, packet->data, bytes, 0) != 0;
+        if (packet && !gone) {
+            packet->last = w->offset + bytes == w->length;
+            fv_ring_put(&peer->req, packet);
+        }
+        atomic_store(&peer->putting, 0);
+        if (!packet)
+            return -1;
+        if (gone) {
+            w->status = IBV_WC_LOC_PROT_ERR;
+            return 1;
+        }
+        fv_bell(peer);
+        fv.counters[FV_BYTES] += bytes;
+        qp->device->bytes += bytes;
+    }
+    w->offset += bytes;
+    if (w->offset == w->length) {
+        qp->sq_sent++;
+        finish(qp, IBV_WC_SUCCESS);
+    }
+    return 1;
+}
+
 int fv_send_step(struct fv_qp *qp)
 {
     if (qp->base.state != IBV_QPS_RTS || qp->sq_sent == qp->sq_posted)
@@ -125,26 +186,17 @@ int fv_send_step(struct fv_qp *qp)
         fv_send_fail(qp, w->status);
         return 1;
     }
+    if (qp->base.qp_type != IBV_QPT_RC)
+        return send_unreliable(qp, w);
     struct fv_wire *peer = fv.silent ? NULL : fv_reachable(qp);
     if (!peer)
         return -1;
     int is_read = w->opcode == IBV_WR_RDMA_READ;
     uint64_t left = w->length - w->offset;
     uint32_t bytes = is_read ? 0 : left < FV_FRAGMENT ? (uint32_t)left : FV_FRAGMENT;
-    struct fv_packet *packet = fv_ring_room(&peer->req, peer->req_data, FV_REQ_RING, bytes);
+    struct fv_packet *packet = request(qp, w, peer, bytes);
     if (!packet)
         return -1;
-    packet->type = FV_REQUEST;
-    packet->opcode = (uint8_t)w->opcode;
-    packet->first = w->offset == 0;
-    packet->src_qpn = qp->base.qp_num;
-    packet->message = (uint32_t)qp->sq_sent;
-    packet->imm = w->imm;
-    packet->rkey = w->rkey;
-    packet->addr = w->addr;
-    packet->offset = w->offset;
-    packet->total = w->length;
-    packet->rnr_retry = qp->attr.rnr_retry;
     if (!is_read && copy(qp, w, qp->sq_sent, w->offset, packet->data, bytes, 0) != 0) {
         w->status = IBV_WC_LOC_PROT_ERR;
         return 1;

@@ -24,6 +24,8 @@ static struct fv_wire *requester(const struct fv_qp *qp)
 /* Room was made sure of before. */
 static void answer(struct fv_qp *qp, const struct fv_packet *packet, enum ibv_wc_status status)
 {
+    if (qp->base.qp_type != IBV_QPT_RC)
+        return;
     struct fv_wire *peer = requester(qp);
     struct fv_packet *ack = peer ? fv_ring_room(&peer->rsp, peer->rsp_data, FV_RSP_RING, 0) : NULL;
     if (!ack)
@@ -42,20 +44,30 @@ static struct fv_rwqe *front(struct fv_qp *qp)
     return &qp->rq[qp->rq_used % qp->cap.max_recv_wr];
 }
 
-static void use_recv(struct fv_qp *qp, const struct ibv_wc *wc)
+static void use_recv(struct fv_qp *qp, uint32_t source, const struct ibv_wc *wc)
 {
     struct fv_rwqe *w = front(qp);
     w->wc = *wc;
     w->wc.wr_id = w->wr_id;
-    w->wc.src_qp = qp->attr.dest_qp_num;
+    w->wc.src_qp = source;
     w->ready = fv_ready(qp);
     qp->rq_used++;
+}
+
+/* This packet and the rest of its message are lost: nobody is told on an unreliable queue pair. */
+static int drop(struct fv_qp *qp, const struct fv_packet *packet)
+{
+    qp->rx_dropping = !packet->last;
+    done(qp, packet);
+    return 1;
 }
 
 /* The request cannot be carried out: the requester learns why, this queue pair is at its end. */
 static int refuse(struct fv_qp *qp, const struct fv_packet *packet, enum ibv_wc_status theirs,
                   enum ibv_event_type event)
 {
+    if (qp->base.qp_type != IBV_QPT_RC)
+        return drop(qp, packet);
     answer(qp, packet, theirs);
     done(qp, packet);
     fv_event_qp(qp, event);
@@ -66,7 +78,7 @@ static int refuse(struct fv_qp *qp, const struct fv_packet *packet, enum ibv_wc_
 static int refuse_recv(struct fv_qp *qp, const struct fv_packet *packet, enum ibv_wc_status mine,
                        enum ibv_wc_status theirs)
 {
-    use_recv(qp, &(struct ibv_wc){.status = mine});
+    use_recv(qp, packet->src_qpn, &(struct ibv_wc){.status = mine});
     answer(qp, packet, theirs);
     done(qp, packet);
     fv_qp_error(qp);
@@ -77,6 +89,8 @@ static int refuse_recv(struct fv_qp *qp, const struct fv_packet *packet, enum ib
 static int not_ready(struct fv_qp *qp, const struct fv_packet *packet)
 {
     fv.counters[FV_RNR]++;
+    if (qp->base.qp_type != IBV_QPT_RC)
+        return drop(qp, packet);
     if (packet->rnr_retry != 7 && qp->rx_rnr++ >= packet->rnr_retry) {
         answer(qp, packet, IBV_WC_RNR_RETRY_EXC_ERR);
         done(qp, packet);
@@ -139,24 +153,31 @@ static int write_step(struct fv_qp *qp, const struct fv_packet *packet)
         return 1;
     }
     if (packet->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
-        use_recv(qp, &(struct ibv_wc){.status = IBV_WC_SUCCESS,
-                                      .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
-                                      .byte_len = (uint32_t)packet->total,
-                                      .imm_data = packet->imm,
-                                      .wc_flags = IBV_WC_WITH_IMM});
+        use_recv(qp, packet->src_qpn,
+                 &(struct ibv_wc){.status = IBV_WC_SUCCESS,
+                                  .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+                                  .byte_len = (uint32_t)packet->total,
+                                  .imm_data = packet->imm,
+                                  .wc_flags = IBV_WC_WITH_IMM});
     answer(qp, packet, IBV_WC_SUCCESS);
     done(qp, packet);
     return 1;
+}
+
+/* Bytes of a receive that come before the data: where a datagram is from, left as they were. */
+static uint64_t before(const struct fv_qp *qp)
+{
+    return qp->base.qp_type == IBV_QPT_UD ? sizeof(struct ibv_grh) : 0;
 }
 
 /* 0, or what is wrong with the receive's buffers. */
 static enum ibv_wc_status scatter(struct fv_qp *qp, const struct fv_packet *packet)
 {
     const struct fv_rwqe *w = front(qp);
-    uint64_t room = 0, offset = packet->offset, done_bytes = 0;
+    uint64_t room = 0, offset = packet->offset + before(qp), done_bytes = 0;
     for (int i = 0; i < w->n_sge; i++)
         room += w->sge[i].length;
-    if (packet->total > room)
+    if (packet->total + before(qp) > room)
         return IBV_WC_LOC_LEN_ERR;
     for (int i = 0; i < w->n_sge && done_bytes < packet->length; i++) {
         const struct ibv_sge *sge = &w->sge[i];
@@ -186,11 +207,13 @@ static int send_step(struct fv_qp *qp, const struct fv_packet *packet)
                                                        : IBV_WC_REM_OP_ERR);
     if (packet->last) {
         int imm = packet->opcode == IBV_WR_SEND_WITH_IMM;
-        use_recv(qp, &(struct ibv_wc){.status = IBV_WC_SUCCESS,
-                                      .opcode = IBV_WC_RECV,
-                                      .byte_len = (uint32_t)packet->total,
-                                      .imm_data = imm ? packet->imm : 0,
-                                      .wc_flags = imm ? IBV_WC_WITH_IMM : 0});
+        use_recv(qp, packet->src_qpn,
+                 &(struct ibv_wc){.status = IBV_WC_SUCCESS,
+                                  .opcode = IBV_WC_RECV,
+                                  .byte_len = (uint32_t)(packet->total + before(qp)),
+                                  .imm_data = imm ? packet->imm : 0,
+                                  .wc_flags =
+                                      (imm ? IBV_WC_WITH_IMM : 0) | (before(qp) ? IBV_WC_GRH : 0)});
         answer(qp, packet, IBV_WC_SUCCESS);
     }
     done(qp, packet);
@@ -244,7 +267,9 @@ int fv_request_step(struct fv_qp *qp)
     if (fv.silent || !atomic_load(&qp->wire->link_up))
         return -1;
     int receives = qp->base.state == IBV_QPS_RTR || qp->base.state == IBV_QPS_RTS;
-    if (!receives || packet->src_qpn != qp->attr.dest_qp_num) {
+    int is_ud = qp->base.qp_type == IBV_QPT_UD;
+    if (!receives ||
+        (is_ud ? packet->qkey != qp->attr.qkey : packet->src_qpn != qp->attr.dest_qp_num)) {
         fv.counters[FV_STALE]++;
         done(qp, packet);
         return 1;
@@ -258,7 +283,10 @@ int fv_request_step(struct fv_qp *qp)
     }
     if (qp->rx_gate > fv.tick)
         return -1;
-    struct fv_wire *peer = requester(qp);
+    if (qp->rx_dropping && !packet->first)
+        return drop(qp, packet);
+    qp->rx_dropping = 0;
+    struct fv_wire *peer = qp->base.qp_type == IBV_QPT_RC ? requester(qp) : NULL;
     if (peer && !fv_ring_room(&peer->rsp, peer->rsp_data, FV_RSP_RING, 0))
         return -1;
     if (wants_recv(packet) && qp->rq_used == qp->rq_posted)
