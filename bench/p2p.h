@@ -30,6 +30,7 @@ struct mn_p2p_plan {
     unsigned long long bandwidth_min; /* smaller sizes have no bandwidth measured */
     /* Bits like directions: message rate, and bursts (out, in), for sizes up to latency_max too. */
     unsigned rate, bursts;
+    unsigned raw;       /* bits like directions (out, in): verbs alone beside the plugin */
     int burst_messages; /* on each connection */
     unsigned pause_ms;  /* before each burst */
     int check;          /* data checked in a pass of its own */
@@ -75,6 +76,32 @@ struct mn_p2p_burst {
     double min, mean, p50, p90, p99, p999, max;
 };
 
+/* The plugin, and what verbs do by themselves. Writes on unreliable queue pairs carry immediate
+ * data, so that the receiver can count them. */
+enum mn_raw_kind {
+    MN_RAW_PLUGIN,
+    MN_RAW_RC_WRITE,
+    MN_RAW_RC_SEND,
+    MN_RAW_RC_READ,
+    MN_RAW_UC_WRITE,
+    MN_RAW_UC_SEND,
+    MN_RAW_UD_SEND, /* up to the path's MTU */
+    MN_RAW_KINDS
+};
+extern const char *const mn_raw_names[MN_RAW_KINDS]; /* "plugin", "RC write", … */
+
+/* Medians over rounds in which all kinds took turns. */
+struct mn_p2p_raw {
+    size_t size;
+    enum mn_p2p_direction direction;
+    enum mn_raw_kind kind;
+    double gbps, messages_per_s;
+    double p50, p99; /* microseconds, half round trip, of a read the whole; NaN: not measured */
+    uint64_t lost;
+};
+
+#define MN_RAW_DEVICE 192
+
 struct mn_p2p_nic {
     char netdev[IF_NAMESIZE];
     char device[64];          /* RDMA device, "" = none */
@@ -100,6 +127,10 @@ struct mn_p2p_report {
     size_t n_latency;
     struct mn_p2p_bandwidth *rates; /* measured for the message rate */
     size_t n_rates;
+    struct mn_p2p_raw *raw;
+    size_t n_raw;
+    int raw_depth;                      /* requests under way */
+    char raw_devices[2][MN_RAW_DEVICE]; /* here, peer: device, port, GID, address */
     struct mn_p2p_burst *bursts;
     size_t n_bursts;
     uint64_t checked; /* messages whose data was compared */

@@ -78,9 +78,13 @@ static enum mn_err pick_ways(const struct mn_bench_options *o, unsigned profiles
     if (one == both && profiles & BURSTS)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--type burst goes out or in: leave out --direction both");
+    if (one == both && o->raw_verbs)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--raw-verbs goes out or in: leave out --direction both");
     plan->latency = (profiles & LAT) != 0;
     plan->rate = profiles & RATE ? one : 0;
     plan->bursts = profiles & BURSTS ? one : 0;
+    plan->raw = !o->raw_verbs ? 0 : all ? out : one;
     return MN_OK;
 }
 
@@ -100,7 +104,7 @@ enum mn_err mn_bench_profile(const struct mn_bench_options *o, struct mn_p2p_pla
                              struct mn_diag *diag)
 {
     const struct mn_opt_list *list = o->tests.count ? &o->tests : &o->types;
-    unsigned profiles = list->count ? 0 : BW | LAT | BI;
+    unsigned profiles = list->count || o->raw_verbs ? 0 : BW | LAT | BI;
     long flows = o->flows ? o->flows : o->threads ? o->threads : 1;
     enum mn_err err = mn_bench_check_types(o, diag);
 

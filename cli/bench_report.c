@@ -171,6 +171,58 @@ static void say_unsteady(struct mn_out *out, const struct mn_p2p_report *report)
     mn_results_say_unsteady(out, unsteady, report->n_latency + report->n_bandwidth);
 }
 
+static double ratio(double of, double to)
+{
+    return to > 0 ? of / to : NAN;
+}
+
+static void print_raw(struct mn_out *out, const struct mn_p2p_report *report)
+{
+    static const struct mn_col cols[] = {
+        {"size", "size", 1},
+        {"direction", "way", 0},
+        {"path", "path", 0},
+        {"gbps", "Gb/s", 1},
+        {"plugin_gbps_ratio", "plugin/it", 1},
+        {"messages_per_s", "msg/s", 1},
+        {"p50_us", "p50 us", 1},
+        {"plugin_p50_ratio", "plugin/it", 1},
+        {"p99_us", "p99", 1},
+        {"lost_messages", "lost", 1},
+    };
+    const struct mn_p2p_raw *plugin = NULL;
+
+    mn_out_begin(out, "raw_verbs", "verbs alone, beside the plugin");
+    mn_out_str(out, "device_here", "here", report->raw_devices[0]);
+    mn_out_str(out, "device_peer", "peer", report->raw_devices[1]);
+    mn_out_int(out, "outstanding", "outstanding", report->raw_depth);
+    mn_out_table(out, "paths",
+                 "medians of rounds in turn; p50 and p99 of half round trips, of a read the whole",
+                 cols, N(cols));
+    for (size_t i = 0; i < report->n_raw; i++) {
+        const struct mn_p2p_raw *row = &report->raw[i];
+        int verbs = row->kind != MN_RAW_PLUGIN;
+        if (!verbs)
+            plugin = row; /* the first of its size and way */
+        mn_out_row(out);
+        mn_out_cell_int(out, (int64_t)row->size);
+        mn_out_cell(out, mn_p2p_direction_names[row->direction]);
+        mn_out_cell(out, mn_raw_names[row->kind]);
+        mn_out_cell_num(out, row->gbps, 3);
+        mn_out_cell_num(out, verbs && plugin ? ratio(plugin->gbps, row->gbps) : NAN, 2);
+        mn_out_cell_num(out, row->messages_per_s, 0);
+        mn_out_cell_num(out, row->p50, 2);
+        mn_out_cell_num(out, verbs && plugin ? ratio(plugin->p50, row->p50) : NAN, 2);
+        mn_out_cell_num(out, row->p99, 2);
+        if (verbs)
+            mn_out_cell_int(out, (int64_t)row->lost);
+        else
+            mn_out_cell(out, NULL);
+    }
+    mn_out_table_end(out);
+    mn_out_end(out);
+}
+
 /* A NIC that moved a twentieth of the whole carried the run; the rest is noise. */
 static void say_who_carried(struct mn_out *out, const struct mn_p2p_report *report,
                             const struct mn_p2p_end *end)
@@ -259,6 +311,8 @@ void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const ch
         print_rates(out, plan, report);
     if (plan->directions)
         print_bandwidth(out, report);
+    if (plan->raw)
+        print_raw(out, report);
     say_unsteady(out, report);
     print_counters(out, "counters_here", "bytes of each NIC here, during the run", report,
                    &ends[0]);

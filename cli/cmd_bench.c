@@ -191,6 +191,10 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct mn_bench_options, flush),
      .help = "Flush after each receive, as NCCL does for GPU memory."},
+    {.name = "raw-verbs",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_bench_options, raw_verbs),
+     .help = "Writes, sends and reads by RDMA verbs alone (RC, UC, UD) beside the plugin."},
     {.name = "burst",
      .type = MN_OPT_INT,
      .arg = "N",
@@ -283,10 +287,11 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
         return mn_fail(diag, MN_ERR_USAGE,
                        "--max-duration %ums is less than --duration %ums, which is at least spent",
                        o->max_duration_ms, o->duration_ms);
-    if (!o->peer && (o->flows || o->threads || o->outstanding || o->group || o->burst || o->flush))
+    if (!o->peer && (o->flows || o->threads || o->outstanding || o->group || o->burst || o->flush ||
+                     o->raw_verbs))
         return mn_fail(diag, MN_ERR_USAGE,
-                       "--flows, --threads, --outstanding, --messages-per-request, --burst and "
-                       "--flush are for --peer");
+                       "--flows, --threads, --outstanding, --messages-per-request, --burst, "
+                       "--flush and --raw-verbs are for --peer");
     if (mn_cpu_check(o->pin, diag))
         return diag->code;
     if (o->local && o->hosts.count)

@@ -22,7 +22,7 @@ setup()
         ip -n $NS-a addr add 10.66.$cable.1/30 dev mesh$cable
         ip -n $NS-b addr add 10.66.$cable.2/30 dev mesh$cable
     done
-    RECEIVER='' SENDER=''
+    RECEIVER='' SENDER='' TOKEN=00112233445566778899aabbccddeeff
 }
 
 teardown()
@@ -140,4 +140,85 @@ until_data_flows()
     echo "$output"
     [ "$status" -eq 1 ]
     [[ "$output" == *"nobody answers"*"The peer's GIDs when it listened:"*"  10.66.0.1/30 gid 3"*"10.66.1.1/30 gid 3"*"Own GIDs now:"*"rocep1s0f0 port 1 gid 3  10.66.0.2 RoCE v2  mesh0"* ]]
+}
+
+# serve_raw VARIABLE…: b serves in the background; returns when it listens.
+serve_raw()
+{
+    echo $TOKEN >token
+    nsenter --net=/run/netns/$NS-b env "$@" timeout -k 1 100 "$MESHNET" serve --listen 10.66.0.2 \
+        --token-file token >serve.out 2>&1 3>&- &
+    RECEIVER=$!
+    for _ in $(seq 100); do
+        grep -q listening serve.out && return
+        sleep 0.1
+    done
+    return 1
+}
+
+# raw SETTINGS OPTION…: a measures with b by verbs alone; SETTINGS go to the doubles of both.
+raw()
+{
+    local more=$1 library=LD_LIBRARY_PATH=$BUILD/tests/fakeverbs
+    shift
+    [ -n "$RECEIVER" ] ||
+        serve_raw "$library" FAKEVERBS="$(double 10.66.0.2 10.66.1.2 b),leaks=1$more"
+    run --separate-stderr nsenter --net=/run/netns/$NS-a env "$library" MESHNET_TOKEN=$TOKEN \
+        FAKEVERBS="$(double 10.66.0.1 10.66.1.1 a),leaks=1$more" timeout -k 1 90 "$MESHNET" bench \
+        --peer 10.66.0.2 --raw-verbs "$@"
+    echo "$stderr"
+    cat serve.out
+}
+
+@test "verbs: bench puts writes, sends and reads by verbs alone beside the plugin" {
+    raw '' --sizes 8,4K,20K --iters 40 --json
+    [ "$status" -eq 0 ]
+    echo "$output" >report
+    [ "$(jq -c '[.raw_verbs.paths[] | select(.size == 4096) | .path]' report)" = \
+        '["plugin","RC write","RC send","RC read","UC write","UC send","UD send"]' ]
+    # A datagram has one packet.
+    [ "$(jq -c '[.raw_verbs.paths[] | select(.size == 20480) | .path]' report)" = \
+        '["plugin","RC write","RC send","RC read","UC write","UC send"]' ]
+    jq -e '.raw_verbs.paths | all(.messages_per_s > 0 and .p50_us > 0 and .p50_us <= .p99_us)' report
+    jq -e '[.raw_verbs.paths[] | select(.size == 20480)] | all(.gbps > 0)' report
+    jq -e '[.raw_verbs.paths[] | select(.path[:2] == "RC") | .lost_messages] | add == 0' report
+    [ "$(jq -r .raw_verbs.device_here report)" = 'rocep1s0f0 port 1 gid 3 (mesh0, 10.66.0.1)' ]
+    [ "$(jq -r .raw_verbs.device_peer report)" = 'rocep1s0f0 port 1 gid 3 (mesh0, 10.66.0.2)' ]
+    jq -e '.results == null and .latency == null' report # not asked for
+    kill "$(pgrep -P $RECEIVER)"
+    wait $RECEIVER || true
+    ! grep -q fakeverbs: serve.out # nothing was left
+}
+
+@test "verbs: what unreliable queue pairs lose is counted, from here and to here" {
+    raw ,lose=7 --sizes 4K --iters 8 --direction in --no-check --json
+    [ "$status" -eq 0 ]
+    jq -e '.raw_verbs.paths | length == 7 and all(.direction == "in")' <<<"$output"
+    jq -e '[.raw_verbs.paths[] | select(.path[:1] == "U")] | length == 3 and all(.lost_messages > 0)' <<<"$output"
+    jq -e '[.raw_verbs.paths[] | select(.path[:2] == "RC")] | length == 3 and all(.lost_messages == 0)' <<<"$output"
+}
+
+@test "verbs: a peer that dies while verbs alone are measured is named" {
+    serve_raw "LD_LIBRARY_PATH=$BUILD/tests/fakeverbs" FAKEVERBS="$(double 10.66.0.2 10.66.1.2 b)"
+    (
+        sleep 3
+        kill -9 "$(pgrep -P $RECEIVER)"
+    ) 3>&- &
+    SECONDS=0
+    raw ,strict=0 --sizes 4K --duration 60s # as NCCL, bench deregisters before it closes
+    [ "$status" -eq 1 ]
+    [ $SECONDS -lt 40 ]
+    [[ "$stderr" == *"10.66.0.2"* ]]
+}
+
+@test "verbs: without RDMA at both ends bench --raw-verbs says what is missing" {
+    serve_raw NOTHING=
+    run --separate-stderr nsenter --net=/run/netns/$NS-a env MESHNET_TOKEN=$TOKEN \
+        timeout -k 1 50 "$MESHNET" bench --peer 10.66.0.2 --raw-verbs --sizes 8
+    echo "$stderr"
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"--raw-verbs needs an RDMA device at both ends"*"mesh0 here: this host has no RDMA device"* ]]
+    run --separate-stderr "$MESHNET" bench --peer 10.66.0.2 --raw-verbs --direction both
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--raw-verbs goes out or in"* ]]
 }

@@ -189,6 +189,7 @@ enum mn_err mn_p2p_buffers(struct mn_p2p_pump *pump, size_t largest, size_t memo
 
 void mn_p2p_close(struct mn_p2p_pump *pump)
 {
+    mn_raw_end(pump); /* it uses the buffers */
     for (int c = 0; c < pump->connections && pump->sends; c++) {
         for (int i = 0; i < 2; i++) {
             void *comm = i ? pump->recvs[c] : pump->sends[c];

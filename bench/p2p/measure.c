@@ -92,7 +92,7 @@ static enum mn_err bandwidth(struct mn_p2p_session *r, size_t size, enum mn_p2p_
     return err;
 }
 
-static enum mn_err rounds(struct mn_p2p_session *r, size_t size, uint64_t count, float *rtts,
+enum mn_err mn_p2p_rounds(struct mn_p2p_session *r, size_t size, uint64_t count, float *rtts,
                           struct mn_diag *diag)
 {
     cJSON *message = mn_p2p_message("pingpong"), *reply = NULL;
@@ -118,7 +118,7 @@ static enum mn_err choose_rounds(struct mn_p2p_session *r, size_t size, uint64_t
 {
     uint64_t warmup = r->plan->warmup ? r->plan->warmup : 200;
     double start = mn_p2p_now(), before, each;
-    enum mn_err err = rounds(r, size, warmup, NULL, diag);
+    enum mn_err err = mn_p2p_rounds(r, size, warmup, NULL, diag);
 
     *steady = -1;
     *count = r->plan->iters;
@@ -130,7 +130,7 @@ static enum mn_err choose_rounds(struct mn_p2p_session *r, size_t size, uint64_t
         double fit = mn_repeat_each(&r->plan->repeat) / each;
         *count = fit < 20 ? 20 : fit > MAX_ROUNDS ? MAX_ROUNDS : (uint64_t)fit;
         start = mn_p2p_now();
-        err = rounds(r, size, *count, NULL, diag);
+        err = mn_p2p_rounds(r, size, *count, NULL, diag);
         before = each;
         each = fmax((mn_p2p_now() - start) / (double)*count, 1e-7);
         *steady = mn_repeat_is_steady(before, each);
@@ -174,7 +174,7 @@ static enum mn_err latency(struct mn_p2p_session *r, size_t size, struct mn_diag
         }
         double start = mn_p2p_now();
         rtts = more;
-        err = rounds(r, size, count, rtts + done, diag);
+        err = mn_p2p_rounds(r, size, count, rtts + done, diag);
         mn_repeat_add(&repeat, err ? 0 : mn_stats_mean(rtts + done, count), mn_p2p_now() - start);
         done += count;
     }
@@ -268,6 +268,10 @@ enum mn_err mn_p2p_measure(struct mn_p2p_session *r, struct mn_diag *diag)
                 continue;
             say(r, mn_p2p_direction_names[d], size);
             err = bandwidth(r, size, (enum mn_p2p_direction)d, diag);
+        }
+        if (plan->raw && !err) {
+            say(r, "verbs alone", size);
+            err = mn_raw_measure(r, size, diag);
         }
     }
     return err;

@@ -7,6 +7,8 @@
 
 #define MN_P2P_PAGE 4096 /* slots of the buffers begin on one */
 
+struct raw; /* raw.h */
+
 struct mn_p2p_pump {
     struct mn_plugin *plugin;
     struct mn_ctl *ctl;
@@ -19,8 +21,9 @@ struct mn_p2p_pump {
     uint8_t *handles, *peer_handles;  /* MN_HANDLE_SIZE a connection */
     uint8_t *area[2];                 /* message buffers: sent from, received into */
     size_t area_size;
-    void **mhs[2];  /* registrations, one a comm */
-    char log[1024]; /* the plugin's last warning */
+    void **mhs[2];   /* registrations, one a comm */
+    struct raw *raw; /* verbs alone; NULL: not asked for */
+    char log[1024];  /* the plugin's last warning */
 };
 
 /* What one side of a transfer saw. */
@@ -77,6 +80,11 @@ enum mn_err mn_p2p_wait(struct mn_p2p_pump *pump, void *request, struct mn_p2p_w
 /* iflush of n receives, and until it is done. */
 enum mn_err mn_p2p_flush(struct mn_p2p_pump *pump, int connection, int n, void **data, int *sizes,
                          struct mn_p2p_watch *watch, struct mn_diag *diag);
+
+/* Verbs alone (raw_run.c): the side that follows. End closes, at both sides. */
+enum mn_err mn_raw_on_open(struct mn_p2p_pump *pump, const cJSON *message, struct mn_diag *diag);
+enum mn_err mn_raw_on_move(struct mn_p2p_pump *pump, const cJSON *message, struct mn_diag *diag);
+void mn_raw_end(struct mn_p2p_pump *pump);
 
 /* Counters of every NIC of this host; then the difference to an earlier reading. */
 int mn_p2p_counters(struct mn_p2p_nic nics[MN_P2P_NICS]);

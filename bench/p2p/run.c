@@ -156,7 +156,10 @@ enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struc
             r.steps +=
                 plan->latency + __builtin_popcount(plan->rate) + __builtin_popcount(plan->bursts);
     }
+    r.steps += plan->raw ? (int)plan->n_sizes : 0;
     enum mn_err err = set_up(&r, diag);
+    if (!err && plan->raw)
+        err = mn_raw_begin(&r, diag);
     if (!err)
         err = peer_counters(&r, &before[1], diag);
     before[0].n_nics = mn_p2p_counters(before[0].nics);
@@ -179,6 +182,7 @@ void mn_p2p_free(struct mn_p2p_report *report)
     free(report->bandwidth);
     free(report->latency);
     free(report->rates);
+    free(report->raw);
     free(report->bursts);
 }
 

@@ -160,6 +160,10 @@ enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, cJSON *fi
             err = on_move(&pump, m, 1, diag);
         else if (!strcmp(op, "bursts"))
             err = on_bursts(&pump, m, diag);
+        else if (!strcmp(op, "raw-open"))
+            err = mn_raw_on_open(&pump, m, diag);
+        else if (!strcmp(op, "raw"))
+            err = mn_raw_on_move(&pump, m, diag);
         else if (!strcmp(op, "counters"))
             err = on_counters(&pump, diag);
         else if (!strcmp(op, "bye"))

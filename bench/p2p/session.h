@@ -20,6 +20,12 @@ enum mn_err mn_p2p_measure(struct mn_p2p_session *session, struct mn_diag *diag)
 /* One transfer on both sides; seen[0] is ours, seen[1] the peer's. ways: ours. */
 enum mn_err mn_p2p_move(struct mn_p2p_session *session, size_t size, uint64_t count, int ways,
                         int check, struct mn_p2p_seen seen[2], struct mn_diag *diag);
+/* Ping-pong through the plugin; rtts: see mn_p2p_pingpong. */
+enum mn_err mn_p2p_rounds(struct mn_p2p_session *session, size_t size, uint64_t count, float *rtts,
+                          struct mn_diag *diag);
+/* Verbs alone (raw_run.c): after the plugin's buffers are there; then for each size. */
+enum mn_err mn_raw_begin(struct mn_p2p_session *session, struct mn_diag *diag);
+enum mn_err mn_raw_measure(struct mn_p2p_session *session, size_t size, struct mn_diag *diag);
 /* When our side failed, the other side's reason may say more: ends with both, and returns err. */
 enum mn_err mn_p2p_add_peer_reason(struct mn_p2p_session *session, enum mn_err err,
                                    struct mn_diag *diag);
