@@ -4,6 +4,7 @@
 
 load helper
 load namespaces
+load valid
 
 setup()
 {
@@ -108,6 +109,8 @@ cell()
     [ "$(jq '[.carried[] | select(.link == "a-b" or .link == "a-b-2") | .share > 0.2] | all' <<<"$output")" = true ]
     [ "$(jq '[.carried[] | select(.from == "b" or .from == "c") | .share > 0.9] | all' <<<"$output")" = true ]
     [ "$(jq '.environment | length' <<<"$output")" -eq 4 ]
+    echo "$output" >report.json
+    ! python3 -c 'import jsonschema' 2>/dev/null || valid report.json
 }
 
 @test "matrix: a dead cable, a wrong MTU and a half dead pair are named in words, the rest is measured" {

@@ -3,8 +3,7 @@
 # knows nothing of meshnet.
 
 load helper
-
-SCHEMA=$BATS_TEST_DIRNAME/../docs/results.schema.json
+load valid
 
 setup()
 {
@@ -18,24 +17,6 @@ teardown()
 {
     [ -z "${SERVER:-}" ] || kill "$SERVER" 2>/dev/null || true
     wait
-}
-
-# valid FILE…: says of each what is not as the schema has it.
-valid()
-{
-    python3 - "$SCHEMA" "$@" <<'PYTHON'
-import json, sys
-from jsonschema import Draft202012Validator
-
-schema = json.load(open(sys.argv[1]))
-Draft202012Validator.check_schema(schema)
-bad = 0
-for path in sys.argv[2:]:
-    for error in Draft202012Validator(schema).iter_errors(json.load(open(path))):
-        print(path, "/".join(map(str, error.absolute_path)), error.message[:300])
-        bad = 1
-sys.exit(bad)
-PYTHON
 }
 
 @test "results: of a link" {
@@ -62,8 +43,8 @@ PYTHON
     valid iters.json duration.json early.json
 }
 
-@test "results: the samples of the fuzzer, among them a matrix" {
-    valid "$BATS_TEST_DIRNAME"/fuzz/corpus/results/{link,collectives,matrix}.json
+@test "results: the samples of the fuzzer and of the report, among them a matrix" {
+    valid "$BATS_TEST_DIRNAME"/{fuzz/corpus,fixtures}/results/{link,collectives,matrix}.json
 }
 
 @test "results: the schema refuses what is wrong" {
