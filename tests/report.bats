@@ -154,6 +154,27 @@ hostile()
     [ "$got" = "$want" ]
 }
 
+@test "report: profiles of a link: rates and bursts; a mesh without cables between some" {
+    jq 'del(.latency, .results) | .rates = [{size: 8, direction: "out", messages_per_s: 123456, ci95_percent: 1.5}] |
+        .bursts = [{size: 64, direction: "in", bursts: 7, p50_us: 3.25, max_us: 99}]' "$RESULTS/link.json" >rates.json
+    for format in md html; do
+        report rates.json -o rates.$format
+        [ "$status" -eq 0 ]
+        grep -q 123456 rates.$format
+        grep -q 99.00 rates.$format
+    done
+    # Nodes that no cable joins are no fault; links without findings are as they should be.
+    jq '.findings = [] | .cells |= map(if .status == "dead" or .ratio < 0.9
+        then .status = "not measured" | .out_gbps = null | .in_gbps = null | .ratio = null else . end)' \
+        "$RESULTS/matrix.json" >partial.json
+    report partial.json -o - --format md
+    [[ "$output" == *"✅ **All links of 4 nodes deliver at least 90 % of what the cables allow, 91.3 to 91.5 Gb/s each way.**"* ]]
+    # A run that ended early says so, and what it did not reach counts.
+    jq '.complete = false | .error = "spark-c is gone"' partial.json >early.json
+    report early.json -o - --format md
+    [[ "$output" == *"❌ **2 of 6 links are as they should be; 4 were not measured. The run ended early: spark-c is gone.**"* ]]
+}
+
 @test "report: texts of other machines stay texts" {
     hostile
     report mesh.json coll.json link.json -o page.html

@@ -19,6 +19,10 @@ teardown()
     wait
 }
 
+@test "results: those that meshnet report is tested with" {
+    valid "$BATS_TEST_DIRNAME"/fixtures/results/*.json
+}
+
 @test "results: of a link" {
     echo 00112233445566778899aabbccddeeff >token
     timeout 60 "$MESHNET" serve --listen 127.0.0.1 --port 18599 --token-file token >serve.out 2>&1 3>&- &

@@ -53,7 +53,6 @@ static void read_cell(struct mn_report_doc *doc, const cJSON *from)
 {
     struct mn_report_cell *cell = mn_grow((void **)&doc->cells, &doc->n_cells, sizeof *cell);
     const char *mode = text_of(from, "mode");
-    const cJSON *item;
 
     *cell = (struct mn_report_cell){
         .pair = mode && !strcmp(mode, "pair"),
@@ -63,6 +62,7 @@ static void read_cell(struct mn_report_doc *doc, const cJSON *from)
         .netdev_from = text_of(from, "netdev_from"),
         .netdev_to = text_of(from, "netdev_to"),
         .status = text_of(from, "status"),
+        .transport = text_of(from, "transport"),
         .error = text_of(from, "error"),
         .expected_by = text_of(from, "expected_by"),
         .bytes = number_of(from, "bytes"),
@@ -78,13 +78,19 @@ static void read_cell(struct mn_report_doc *doc, const cJSON *from)
     cell->from = cell->from ? cell->from : "?";
     cell->to = cell->to ? cell->to : "?";
     cell->status = cell->status ? cell->status : "not measured";
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(from, "carried"))
-    {
-        struct mn_report_carried *c = mn_grow((void **)&cell->carried, &cell->n_carried, sizeof *c);
-        c->node = text_of(item, "node");
-        c->netdev = text_of(item, "netdev");
-        c->share = number_of(item, "share");
-    }
+}
+
+static void read_carried(struct mn_report_doc *doc, const cJSON *from)
+{
+    struct mn_report_carried *row = mn_grow((void **)&doc->carried, &doc->n_carried, sizeof *row);
+
+    *row = (struct mn_report_carried){
+        .from = text_of(from, "from"),
+        .to = text_of(from, "to"),
+        .node = text_of(from, "node"),
+        .netdev = text_of(from, "netdev"),
+        .share = number_of(from, "share"),
+    };
 }
 
 static void read_finding(struct mn_report_doc *doc, const cJSON *from)
@@ -196,13 +202,10 @@ static const struct {
     const char *key;
     void (*read)(struct mn_report_doc *doc, const cJSON *from);
 } lists[] = {
-    {"nodes", read_node},
-    {"ranks", read_node},
-    {"cells", read_cell},
-    {"findings", read_finding},
-    {"latency", read_latency},
-    {"results", read_bandwidth},
-    {"collectives", read_collective},
+    {"nodes", read_node},        {"ranks", read_node},
+    {"cells", read_cell},        {"findings", read_finding},
+    {"carried", read_carried},   {"latency", read_latency},
+    {"results", read_bandwidth}, {"collectives", read_collective},
 };
 
 /* --- directions ------------------------------------------------------------------------------- */
@@ -254,12 +257,9 @@ static void add_way(struct mn_report_doc *doc, const struct mn_report_cell *cell
             cell->expected_gbps > 0 && isfinite(gbps) ? gbps / cell->expected_gbps : cell->ratio,
         .measured = !strcmp(cell->status, "ok") && isfinite(gbps),
     };
-    if (way->measured)
-        way->grade = grade_cell(doc, cell, way->ratio);
-    else
-        way->grade = !strcmp(cell->status, "not measured") || !strcmp(cell->status, "ok")
-                         ? MN_GRADE_WARN
-                         : MN_GRADE_BAD;
+    way->grade = strcmp(cell->status, "ok") != 0 && strcmp(cell->status, "not measured") != 0
+                     ? MN_GRADE_BAD
+                     : grade_cell(doc, cell, way->ratio);
 }
 
 int mn_report_has_cells(const struct mn_report_doc *doc, int pair)
@@ -378,8 +378,7 @@ void mn_report_free(struct mn_report *report)
 {
     for (size_t i = 0; i < report->n_docs; i++) {
         struct mn_report_doc *doc = &report->docs[i];
-        for (size_t c = 0; c < doc->n_cells; c++)
-            free(doc->cells[c].carried);
+        free(doc->carried);
         free(doc->name);
         free(doc->cells);
         free(doc->ways);

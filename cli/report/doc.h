@@ -15,18 +15,18 @@ enum mn_grade { MN_GRADE_GOOD, MN_GRADE_WARN, MN_GRADE_BAD };
 #define MN_REPORT_SHORT 0.9
 #define MN_REPORT_BAD   0.5
 
+/* What a NIC carried of what went between the nodes of a pair. */
 struct mn_report_carried {
-    const char *node, *netdev;
+    const char *from, *to, *node, *netdev;
     double share;
 };
 
 /* One link, or one pair of nodes over all of its links. */
 struct mn_report_cell {
     int pair; /* else a link */
-    const char *link, *from, *to, *netdev_from, *netdev_to, *status, *error, *expected_by;
+    const char *link, *from, *to, *netdev_from, *netdev_to, *status, *transport, *error,
+        *expected_by;
     double bytes, out_gbps, in_gbps, both_gbps, p50_us, p99_us, expected_gbps, ratio, lost;
-    struct mn_report_carried *carried;
-    size_t n_carried;
 };
 
 /* One direction of a cell. ratio is the share of what is expected. */
@@ -83,10 +83,11 @@ struct mn_report_doc {
     struct mn_report_cell *cells;
     struct mn_report_way *ways;
     struct mn_report_finding *findings;
+    struct mn_report_carried *carried;
     struct mn_report_latency *latency;
     struct mn_report_bandwidth *bandwidth;
     struct mn_report_collective *collectives;
-    size_t n_nodes, n_cells, n_ways, n_findings, n_latency, n_bandwidth, n_collectives;
+    size_t n_nodes, n_cells, n_ways, n_findings, n_carried, n_latency, n_bandwidth, n_collectives;
 };
 
 struct mn_report {

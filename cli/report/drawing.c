@@ -230,15 +230,17 @@ static void label_of(const struct mn_report_way *way, char *text, size_t size)
                                status, sizeof status));
         return;
     }
+    const char *mark =
+        way->grade != MN_GRADE_GOOD || (back && back->grade != MN_GRADE_GOOD) ? "⚠ " : "";
     mn_text_figures(way->gbps, there, sizeof there);
     if (!back || !back->measured ||
         fabs(way->gbps - back->gbps) < 0.1 * fmax(way->gbps, back->gbps))
-        snprintf(text, size, "%s%s Gb/s", cell->lost > 0 && way->grade != MN_GRADE_GOOD ? "⚠ " : "",
+        snprintf(text, size, "%s%s Gb/s", mark,
                  back && back->measured
                      ? mn_text_figures(fmin(way->gbps, back->gbps), there, sizeof there)
                      : there);
     else
-        snprintf(text, size, "%s out, %s in Gb/s", there,
+        snprintf(text, size, "%s%s out, %s in Gb/s", mark, there,
                  mn_text_figures(back->gbps, here, sizeof here));
 }
 

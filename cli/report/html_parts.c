@@ -133,6 +133,8 @@ static void put_way(const struct mn_report_way *way, FILE *file)
             fprintf(file, "<small>%.0f %%</small>", 100 * way->ratio);
         if (way->cell->lost > 0 && way->grade != MN_GRADE_GOOD)
             fprintf(file, "<small>⚠ %.0f lost</small>", way->cell->lost);
+        else if (way->grade != MN_GRADE_GOOD && !(way->ratio < MN_REPORT_SHORT))
+            fputs("<small>⚠ see findings</small>", file);
     } else {
         fprintf(file, "<b>%s", way->grade == MN_GRADE_BAD ? "✕ " : "");
         mn_text_html(file, strcmp(way->cell->status, "ok") ? way->cell->status : "not measured");
@@ -306,6 +308,8 @@ static void put_link(struct mn_page *page, const struct mn_report_doc *doc)
     fputs("<div class=\"side\">\n", file);
     mn_report_put_latency(doc, file, MN_REPORT_HTML);
     mn_report_put_counters(doc, file, MN_REPORT_HTML);
+    mn_report_put_rates(doc, file, MN_REPORT_HTML);
+    mn_report_put_bursts(doc, file, MN_REPORT_HTML);
     mn_report_put_bandwidth(doc, file, MN_REPORT_HTML);
     fputs("</div>\n</section>\n", file);
 }

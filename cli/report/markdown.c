@@ -50,7 +50,7 @@ static void put_document(const struct mn_report_doc *doc, FILE *file)
         mn_report_put_cells(doc, pair, file, MN_REPORT_MD);
         fputs("</details>\n\n", file);
     }
-    if (doc->n_latency || doc->n_bandwidth) {
+    if (doc->results.kind == MN_RESULTS_LINK) {
         fputs("### ", file);
         mn_text_md(file, doc->here);
         fputs(" to ", file);
@@ -59,6 +59,8 @@ static void put_document(const struct mn_report_doc *doc, FILE *file)
         mn_text_md(file, mn_report_carrier(doc, carrier, sizeof carrier));
         fputs(carrier[0] ? "\n\n" : "", file);
         mn_report_put_latency(doc, file, MN_REPORT_MD);
+        mn_report_put_rates(doc, file, MN_REPORT_MD);
+        mn_report_put_bursts(doc, file, MN_REPORT_MD);
         mn_report_put_bandwidth(doc, file, MN_REPORT_MD);
         open_details(file, "Counters of the NICs");
         mn_report_put_counters(doc, file, MN_REPORT_MD);

@@ -47,6 +47,14 @@ void mn_table_size(struct mn_report_table *table, double bytes)
     mn_table_text(table, mn_text_size(bytes, text, sizeof text));
 }
 
+void mn_table_spread(struct mn_report_table *table, const struct mn_report_spread *spread)
+{
+    mn_table_num(table, spread->ci95, 1);
+    mn_table_grade(table, spread->unsteady ? MN_GRADE_WARN : MN_GRADE_GOOD);
+    mn_table_num(table, spread->repetitions, 0);
+    mn_table_num(table, spread->outliers, 0);
+}
+
 void mn_table_grade(struct mn_report_table *table, enum mn_grade grade)
 {
     table->cells[table->n_cells - 1].grade = grade;

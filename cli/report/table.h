@@ -28,12 +28,20 @@ struct mn_report_table {
     size_t n_cells;
 };
 
+/* struct mn_report_table table = MN_TABLE(cols); */
+#define MN_TABLE(columns)                                                                          \
+    {                                                                                              \
+        .cols = (columns), .n_cols = (int)(sizeof(columns) / sizeof *(columns))                    \
+    }
+
 void mn_table_text(struct mn_report_table *table, const char *text); /* NULL: "–" */
 void mn_table_textf(struct mn_report_table *table, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void mn_table_num(struct mn_report_table *table, double value, int decimals);
 void mn_table_figures(struct mn_report_table *table, double value); /* three of them */
 void mn_table_size(struct mn_report_table *table, double bytes);
+/* Three cells: half of the confidence interval in percent, repetitions, outliers. */
+void mn_table_spread(struct mn_report_table *table, const struct mn_report_spread *spread);
 /* The cell added last is good, to be looked at, or bad. */
 void mn_table_grade(struct mn_report_table *table, enum mn_grade grade);
 

@@ -7,14 +7,6 @@
 #include "cli/report/text.h"
 #include "topo/base/alloc.h"
 
-#define TABLE(columns)                                                                             \
-    {                                                                                              \
-        .cols = (columns), .n_cols = (int)(sizeof(columns) / sizeof *(columns))                    \
-    }
-
-/* Bytes below which a NIC had no part in a run. */
-#define IDLE_NIC 1e6
-
 /* --- a mesh ----------------------------------------------------------------------------------- */
 
 char *mn_report_way_text(const struct mn_report_way *way, char *buf, size_t size)
@@ -69,7 +61,8 @@ static void put_end(struct mn_report_table *table, const char *node, const char 
     mn_table_textf(table, "%s%s%s", node, netdev ? "/" : "", netdev ? netdev : "");
 }
 
-static void put_remark(struct mn_report_table *table, const struct mn_report_cell *cell)
+static void put_remark(struct mn_report_table *table, const struct mn_report_doc *doc,
+                       const struct mn_report_cell *cell)
 {
     char text[1024] = "";
     size_t used = 0;
@@ -79,9 +72,10 @@ static void put_remark(struct mn_report_table *table, const struct mn_report_cel
     if (used < sizeof text && cell->expected_by)
         used += (size_t)snprintf(text + used, sizeof text - used, "%sexpected by %s",
                                  used ? "; " : "", cell->expected_by);
-    /* Where one NIC of each end carried all there is nothing to tell. */
-    for (size_t i = 0; cell->n_carried > 2 && i < cell->n_carried && used < sizeof text; i++) {
-        const struct mn_report_carried *c = &cell->carried[i];
+    for (size_t i = 0; cell->pair && i < doc->n_carried && used < sizeof text; i++) {
+        const struct mn_report_carried *c = &doc->carried[i];
+        if (!c->from || !c->to || strcmp(c->from, cell->from) != 0 || strcmp(c->to, cell->to) != 0)
+            continue;
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s/%s carried %.0f %%",
                                  used ? "; " : "", c->node ? c->node : "?",
                                  c->netdev ? c->netdev : "?", 100 * c->share);
@@ -117,6 +111,7 @@ void mn_report_put_cells(const struct mn_report_doc *doc, int pair, FILE *file,
         {"from", MN_TEXT},
         {"to", MN_TEXT},
         {"state", MN_TEXT},
+        {"transport", MN_TEXT},
         {"size", MN_NUMBER},
         {"out Gb/s", MN_NUMBER},
         {"in Gb/s", MN_NUMBER},
@@ -128,7 +123,7 @@ void mn_report_put_cells(const struct mn_report_doc *doc, int pair, FILE *file,
         {"lost packets", MN_NUMBER},
         {"remarks", MN_PROSE},
     };
-    struct mn_report_table table = TABLE(cols);
+    struct mn_report_table table = MN_TABLE(cols);
 
     for (size_t i = 0; i < doc->n_cells; i++) {
         const struct mn_report_cell *cell = &doc->cells[i];
@@ -143,6 +138,7 @@ void mn_report_put_cells(const struct mn_report_doc *doc, int pair, FILE *file,
         /* Marked is what the grade comes from, as far as it is a figure. */
         int slow = ratio < MN_REPORT_SHORT, loses = !slow && cell->lost > 0;
         mn_table_grade(&table, slow || loses ? MN_GRADE_GOOD : grade);
+        mn_table_text(&table, cell->transport);
         mn_table_size(&table, cell->bytes);
         mn_table_figures(&table, cell->out_gbps);
         mn_table_figures(&table, cell->in_gbps);
@@ -154,141 +150,9 @@ void mn_report_put_cells(const struct mn_report_doc *doc, int pair, FILE *file,
         mn_table_num(&table, cell->p99_us, 2);
         mn_table_num(&table, cell->lost, 0);
         mn_table_grade(&table, loses ? grade : MN_GRADE_GOOD);
-        put_remark(&table, cell);
+        put_remark(&table, doc, cell);
     }
     mn_table_write(&table, file, format, NULL);
-}
-
-/* --- a link ----------------------------------------------------------------------------------- */
-
-static void put_spread(struct mn_report_table *table, const struct mn_report_spread *spread)
-{
-    mn_table_num(table, spread->ci95, 1);
-    mn_table_grade(table, spread->unsteady ? MN_GRADE_WARN : MN_GRADE_GOOD);
-    mn_table_num(table, spread->repetitions, 0);
-    mn_table_num(table, spread->outliers, 0);
-}
-
-void mn_report_put_latency(const struct mn_report_doc *doc, FILE *file,
-                           enum mn_report_format format)
-{
-    static const struct mn_report_col cols[] = {
-        {"size", MN_NUMBER},     {"rounds", MN_NUMBER}, {"min µs", MN_NUMBER},
-        {"mean µs", MN_NUMBER},  {"p50 µs", MN_NUMBER}, {"p99 µs", MN_NUMBER},
-        {"p99.9 µs", MN_NUMBER}, {"± %", MN_NUMBER},    {"repetitions", MN_NUMBER},
-        {"outliers", MN_NUMBER},
-    };
-    struct mn_report_table table = TABLE(cols);
-
-    for (size_t i = 0; i < doc->n_latency; i++) {
-        const struct mn_report_latency *row = &doc->latency[i];
-        mn_table_size(&table, row->size);
-        mn_table_num(&table, row->rounds, 0);
-        mn_table_num(&table, row->min, 2);
-        mn_table_num(&table, row->mean, 2);
-        mn_table_num(&table, row->p50, 2);
-        mn_table_num(&table, row->p99, 2);
-        mn_table_num(&table, row->p999, 2);
-        put_spread(&table, &row->spread);
-    }
-    mn_table_write(&table, file, format, "Latency, half round trip");
-}
-
-/* A row is a size, with the ways side by side. */
-void mn_report_put_bandwidth(const struct mn_report_doc *doc, FILE *file,
-                             enum mn_report_format format)
-{
-    static const struct mn_report_col cols[] = {
-        {"size", MN_NUMBER},          {"out Gb/s", MN_NUMBER},     {"in Gb/s", MN_NUMBER},
-        {"both Gb/s", MN_NUMBER},     {"out ± %", MN_NUMBER},      {"in ± %", MN_NUMBER},
-        {"both ± %", MN_NUMBER},      {"out msg/s", MN_NUMBER},    {"in msg/s", MN_NUMBER},
-        {"both msg/s", MN_NUMBER},    {"out CPU s/GB", MN_NUMBER}, {"in CPU s/GB", MN_NUMBER},
-        {"both CPU s/GB", MN_NUMBER},
-    };
-    static const char *const ways[] = {"out", "in", "both"};
-    struct mn_report_table table = TABLE(cols);
-    const struct mn_report_bandwidth *rows = doc->bandwidth;
-
-    for (size_t i = 0; i < doc->n_bandwidth; i++) {
-        const struct mn_report_bandwidth *found[3] = {NULL};
-        size_t same = 0;
-        while (same < i && rows[same].size != rows[i].size)
-            same++;
-        for (size_t k = i; same == i && k < doc->n_bandwidth; k++)
-            for (int w = 0; w < 3 && rows[k].size == rows[i].size; w++)
-                found[w] = strcmp(rows[k].direction, ways[w]) != 0 ? found[w] : &rows[k];
-        if (!found[0] && !found[1] && !found[2])
-            continue;
-        mn_table_size(&table, rows[i].size);
-        for (int w = 0; w < 3; w++)
-            mn_table_num(&table, found[w] ? found[w]->gbps : NAN, 3);
-        for (int w = 0; w < 3; w++)
-            mn_table_num(&table, found[w] ? found[w]->spread.ci95 : NAN, 1);
-        for (int w = 0; w < 3; w++)
-            mn_table_num(&table, found[w] ? found[w]->messages : NAN, 0);
-        for (int w = 0; w < 3; w++)
-            mn_table_figures(&table, found[w] ? found[w]->cpu : NAN);
-    }
-    mn_table_write(&table, file, format, "Bandwidth");
-}
-
-void mn_report_put_counters(const struct mn_report_doc *doc, FILE *file,
-                            enum mn_report_format format)
-{
-    static const struct mn_report_col cols[] = {
-        {"node", MN_TEXT},
-        {"NIC", MN_TEXT},
-        {"GB sent", MN_NUMBER},
-        {"GB received", MN_NUMBER},
-        {"RDMA device", MN_TEXT},
-        {"RDMA sent", MN_NUMBER},
-        {"RDMA received", MN_NUMBER},
-        {"RDMA counts in", MN_TEXT},
-    };
-    static const char *const keys[] = {"counters_here", "counters_peer"};
-    struct mn_report_table table = TABLE(cols);
-    const cJSON *nic;
-
-    for (int side = 0; side < 2; side++)
-        cJSON_ArrayForEach(nic, mn_report_at(doc->results.json, keys[side], "nics", NULL))
-        {
-            if (mn_results_number(nic, "tx_bytes", 0) + mn_results_number(nic, "rx_bytes", 0) <
-                    IDLE_NIC &&
-                !(mn_results_number(nic, "rdma_tx", 0) + mn_results_number(nic, "rdma_rx", 0) > 0))
-                continue;
-            mn_table_text(&table, side ? doc->peer : doc->here);
-            mn_table_text(&table, mn_results_text(nic, "netdev", NULL));
-            mn_table_num(&table, mn_results_number(nic, "tx_bytes", NAN) / 1e9, 3);
-            mn_table_num(&table, mn_results_number(nic, "rx_bytes", NAN) / 1e9, 3);
-            mn_table_text(&table, mn_results_text(nic, "device", NULL));
-            mn_table_num(&table, mn_results_number(nic, "rdma_tx", NAN), 0);
-            mn_table_num(&table, mn_results_number(nic, "rdma_rx", NAN), 0);
-            mn_table_text(&table, mn_results_text(nic, "rdma_unit", NULL));
-        }
-    mn_table_write(&table, file, format, "What NICs moved during the run");
-}
-
-char *mn_report_carrier(const struct mn_report_doc *doc, char *buf, size_t size)
-{
-    static const char *const keys[][2] = {{"counters_here", "here"}, {"counters_peer", "peer"}};
-    size_t used = 0;
-
-    buf[0] = 0;
-    for (int side = 0; side < 2; side++) {
-        const cJSON *counters = cJSON_GetObjectItemCaseSensitive(doc->results.json, keys[side][0]);
-        const cJSON *end = cJSON_GetObjectItemCaseSensitive(doc->results.json, keys[side][1]);
-        const char *by = mn_results_text(counters, "carried_by", NULL);
-        const char *transport = mn_results_text(counters, "transport", NULL);
-        const char *warning = mn_results_text(end, "warning", NULL);
-        if (transport && used < size)
-            used += (size_t)snprintf(buf + used, size - used, "%s%s: %s%s%s.", used ? " " : "",
-                                     side ? doc->peer : doc->here, transport, by ? " over " : "",
-                                     by ? by : "");
-        if (warning && used < size)
-            used += (size_t)snprintf(buf + used, size - used, "%sThe plugin warned %s: %s.",
-                                     used ? " " : "", side ? "there" : "here", warning);
-    }
-    return buf;
 }
 
 /* --- collectives ------------------------------------------------------------------------------ */
@@ -305,7 +169,7 @@ void mn_report_put_collectives(const struct mn_report_doc *doc, FILE *file,
         {"repetitions", MN_NUMBER},  {"outliers", MN_NUMBER},       {"in place µs", MN_NUMBER},
         {"in place p99", MN_NUMBER}, {"in place busbw", MN_NUMBER}, {"in place wrong", MN_NUMBER},
     };
-    struct mn_report_table table = TABLE(cols);
+    struct mn_report_table table = MN_TABLE(cols);
 
     for (size_t i = 0; i < doc->n_collectives; i++) {
         const struct mn_report_collective *row = &doc->collectives[i];
@@ -322,7 +186,7 @@ void mn_report_put_collectives(const struct mn_report_doc *doc, FILE *file,
         mn_table_num(&table, t->busbw, 3);
         mn_table_num(&table, t->wrong, 0);
         mn_table_grade(&table, t->wrong > 0 ? MN_GRADE_BAD : MN_GRADE_GOOD);
-        put_spread(&table, &t->spread);
+        mn_table_spread(&table, &t->spread);
         mn_table_num(&table, in->time, 2);
         mn_table_num(&table, in->p99, 2);
         mn_table_num(&table, in->busbw, 3);
@@ -349,13 +213,19 @@ static void put_hash(struct mn_report_table *table, const char *hash)
 static void put_nodes(const struct mn_report *report, FILE *file, enum mn_report_format format)
 {
     static const struct mn_report_col cols[] = {
-        {"node", MN_TEXT},      {"host", MN_TEXT},
-        {"kernel", MN_TEXT},    {"CPUs", MN_NUMBER},
-        {"CPU", MN_PROSE},      {"governor", MN_TEXT},
-        {"plugin", MN_TEXT},    {"plugin sha256", MN_TEXT},
-        {"mesh file", MN_TEXT}, {"mesh file sha256", MN_TEXT},
+        {"node", MN_TEXT},
+        {"host", MN_TEXT},
+        {"kernel", MN_TEXT},
+        {"CPUs", MN_NUMBER},
+        {"CPU", MN_PROSE},
+        {"governor", MN_TEXT},
+        {"pinned to CPUs", MN_TEXT},
+        {"plugin", MN_TEXT},
+        {"plugin sha256", MN_TEXT},
+        {"mesh file", MN_TEXT},
+        {"mesh file sha256", MN_TEXT},
     };
-    struct mn_report_table table = TABLE(cols);
+    struct mn_report_table table = MN_TABLE(cols);
 
     for (size_t i = 0; i < report->n_environment; i++) {
         const cJSON *node = report->environment[i];
@@ -367,6 +237,7 @@ static void put_nodes(const struct mn_report *report, FILE *file, enum mn_report
         mn_table_num(&table, mn_results_number(node, "cpus", NAN), 0);
         mn_table_text(&table, mn_results_text(node, "cpu", NULL));
         mn_table_text(&table, mn_results_text(node, "governor", NULL));
+        mn_table_text(&table, mn_results_text(node, "pinned", NULL));
         mn_table_text(&table, base ? base + 1 : path);
         put_hash(&table, text_at(node, "plugin", "sha256"));
         mn_table_text(&table, text_at(node, "mesh_file", "path"));
@@ -383,7 +254,7 @@ static void put_nics(const struct mn_report *report, FILE *file, enum mn_report_
         {"MTU", MN_NUMBER},       {"speed Gb/s", MN_NUMBER}, {"PCIe Gb/s", MN_NUMBER},
         {"NUMA node", MN_NUMBER},
     };
-    struct mn_report_table table = TABLE(cols);
+    struct mn_report_table table = MN_TABLE(cols);
     const cJSON *nic;
 
     for (size_t i = 0; i < report->n_environment; i++)

@@ -12,6 +12,9 @@ void mn_report_put_latency(const struct mn_report_doc *doc, FILE *file,
                            enum mn_report_format format);
 void mn_report_put_bandwidth(const struct mn_report_doc *doc, FILE *file,
                              enum mn_report_format format);
+void mn_report_put_rates(const struct mn_report_doc *doc, FILE *file, enum mn_report_format format);
+void mn_report_put_bursts(const struct mn_report_doc *doc, FILE *file,
+                          enum mn_report_format format);
 void mn_report_put_counters(const struct mn_report_doc *doc, FILE *file,
                             enum mn_report_format format);
 void mn_report_put_collectives(const struct mn_report_doc *doc, FILE *file,

@@ -37,8 +37,11 @@ char *mn_report_where(const struct mn_report_finding *finding, char *buf, size_t
     struct sentence s = {.text = buf, .size = size};
 
     buf[0] = 0;
-    if (finding->link)
+    /* The text may have said it already. */
+    if (finding->link && !(finding->text && strstr(finding->text, finding->link)))
         say(&s, "link %s", finding->link);
+    if (finding->text && !strncmp(finding->text, "pair ", strlen("pair ")))
+        return buf;
     if (finding->from && finding->to)
         say(&s, "%s%s to %s", s.used ? ", " : "", finding->from, finding->to);
     else if (finding->from || finding->to)
@@ -59,6 +62,9 @@ static void count_cell(const struct mn_report_doc *doc, const struct mn_report_c
 {
     enum mn_grade grade = MN_GRADE_GOOD;
 
+    /* Nodes without a cable between them are no pair. */
+    if (!strcmp(cell->status, "not measured") && doc->complete)
+        return;
     n->cells++;
     if (strcmp(cell->status, "ok") != 0) {
         n->dead += !strcmp(cell->status, "dead");
