@@ -133,13 +133,8 @@ static enum mn_err follow_env(struct mn_collective_session *s, const struct mn_l
 static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_diag *diag)
 {
     struct mn_launch crew = {.body = start_rank, .line = on_line, .ctx = s};
-    enum mn_err err = is_matrix(s) ? plan(s, diag) : MN_OK;
-
-    if (!err && is_matrix(s))
-        err = mn_matrix_hosts(s, diag);
-    if (err)
-        return err;
     const struct mn_opt_list *hosts = s->hosts;
+    enum mn_err err;
 
     s->plan.nranks = crew.nranks = hosts->count ? (int)hosts->count : (int)s->options->local;
     if (hosts->count > MN_GROUP_RANKS)
@@ -148,8 +143,9 @@ static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_
         return mn_fail(diag, MN_ERR_USAGE,
                        "--hosts %s,…: the first must be this host, where the report is printed",
                        hosts->items[0]);
-    if (!is_matrix(s))
-        err = plan(s, diag);
+    if (s->missing && crew.nranks > 2 && !is_matrix(s))
+        fprintf(stderr, "meshnet bench: %d steps of the ring of ranks have no cable\n", s->missing);
+    err = plan(s, diag);
     if (!err)
         err = meet_here(s, diag);
     return err ? err : mn_launch_local(&crew, code, diag);
@@ -164,14 +160,20 @@ int mn_bench_collective(const struct mn_bench_options *options)
                                                .stop = &mn_launch_stop}};
     struct mn_launch_env env = {.launcher = NULL};
     struct mn_diag diag;
-    int code = 0, own = options->local || s.hosts->count;
-    enum mn_err err = own ? MN_OK : mn_launch_env(&env, &diag);
+    int code = 0, chosen = options->local || options->hosts.count;
+    enum mn_err err = chosen ? MN_OK : mn_launch_env(&env, &diag);
+    int of_mesh = is_matrix(&s) || options->mesh || options->print_order;
+    int own = chosen || (of_mesh && !env.launcher);
 
     mn_mesh_init(&s.mesh);
-    own |= is_matrix(&s) && !env.launcher;
-
     mn_plugin_path(options->plugin, s.plugin_path, sizeof s.plugin_path);
-    if (!err && own) {
+    if (!err)
+        err = mn_bench_mesh(&s, &diag);
+    if (!err && own)
+        err = mn_bench_hosts(&s, &diag);
+    if (!err && options->print_order) {
+        /* that was all */
+    } else if (!err && own) {
         err = launch(&s, &code, &diag);
     } else if (!err && env.launcher) {
         mn_launch_catch();

@@ -15,7 +15,8 @@ struct mn_collective_session {
     const struct mn_bench_options *options;
     const struct mn_opt_list *hosts;
     struct mn_opt_list names; /* the nodes of the mesh, when hosts is this; mesh has the texts */
-    struct mn_mesh mesh;      /* of a matrix */
+    struct mn_mesh mesh;      /* empty where none was given or found */
+    int missing;              /* steps of the ring of hosts without a cable */
     struct mn_collective_task *tasks;
     size_t n_tasks;
     struct mn_group_plan plan;
@@ -26,10 +27,13 @@ struct mn_collective_session {
 enum mn_err mn_collective_plan(struct mn_collective_session *session, struct mn_diag *diag);
 /* collective_rank.c: measures as one of the ranks; ctx is the session. Returns the exit code. */
 int mn_collective_rank(void *ctx, int rank);
-/* bench_matrix.c: the same of --links and --pairs; before it reads the mesh file, and, in the
- * process that starts the ranks, takes its nodes for hosts when none are given. */
+/* bench_hosts.c: reads the mesh file, which may be absent unless it is needed; then, in the process
+ * that starts the ranks, chooses and orders their hosts by it. Prints the order if that was asked.
+ */
+enum mn_err mn_bench_mesh(struct mn_collective_session *session, struct mn_diag *diag);
+enum mn_err mn_bench_hosts(struct mn_collective_session *session, struct mn_diag *diag);
+/* bench_matrix.c: what mn_collective_plan and mn_collective_rank are, of --links and --pairs. */
 enum mn_err mn_matrix_prepare(struct mn_collective_session *session, struct mn_diag *diag);
-enum mn_err mn_matrix_hosts(struct mn_collective_session *session, struct mn_diag *diag);
 int mn_matrix_rank(void *ctx, int rank);
 /* collective_pin.c: binds this rank as --pin says; the ranks of a host share its CPUs out.
  * pci_path: of the NIC, NULL = of several or not known. */

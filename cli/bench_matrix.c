@@ -1,6 +1,4 @@
 /* bench --links and --pairs: the mesh as a matrix. */
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,61 +8,20 @@
 #include "cli/cmd.h"
 #include "cli/matrix_report.h"
 #include "topo/base/alloc.h"
-#include "topo/mesh_file.h"
 
 #define MESSAGE (1u << 20)
-
-/* Without a choice of their own, the ranks are the nodes of the mesh file, this one first. */
-static enum mn_err hosts_of_mesh(struct mn_collective_session *s, struct mn_diag *diag)
-{
-    const struct mn_mesh *mesh = &s->mesh;
-    struct mn_host host;
-    char why[256];
-    int self = 0;
-    enum mn_err err = mn_host_read(NULL, &host, diag);
-
-    if (!err)
-        err = mn_mesh_find_self(mesh, &host, &self, why, sizeof why, diag);
-    mn_host_free(&host);
-    if (err)
-        return err;
-    s->names.items = mn_zalloc(mesh->n_nodes * sizeof *s->names.items);
-    s->names.items[s->names.count++] = "localhost";
-    for (size_t i = 0; i < mesh->n_nodes; i++)
-        if ((int)i != self)
-            s->names.items[s->names.count++] = mesh->nodes[i].hostname;
-    s->hosts = &s->names;
-    return MN_OK;
-}
 
 enum mn_err mn_matrix_prepare(struct mn_collective_session *s, struct mn_diag *diag)
 {
     const struct mn_bench_options *o = s->options;
-    char path[512], full[PATH_MAX];
 
-    /* The plugin and the ranks of other hosts find it by the variable. */
-    if (o->mesh && !realpath(o->mesh, full))
-        return mn_fail(diag, MN_ERR_USAGE, "--mesh %s: %s", o->mesh, strerror(errno));
-    if (o->mesh)
-        setenv("MESHNET_CONFIG", full, 1);
-    if (!mn_mesh_find_file(path, sizeof path))
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "which mesh? give --mesh FILE; meshnet discover writes one");
-    enum mn_err err = mn_mesh_read(path, &s->mesh, diag);
-    if (err)
-        return err;
     if (o->links && !s->mesh.n_links)
-        return mn_fail(diag, MN_ERR_CONFIG, "%s: no links to measure", path);
+        return mn_fail(diag, MN_ERR_CONFIG, "the mesh file has no links to measure");
     /* A dead cable is a result, not worth a minute. */
     setenv("MESHNET_CONNECT", "10s", 0);
     /* While two measure, the others hear nothing. */
     s->plan.timeout_ms = 4 * o->timeout_ms + 20 * mn_bench_repeat(o).most_ms;
     return MN_OK;
-}
-
-enum mn_err mn_matrix_hosts(struct mn_collective_session *s, struct mn_diag *diag)
-{
-    return s->options->hosts.count || s->options->local ? MN_OK : hosts_of_mesh(s, diag);
 }
 
 static enum mn_err message_size(const struct mn_bench_options *o, unsigned long long *bytes,

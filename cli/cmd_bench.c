@@ -38,6 +38,10 @@ static const struct mn_opt options[] = {
      .arg = "FILE",
      .offset = offsetof(struct mn_bench_options, mesh),
      .help = "The mesh file, at the same path on each host; default: see meshnet.yaml(5)."},
+    {.name = "print-order",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_bench_options, print_order),
+     .help = "Print the nodes in an order in which neighbours have a cable, and do nothing else."},
     {.name = "min",
      .type = MN_OPT_DOUBLE,
      .arg = "X",
@@ -296,7 +300,7 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
         return diag->code;
     if (o->local && o->hosts.count)
         return mn_fail(diag, MN_ERR_USAGE, "--local or --hosts, not both");
-    if (!o->collectives.count && !o->peer && !o->links && !o->pairs)
+    if (!o->collectives.count && !o->peer && !o->links && !o->pairs && !o->print_order)
         return mn_fail(diag, MN_ERR_USAGE,
                        "what? --peer HOST, where meshnet serve runs; --collective LIST; --links or "
                        "--pairs, all of a mesh file");

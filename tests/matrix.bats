@@ -186,6 +186,17 @@ cell()
     [ "$(jq '.cells | length' <<<"$output")" -eq 5 ]
 }
 
+@test "matrix: the order of ranks follows the cables" {
+    run on b env MESHNET_NODE=b "$MESHNET" bench --print-order --mesh mesh.yaml
+    [ "$output" = b,a,d,c ] || [ "$output" = b,c,d,a ]
+    # A ring needs its gap where d is missing.
+    run on a env MESHNET_NODE=a "$MESHNET" bench --print-order --mesh mesh.yaml --hosts a,c,b
+    [ "$output" = a,b,c ]
+    run on a env MESHNET_NODE=a "$MESHNET" bench --print-order --mesh mesh.yaml --hosts a,a
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"expected different nodes of the mesh file"* ]]
+}
+
 @test "matrix: wrong usage is said first" {
     cd "$BATS_TEST_TMPDIR"
     run "$MESHNET" bench --links --peer 10.0.0.1

@@ -105,6 +105,11 @@ enum mn_err mn_mesh_link_up(struct mn_mesh *mesh, struct mn_diag *diag);
 /* Takes nodes of other that mesh lacks, replaces those of equal name, then mn_mesh_link_up. */
 enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, struct mn_diag *diag);
 
+/* Puts n of the mesh's nodes into an order in which as many as possible have a cable to the next
+ * one, the last to the first; the first stays it. Returns how many have none. When the search is
+ * too long (never for a dozen nodes), the order is the given one. */
+int mn_mesh_ring(const struct mn_mesh *mesh, const int *nodes, int n, int *order);
+
 /* "full mesh", "ring", "line", "pair", "star", "partial mesh", "single node": by neighbour sets. */
 const char *mn_mesh_shape(const struct mn_mesh *mesh);
 

@@ -1,0 +1,118 @@
+/* On which hosts the ranks are, and in which order: neighbours in the ring of ranks are neighbours
+ * on the mesh where its cables allow it. */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench_collective.h"
+#include "topo/base/alloc.h"
+#include "topo/mesh_file.h"
+
+enum mn_err mn_bench_mesh(struct mn_collective_session *s, struct mn_diag *diag)
+{
+    const struct mn_bench_options *o = s->options;
+    char path[512], full[PATH_MAX];
+
+    if (o->mesh && !realpath(o->mesh, full))
+        return mn_fail(diag, MN_ERR_USAGE, "--mesh %s: %s", o->mesh, strerror(errno));
+    /* The plugin and the ranks of other hosts find it by the variable. */
+    if (o->mesh)
+        setenv("MESHNET_CONFIG", full, 1);
+    if (mn_mesh_find_file(path, sizeof path))
+        return mn_mesh_read(path, &s->mesh, diag);
+    if (o->links || o->pairs || o->print_order)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "which mesh? give --mesh FILE; meshnet discover writes one");
+    return MN_OK;
+}
+
+static enum mn_err own_node(const struct mn_mesh *mesh, int *self, struct mn_diag *diag)
+{
+    struct mn_host host;
+    char why[256];
+    enum mn_err err = mn_host_read(NULL, &host, diag);
+
+    if (!err)
+        err = mn_mesh_find_self(mesh, &host, self, why, sizeof why, diag);
+    mn_host_free(&host);
+    return err;
+}
+
+/* -1: no node, or not told by its name. */
+static int node_of(const struct mn_mesh *mesh, int self, const char *host)
+{
+    if (!strcmp(host, "localhost"))
+        return self;
+    for (size_t i = 0; i < mesh->n_nodes; i++)
+        if (!strcmp(mesh->nodes[i].name, host) || !strcmp(mesh->nodes[i].hostname, host))
+            return (int)i;
+    return -1;
+}
+
+/* The nodes of the hosts that were given, or all, this one first. 0: they are not nodes, or one
+ * comes twice, and stay as they are. */
+static int nodes_of(const struct mn_collective_session *s, int self, int *nodes)
+{
+    const struct mn_opt_list *given = &s->options->hosts;
+    int n = 0;
+
+    if (!given->count) {
+        nodes[n++] = self;
+        for (int i = 0; i < (int)s->mesh.n_nodes; i++)
+            if (i != self)
+                nodes[n++] = i;
+        return n;
+    }
+    for (; n < (int)given->count && n < (int)s->mesh.n_nodes; n++) {
+        nodes[n] = node_of(&s->mesh, self, given->items[n]);
+        for (int i = 0; i < n; i++)
+            if (nodes[i] == nodes[n])
+                return 0;
+        if (nodes[n] < 0)
+            return 0;
+    }
+    return n == (int)given->count ? n : 0;
+}
+
+/* As it was given: the name by which ssh knows the host. */
+static const char *host_of(const struct mn_collective_session *s, int self, int node)
+{
+    const struct mn_opt_list *given = &s->options->hosts;
+
+    for (size_t i = 0; i < given->count; i++)
+        if (node_of(&s->mesh, self, given->items[i]) == node)
+            return given->items[i];
+    return node == self ? "localhost" : s->mesh.nodes[node].hostname;
+}
+
+enum mn_err mn_bench_hosts(struct mn_collective_session *s, struct mn_diag *diag)
+{
+    int self = -1, n = (int)s->mesh.n_nodes, *nodes, *order;
+
+    if (!n || s->options->local)
+        return MN_OK;
+    enum mn_err err = own_node(&s->mesh, &self, diag);
+    if (err) /* a mesh file that nobody asked for may be another cluster's */
+        return s->options->mesh || s->options->print_order || !s->options->hosts.count ? err
+                                                                                       : MN_OK;
+    nodes = mn_zalloc((size_t)(n + 1) * sizeof *nodes);
+    order = mn_zalloc((size_t)(n + 1) * sizeof *order);
+    n = nodes_of(s, self, nodes);
+    if (n) {
+        s->missing = mn_mesh_ring(&s->mesh, nodes, n, order);
+        s->names.items = mn_zalloc((size_t)n * sizeof *s->names.items);
+        for (int i = 0; i < n; i++)
+            s->names.items[s->names.count++] = host_of(s, self, order[i]);
+        s->hosts = &s->names;
+    }
+    for (int i = 0; n && s->options->print_order && i < n; i++)
+        printf("%s%s", s->mesh.nodes[order[i]].name, i + 1 < n ? "," : "\n");
+    if (!n && s->options->print_order)
+        err = mn_fail(diag, MN_ERR_CONFIG,
+                      "--hosts: expected different nodes of the mesh file, to put them in order");
+    free(nodes);
+    free(order);
+    return err;
+}
