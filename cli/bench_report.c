@@ -192,12 +192,12 @@ static void print_raw(struct mn_out *out, const struct mn_p2p_report *report)
     };
     const struct mn_p2p_raw *plugin = NULL;
 
-    mn_out_begin(out, "raw_verbs", "verbs alone, beside the plugin");
-    mn_out_str(out, "device_here", "here", report->raw_devices[0]);
-    mn_out_str(out, "device_peer", "peer", report->raw_devices[1]);
-    mn_out_int(out, "outstanding", "outstanding", report->raw_depth);
-    mn_out_table(out, "paths",
-                 "medians of rounds in turn; p50 and p99 of half round trips, of a read the whole",
+    mn_out_str(out, "raw_device_here", "verbs alone, here", report->raw_devices[0]);
+    mn_out_str(out, "raw_device_peer", "verbs alone, peer", report->raw_devices[1]);
+    mn_out_int(out, "raw_outstanding", "verbs alone, outstanding", report->raw_depth);
+    mn_out_table(out, "raw_verbs",
+                 "verbs alone beside the plugin, medians of rounds in turn (p50 and p99 of half "
+                 "round trips, of a read the whole)",
                  cols, N(cols));
     for (size_t i = 0; i < report->n_raw; i++) {
         const struct mn_p2p_raw *row = &report->raw[i];
@@ -220,7 +220,6 @@ static void print_raw(struct mn_out *out, const struct mn_p2p_report *report)
             mn_out_cell(out, NULL);
     }
     mn_out_table_end(out);
-    mn_out_end(out);
 }
 
 /* A NIC that moved a twentieth of the whole carried the run; the rest is noise. */

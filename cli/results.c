@@ -6,7 +6,7 @@
 #include "topo/base/alloc.h"
 
 const struct mn_results_kind_row mn_results_kinds[MN_RESULTS_KINDS] = {
-    [MN_RESULTS_LINK] = {"link", {"results", "latency", "rates", "bursts"}},
+    [MN_RESULTS_LINK] = {"link", {"results", "latency", "rates", "bursts", "raw_verbs"}},
     [MN_RESULTS_COLLECTIVES] = {"collectives", {"collectives"}},
     [MN_RESULTS_MATRIX] = {"matrix", {"cells", "nodes", "findings"}},
 };
