@@ -28,7 +28,10 @@ setup()
 
 teardown()
 {
-    kill -9 $RECEIVER $SENDER 2>/dev/null || true
+    local process
+    for process in $RECEIVER $SENDER; do # timeout, and what it runs
+        kill -9 $(pgrep -P "$process") "$process" 2>/dev/null || true
+    done
     wait
     for end in a b; do
         ip netns del $NS-$end 2>/dev/null || true
