@@ -43,6 +43,7 @@ struct mn_check_rule {
     unsigned flags;
     const char *here; /* why it does not run on two machines, where others of its family do */
     int since, until; /* ABI versions it applies to, 0 = no bound; else it is skipped */
+    unsigned dialect; /* enum mn_check_dialect: only releases that do this are concerned; 0 = all */
 };
 
 /* Whether the rule says anything about plugins driven through this ABI version. */

@@ -256,6 +256,24 @@ print(eval(sys.argv[1]))' "$1" <<<"$output"
     [[ "$stderr" == *"v9 to v5"* ]]
 }
 
+@test "verify-plugin: a rule about what only some releases do is skipped for the others" {
+    local rules=context.unload,context.unload_old,context.finalize_null,device.vdevice_one,device.dmabuf
+    result() { jq -r --arg id "$1" '.rules[] | select(.id == $id) | .result' <<<"$output"; }
+    verify --profile nccl-2.29 --json --rule $rules "$PLUGINS/libnccl-net-ref.so"
+    [ "$(result context.unload) $(result context.finalize_null)" = "pass pass" ]
+    verify --profile nccl-2.30 --json --rule $rules "$PLUGINS/libnccl-net-ref.so"
+    [ "$(result context.unload) $(result context.finalize_null)" = "pass skip" ]
+    verify --profile nccl-2.25 --json --rule $rules "$PLUGINS/libnccl-net-ref.so"
+    [ "$(result context.unload_old) $(result device.vdevice_one)" = "pass pass" ]
+    verify --profile nccl-2.27 --json --rule $rules "$PLUGINS/libnccl-net-ref.so"
+    [ "$(result context.unload_old) $(result device.vdevice_one)" = "skip skip" ]
+    jq -e 'any(.rules[]; .seen == "NCCL 2.27 does not do this")' <<<"$output"
+    verify --profile nccl-2.25 --json --rule $rules "$(fault DMABUF_WITHOUT_BIT)"
+    [ "$(result device.dmabuf)" = pass ]
+    verify --profile rccl-7 --json --rule $rules "$(fault DMABUF_WITHOUT_BIT)"
+    [ "$(result device.dmabuf)" = fail ]
+}
+
 @test "verify-plugin: a run with one job says the same as a run with many" {
     verify --json --jobs 1 "$PLUGINS/libnccl-net-ref.so"
     [ "$status" -eq 0 ]

@@ -262,6 +262,21 @@ static void check_unload(struct mn_check *check)
     }
 }
 
+/* As 2.22 to 2.25 do, and 2.28 with these versions: there is no finalize to prepare for it. */
+static void check_unload_old(struct mn_check *check)
+{
+    for (unsigned i = 0; i < LOADS; i++) {
+        struct mn_pair pair;
+        mn_check_init(check);
+        mn_kit_connect(check, &pair);
+        mn_kit_pass(check, &pair, 10000, 10000, i);
+        mn_kit_close(check, &pair);
+        mn_check_step(check, "dlclose without finalize, time %u", i + 1);
+        dlclose(check->raw.lib);
+        nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL); /* for threads left behind */
+    }
+}
+
 static const struct mn_check_rule rules[] = {
     {"context.separate", "communicators of one process are independent",
      "init makes a context for each communicator; finalize ends that one and no other",
@@ -281,7 +296,8 @@ static const struct mn_check_rule rules[] = {
     {"context.finalize_null", "finalize of NULL is harmless",
      "after an init that failed finalize is called all the same, with what is in *ctx",
      check_finalize_null, .source = "NCCL 2.28.3 to 2.29.3 plugin/net.cc",
-     .breaks = "A node where the plugin cannot start crashes instead of saying why.", .since = 11},
+     .breaks = "A node where the plugin cannot start crashes instead of saying why.", .since = 11,
+     .dialect = MN_DIALECT_FINALIZE_FAILED},
     {"context.finalize_open", "finalize takes what was left open",
      "after an abort listen comms and half-open connections were never closed", check_finalize_open,
      .source = "NCCL 2.28 init.cc (commFree), plugin/net.cc",
@@ -297,7 +313,12 @@ static const struct mn_check_rule rules[] = {
     {"context.unload", "the library can be unloaded and loaded again",
      "dlclose follows the last finalize, dlopen the next init, in one process", check_unload,
      .source = "NCCL 2.28 plugin/net.cc, plugin/plugin_open.cc",
-     .breaks = "The second job of a process crashes.", .since = 11},
+     .breaks = "The second job of a process crashes.", .since = 11, .dialect = MN_DIALECT_UNLOADS},
+    {"context.unload_old", "the library can be unloaded after its last connection was closed",
+     "dlclose follows the last communicator, and these versions have no finalize to announce it",
+     check_unload_old, .source = "NCCL 2.22 to 2.25 net.cc; NCCL 2.28 plugin/plugin_open.cc",
+     .breaks = "Destroying the last communicator crashes the process.", .since = 5, .until = 10,
+     .dialect = MN_DIALECT_UNLOADS},
 };
 
 MN_CHECK_FAMILY(mn_check_context_family, "context", "contexts and unloading", rules);

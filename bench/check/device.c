@@ -183,7 +183,8 @@ static void check_pointers(struct mn_check *check)
 static void check_dmabuf(struct mn_check *check)
 {
     mn_check_init(check);
-    if (!(check->props.ptr_support & PTR_DMABUF) && mn_raw_has_dmabuf(&check->raw))
+    if (!(check->props.ptr_support & PTR_DMABUF) && mn_raw_has_dmabuf(&check->raw) &&
+        mn_check_dialect(check, MN_DIALECT_DMABUF_ANYWAY))
         mn_check_fail(check, "ptrSupport has no NCCL_PTR_DMABUF (0x%x) but regMrDmaBuf is not NULL",
                       (unsigned)check->props.ptr_support);
     if ((check->props.ptr_support & PTR_DMABUF) && !mn_raw_has_dmabuf(&check->raw))
@@ -375,7 +376,8 @@ static const struct mn_check_rule rules[] = {
     {"device.vdevice_one", "a group of one device can be merged, where merging is offered",
      "makeVDevice is called for every group, also of one device", check_vdevice_one,
      .source = "NCCL 2.24 to 2.26 graph/topo.cc (ncclTopoMakeVNics)",
-     .breaks = "NCCL 2.26 tries for ever.", .since = 9, .until = 10},
+     .breaks = "NCCL 2.26 tries for ever.", .since = 9, .until = 10,
+     .dialect = MN_DIALECT_MERGES_ONE},
 };
 
 MN_CHECK_FAMILY(mn_check_device_family, "device", "init, devices and properties", rules);

@@ -164,7 +164,7 @@ static uint64_t seed_of(const struct mn_check_target *target, const struct mn_ch
     return hash ^ target->seed * 0x9e3779b97f4a7c15u;
 }
 
-int mn_check_dialect(const struct mn_check *check, enum mn_check_dialect dialect)
+int mn_check_dialect(const struct mn_check *check, unsigned dialect)
 {
     return !check->target->profile || (check->target->profile->dialect & dialect) != 0;
 }
@@ -212,6 +212,8 @@ void mn_check_load(struct mn_check *check)
         mn_check_skip(check, "no net symbol that is driven here (rule load.symbols)");
     if (!mn_check_applies(check->rule, check->raw.version->version))
         mn_check_skip(check, "does not apply to v%d", check->raw.version->version);
+    if (check->rule->dialect && !mn_check_dialect(check, check->rule->dialect))
+        mn_check_skip(check, "%s does not do this", check->target->profile->title);
 }
 
 void mn_check_ok(struct mn_check *check, const char *call, int result)
