@@ -11,6 +11,12 @@ setup()
     export NO_COLOR=1
     unset MESHNET_CONFIG MESHNET_NODE "${!NCCL_@}"
     cd "$BATS_TEST_TMPDIR"
+    FABRIC=''
+}
+
+teardown()
+{
+    rm -f ${FABRIC:+"$FABRIC"}
 }
 
 verify()
@@ -44,6 +50,22 @@ fault()
     for version in 4 5 6 7 8 9 10 11 12; do
         grep -qx "ABI v$version" <<<"$output"
     done
+}
+
+@test "verify-plugin: our own plugin passes over RDMA on the double, in each version, in two processes" {
+    local rules=device,group,visible,handshake.processes,handshake.order,request.full,transfer.sizes
+    rules+=,transfer.order,death.sender_killed,death.receiver_killed,scenario.ring,scenario.rccl
+    # On a disk the fabric's fresh pages take longer than all the rules.
+    FABRIC=$(mktemp -u -p /dev/shm "verify-$$-XXXXXX")
+    export LD_LIBRARY_PATH=$BUILD/tests/fakeverbs FAKEVERBS=shm=$FABRIC,strict=0
+    export NCCL_SOCKET_IFNAME=lo MESHNET_ALLOW_TCP=false
+    [ -e "$LD_LIBRARY_PATH/libibverbs.so.1" ] || skip "the double is not built"
+    run --separate-stderr timeout 300 "$MESHNET" verify-plugin --json --all-versions \
+        --rule $rules "$MESH"
+    jq -c '.totals, (.rules[] | select(.result == "fail" or .result == "warn"))' <<<"$output"
+    [ "$status" -eq 0 ]
+    jq -e '.totals.warn == 0 and .totals.pass >= 250' <<<"$output"
+    [ -s "$FABRIC" ] # TCP in its place would have been refused
 }
 
 # mesh_file SPEED: this host is node a, its NIC the loopback.
