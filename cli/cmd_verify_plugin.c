@@ -348,8 +348,8 @@ static enum mn_err read_target(const struct options *o, int argc, char **argv,
     enum mn_err err = MN_OK;
 
     if (argc > 1)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "one library at a time, after all options; \"%s\" is one too many", argv[1]);
+        return mn_fail(diag, MN_ERR_USAGE, "one library at a time; \"%s\" is one too many",
+                       argv[1]);
     if (o->version && o->all_versions)
         return mn_fail(diag, MN_ERR_USAGE, "--version and --all-versions exclude each other");
     target->seed = first_seed(o);
