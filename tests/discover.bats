@@ -296,10 +296,10 @@ make_triangle()
     run --separate-stderr "$MESHNET" discover -o /proc/mesh.yaml
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"/proc"* ]]
-    # A folder in the file's place: the rename fails late, the temporary file must go.
     mkdir -p "$BATS_TEST_TMPDIR/w/mesh.yaml"
     run --separate-stderr "$MESHNET" discover --force -o "$BATS_TEST_TMPDIR/w/mesh.yaml"
-    [ "$status" -eq 1 ]
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"mesh.yaml is no file"* ]]
     [ "$(ls -A "$BATS_TEST_TMPDIR/w")" = mesh.yaml ]
 }
 
