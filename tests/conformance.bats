@@ -43,10 +43,11 @@ expect()
     [ "$status" -eq "$1" ]
 }
 
-@test "conformance: every version, both ends in one thread" {
+# verify-plugin drives the other versions too.
+@test "conformance: versions old and new, both ends in one thread" {
     versions=$(nm -D --defined-only "$PLUGIN" | sed -n 's/.*ncclNetPlugin_v//p' | sort -n | xargs)
     [ "$versions" = "4 5 6 7 8 9 10 11 12" ]
-    for version in $versions; do
+    for version in 4 5 8 10 12; do
         echo "v$version"
         suite --version "$version"
         # v4 has no groups, and its connect cannot be given up.
