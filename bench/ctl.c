@@ -110,6 +110,18 @@ void mn_ctl_close(struct mn_ctl *ctl)
     ctl->fd = -1;
 }
 
+void mn_ctl_watch(const struct mn_ctl *ctl)
+{
+    int one = 1, seconds = 2, probes = 3;
+    unsigned silence_ms = 8000;
+
+    (void)setsockopt(ctl->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    (void)setsockopt(ctl->fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
+    (void)setsockopt(ctl->fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
+    (void)setsockopt(ctl->fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    (void)setsockopt(ctl->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
+}
+
 static enum mn_err write_all(struct mn_ctl *ctl, const void *data, size_t len, struct mn_diag *diag)
 {
     uint64_t deadline = now_ms() + 10000;

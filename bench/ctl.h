@@ -25,6 +25,8 @@ enum mn_err mn_ctl_listen(const struct mn_addr *addr, uint16_t port, int *fd, st
 enum mn_err mn_ctl_connect(const char *host, uint16_t port, unsigned timeout_ms, struct mn_ctl *ctl,
                            struct mn_diag *diag);
 void mn_ctl_close(struct mn_ctl *ctl);
+/* From now on a peer that vanishes without a word counts as gone within 8 s. */
+void mn_ctl_watch(const struct mn_ctl *ctl);
 
 /* Proves knowledge of the token to the other side and checks that it has it too. server: 1 for the
  * side that accepted. MN_ERR_AUTH when the tokens differ. */

@@ -16,6 +16,7 @@
 #include "topo/base/mac.h"
 
 #define MN_GROUP_RANKS 128
+#define MN_GROUP_DOORS 16
 #define MN_GROUP_BLOCK 32000 /* bytes of all ranks' blocks together */
 #define MN_GROUP_TEXT  (1u << 20)
 
@@ -23,9 +24,10 @@ struct mn_group;
 
 struct mn_group_plan {
     int rank, nranks;
-    const char *host; /* of rank 0 */
+    const char *host; /* of rank 0, as this rank reaches it */
     uint16_t port;
-    int listen_fd; /* of rank 0, listening there; stays the caller's */
+    /* Of rank 0: sockets that listen, there and elsewhere; they stay the caller's. */
+    int doors[MN_GROUP_DOORS], n_doors;
     uint8_t token[MN_KEY_SIZE];
     unsigned timeout_ms;               /* longest wait without news */
     const volatile sig_atomic_t *stop; /* not 0: the group ends, interrupted. NULL: never */

@@ -58,15 +58,16 @@ static int listen_somewhere(uint16_t *port)
 
 static void prepare(struct party *parties, int n, int (*body)(struct mn_group *), unsigned ms)
 {
-    uint16_t port;
-    int fd = listen_somewhere(&port);
+    uint16_t ports[2];
+    int doors[2] = {listen_somewhere(&ports[0]), listen_somewhere(&ports[1])};
 
     for (int r = 0; r < n; r++)
         parties[r] = (struct party){.plan = {.rank = r,
                                              .nranks = n,
                                              .host = "127.0.0.1",
-                                             .port = port,
-                                             .listen_fd = r ? -1 : fd,
+                                             .port = ports[r % 2],
+                                             .doors = {doors[0], doors[1]},
+                                             .n_doors = r ? 0 : 2,
                                              .token = {1, 2, 3},
                                              .timeout_ms = ms},
                                     .body = body};
@@ -80,7 +81,8 @@ static void run_all(struct party *parties, int n)
         assert_int_equal(pthread_create(&threads[r], NULL, one_rank, &parties[r]), 0);
     for (int r = 0; r < n; r++)
         pthread_join(threads[r], NULL);
-    close(parties[0].plan.listen_fd);
+    for (int i = 0; i < 2; i++)
+        close(parties[0].plan.doors[i]);
 }
 
 static int talk(struct mn_group *g)

@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,18 +9,18 @@
 #include <unistd.h>
 
 #include "bench/launch.h"
+#include "bench/lines.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clock.h"
 
 #define GRACE_S 8.0
-#define LINE    1024
 
 volatile sig_atomic_t mn_launch_stop;
 
 struct child {
     pid_t pid; /* 0 = has ended */
     int fd;    /* what it writes; -1 = closed */
-    char line[LINE];
-    size_t used;
+    struct mn_lines lines;
 };
 
 struct crew {
@@ -31,13 +30,6 @@ struct crew {
     int told;                  /* rank 0 has been asked to end */
     double deadline;           /* when those left are killed; 0 = no end is near */
 };
-
-static double now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 static void on_signal(int number)
 {
@@ -93,31 +85,17 @@ static enum mn_err start(struct crew *crew, int rank, struct mn_diag *diag)
 
 static void hurry(struct crew *crew, double seconds)
 {
-    double deadline = now() + seconds;
+    double deadline = mn_seconds() + seconds;
 
     if (!crew->deadline || deadline < crew->deadline)
         crew->deadline = deadline;
 }
 
-/* Hands on whole lines, and long ones in parts. */
 static void read_lines(struct crew *crew, int rank)
 {
     struct child *child = &crew->children[rank];
-    char text[4096];
-    ssize_t n;
 
-    while ((n = read(child->fd, text, sizeof text)) > 0)
-        for (ssize_t i = 0; i < n; i++) {
-            int ends = text[i] == '\n';
-            if (!ends)
-                child->line[child->used++] = text[i];
-            if ((ends || child->used == LINE - 1) && child->used) {
-                child->line[child->used] = 0;
-                crew->launch->line(crew->launch->ctx, rank, child->line);
-                child->used = 0;
-            }
-        }
-    if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+    if (!mn_lines_read(&child->lines, child->fd, crew->launch->line, crew->launch->ctx, rank)) {
         close(child->fd);
         child->fd = -1;
     }
@@ -204,12 +182,12 @@ static void supervise(struct crew *crew)
         if (crew->children[0].pid && !crew->told) {
             if (mn_launch_stop)
                 ask_to_end(crew);
-            else if (crew->failed > 0 && now() > crew->deadline - GRACE_S / 2)
+            else if (crew->failed > 0 && mn_seconds() > crew->deadline - GRACE_S / 2)
                 end_for_failed(crew);
         }
-        if (crew->deadline && now() > crew->deadline) {
+        if (crew->deadline && mn_seconds() > crew->deadline) {
             kill_all(crew);
-            crew->deadline = now() + GRACE_S;
+            crew->deadline = mn_seconds() + GRACE_S;
         }
     }
     free(fds);

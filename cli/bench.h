@@ -13,7 +13,7 @@ struct mn_bench_options {
     unsigned duration_ms, max_duration_ms, timeout_ms, pause_ms;
     unsigned long long memory;
     double min_gbps, min_ratio, precision;
-    int direction, flush, raw_verbs, no_check, json, csv, links, pairs, print_order;
+    int direction, flush, raw_verbs, no_check, json, csv, links, pairs, agents, print_order;
 };
 
 /* What --sizes asks for: sizes, and ranges BEGIN:END:FACTOR, in the order given. free(size) in
@@ -29,6 +29,14 @@ enum mn_err mn_bench_profile(const struct mn_bench_options *options, struct mn_p
                              struct mn_diag *diag);
 /* --type names profiles with --peer and elements with --collective: MN_ERR_USAGE for the other. */
 enum mn_err mn_bench_check_types(const struct mn_bench_options *options, struct mn_diag *diag);
+
+/* The token that both sides share: of --token-file, else of the environment. */
+enum mn_err mn_bench_token(const struct mn_bench_options *options, uint8_t token[MN_KEY_SIZE],
+                           struct mn_diag *diag);
+/* Where meshnet serve listens: a node's name stands for its address on a cable that node self has
+ * with it, any other name for itself. */
+void mn_bench_address(const struct mn_mesh *mesh, int self, const char *name, char *host,
+                      size_t size);
 
 /* How often a measurement is repeated. */
 struct mn_repeat_plan mn_bench_repeat(const struct mn_bench_options *options);

@@ -1,5 +1,4 @@
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,23 +12,29 @@
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
 
+/* Ranks of this host, and those that ssh leads back here, come to loopback. */
 static enum mn_err meet_here(struct mn_collective_session *s, struct mn_diag *diag)
 {
+    const struct mn_bench_options *o = s->options;
+    struct sockaddr_storage ss;
     struct mn_addr addr;
-    struct sockaddr_in in;
-    socklen_t len = sizeof in;
+    socklen_t len = sizeof ss;
+    int *door = &s->plan.doors[0];
     enum mn_err err = mn_addr_parse("127.0.0.1", &addr, diag);
 
-    addr.prefix = -1;
     if (!err)
-        err = mn_random(s->plan.token, sizeof s->plan.token, diag);
+        err = o->agents ? mn_bench_token(o, s->plan.token, diag)
+                        : mn_random(s->plan.token, sizeof s->plan.token, diag);
     if (!err)
-        err = mn_ctl_listen(&addr, 0, &s->plan.listen_fd, diag);
-    if (!err && getsockname(s->plan.listen_fd, (struct sockaddr *)&in, &len))
-        err = mn_fail_errno(diag, "the port of a listening socket");
+        err = mn_ctl_listen(&addr, 0, door, diag);
+    if (err)
+        return err;
+    s->plan.n_doors = 1;
+    if (getsockname(*door, (struct sockaddr *)&ss, &len))
+        return mn_fail_errno(diag, "the port of a listening socket");
     s->plan.host = "127.0.0.1";
-    s->plan.port = err ? 0 : ntohs(in.sin_port);
-    return err;
+    s->plan.port = (uint16_t)mn_addr_from_sockaddr((const struct sockaddr *)&ss, &addr);
+    return o->agents ? mn_collective_doors(s, diag) : MN_OK;
 }
 
 static void on_line(void *ctx, int rank, const char *text)
@@ -60,8 +65,9 @@ static int start_rank(void *ctx, int rank)
     const struct mn_collective_session *s = ctx;
     const struct mn_opt_list *hosts = s->hosts;
 
-    return hosts->count && !mn_collective_is_here(hosts->items[rank]) ? mn_collective_ssh(s, rank)
-                                                                      : be_rank(ctx, rank);
+    if (!hosts->count || mn_collective_is_here(hosts->items[rank]))
+        return be_rank(ctx, rank);
+    return s->options->agents ? mn_collective_agent(s, rank) : mn_collective_ssh(s, rank);
 }
 
 static enum mn_err plan(struct mn_collective_session *s, struct mn_diag *diag)
@@ -75,36 +81,20 @@ static enum mn_err plan(struct mn_collective_session *s, struct mn_diag *diag)
 static enum mn_err listen_at(struct mn_collective_session *s, struct mn_diag *diag)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
-    struct mn_addr addr = {.prefix = -1};
+    struct mn_addr addr;
     int rc = getaddrinfo(s->plan.host, NULL, &hints, &list);
 
     if (rc)
         return mn_fail(diag, MN_ERR_CONFIG, "--coordinator %s: %s", s->plan.host, gai_strerror(rc));
-    addr.family = list->ai_family;
-    if (list->ai_family == AF_INET6)
-        memcpy(addr.bytes, &((struct sockaddr_in6 *)(void *)list->ai_addr)->sin6_addr, 16);
-    else
-        memcpy(addr.bytes, &((struct sockaddr_in *)(void *)list->ai_addr)->sin_addr, 4);
+    (void)mn_addr_from_sockaddr(list->ai_addr, &addr);
     freeaddrinfo(list);
     static const uint8_t any[16];
     if (memcmp(addr.bytes, any, sizeof any) == 0)
         return mn_fail(diag, MN_ERR_CONFIG,
                        "--coordinator %s: expected one address, not all of a host", s->plan.host);
-    return mn_ctl_listen(&addr, s->plan.port, &s->plan.listen_fd, diag);
-}
-
-static enum mn_err get_token(const struct mn_bench_options *o, uint8_t token[MN_KEY_SIZE],
-                             struct mn_diag *diag)
-{
-    const char *text = getenv("MESHNET_TOKEN");
-
-    if (o->token_file)
-        return mn_key_read(o->token_file, token, diag);
-    if (text)
-        return mn_key_parse(text, token, diag);
-    return mn_fail(diag, MN_ERR_USAGE,
-                   "which token? give all ranks the same 32 hexadecimal digits in MESHNET_TOKEN or "
-                   "--token-file FILE");
+    enum mn_err err = mn_ctl_listen(&addr, s->plan.port, &s->plan.doors[0], diag);
+    s->plan.n_doors = !err;
+    return err;
 }
 
 static enum mn_err follow_env(struct mn_collective_session *s, const struct mn_launch_env *env,
@@ -120,7 +110,7 @@ static enum mn_err follow_env(struct mn_collective_session *s, const struct mn_l
         return mn_fail(diag, MN_ERR_USAGE,
                        "where is rank 0? %s does not tell: give all ranks --coordinator HOST",
                        env->launcher);
-    enum mn_err err = get_token(o, s->plan.token, diag);
+    enum mn_err err = mn_bench_token(o, s->plan.token, diag);
     if (!err)
         err = plan(s, diag);
     if (!err && !env->rank)
@@ -137,6 +127,12 @@ static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_
     enum mn_err err;
 
     s->plan.nranks = crew.nranks = hosts->count ? (int)hosts->count : (int)s->options->local;
+    if (s->options->agents && !hosts->count)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--agents: at which hosts? give --hosts A,B,… or --mesh FILE");
+    if (s->options->agents && s->options->plugin)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--plugin with --agents: each meshnet serve has its own; give it there");
     if (hosts->count > MN_GROUP_RANKS)
         return mn_fail(diag, MN_ERR_USAGE, "--hosts: at most %d", MN_GROUP_RANKS);
     if (hosts->count && !mn_collective_is_here(hosts->items[0]))
@@ -155,8 +151,8 @@ int mn_bench_collective(const struct mn_bench_options *options)
 {
     struct mn_collective_session s = {.options = options,
                                       .hosts = &options->hosts,
-                                      .plan = {.listen_fd = -1,
-                                               .timeout_ms = options->timeout_ms,
+                                      .self = -1,
+                                      .plan = {.timeout_ms = options->timeout_ms,
                                                .stop = &mn_launch_stop}};
     struct mn_launch_env env = {.launcher = NULL};
     struct mn_diag diag;
@@ -185,8 +181,8 @@ int mn_bench_collective(const struct mn_bench_options *options)
                       "between which ranks? --local N, processes here; --hosts A,B,…; or started "
                       "by mpirun, torchrun or srun");
     }
-    if (s.plan.listen_fd >= 0)
-        close(s.plan.listen_fd);
+    for (int i = 0; i < s.plan.n_doors; i++)
+        close(s.plan.doors[i]);
     free(s.tasks);
     free(s.names.items);
     mn_mesh_free(&s.mesh);

@@ -16,6 +16,7 @@ struct mn_collective_session {
     const struct mn_opt_list *hosts;
     struct mn_opt_list names; /* the nodes of the mesh, when hosts is this; mesh has the texts */
     struct mn_mesh mesh;      /* empty where none was given or found */
+    int self;                 /* this node of it, -1 = none or not known */
     int missing;              /* steps of the ring of hosts without a cable */
     struct mn_collective_task *tasks;
     size_t n_tasks;
@@ -40,6 +41,15 @@ int mn_matrix_rank(void *ctx, int rank);
 enum mn_err mn_collective_pin(const struct mn_collective_session *session,
                               const struct mn_group *group, const char *pci_path,
                               struct mn_diag *diag);
+/* collective_command.c: the words of a command line, after "meshnet bench", by which a rank at
+ * another host measures the same; they are to be freed. */
+void mn_collective_words(const struct mn_bench_options *options, struct mn_opt_list *words);
+void mn_collective_free_words(struct mn_opt_list *words);
+/* collective_agent.c: opens a door of the plan at each address by which other hosts reach this one.
+ */
+enum mn_err mn_collective_doors(struct mn_collective_session *session, struct mn_diag *diag);
+/* Runs a rank by the meshnet serve at its host, in a process of its own. Returns its exit code. */
+int mn_collective_agent(const struct mn_collective_session *session, int rank);
 /* collective_ssh.c: becomes the ssh that runs a rank at a host. Returns only when it cannot. */
 int mn_collective_ssh(const struct mn_collective_session *session, int rank);
 /* Whether --type of --collective has that name ("all" is none). */

@@ -10,6 +10,21 @@
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
+enum mn_err mn_bench_token(const struct mn_bench_options *o, uint8_t token[MN_KEY_SIZE],
+                           struct mn_diag *diag)
+{
+    const char *text = getenv("MESHNET_TOKEN");
+
+    if (o->token_file)
+        return mn_key_read(o->token_file, token, diag);
+    if (text)
+        return mn_key_parse(text, token, diag);
+    return mn_fail(diag, MN_ERR_USAGE,
+                   "which token? %s: put it into a file and give --token-file FILE",
+                   o->peer || o->agents ? "meshnet serve prints one"
+                                        : "any 32 hexadecimal digits, the same for all ranks");
+}
+
 enum mn_err mn_bench_mesh(struct mn_collective_session *s, struct mn_diag *diag)
 {
     const struct mn_bench_options *o = s->options;
@@ -51,6 +66,24 @@ static int node_of(const struct mn_mesh *mesh, int self, const char *host)
     return -1;
 }
 
+void mn_bench_address(const struct mn_mesh *mesh, int self, const char *name, char *host,
+                      size_t size)
+{
+    int node = node_of(mesh, self, name);
+
+    mn_strlcpy(host, name, size);
+    for (size_t i = 0; i < mesh->n_links && self >= 0 && node >= 0 && node != self; i++) {
+        const struct mn_mesh_end *e = mesh->links[i].ends;
+        int far = e[0].node == self ? 1 : e[1].node == self ? 0 : -1;
+        if (far < 0 || e[far].node != node)
+            continue;
+        struct mn_addr addr = mesh->nodes[node].nics[e[far].nic].addrs[0];
+        addr.prefix = -1;
+        mn_addr_format(&addr, host, size);
+        return;
+    }
+}
+
 /* The nodes of the hosts that were given, or all, this one first. 0: they are not nodes, or one
  * comes twice, and stay as they are. */
 static int nodes_of(const struct mn_collective_session *s, int self, int *nodes)
@@ -76,7 +109,7 @@ static int nodes_of(const struct mn_collective_session *s, int self, int *nodes)
     return n == (int)given->count ? n : 0;
 }
 
-/* As it was given: the name by which ssh knows the host. */
+/* As it was given: the name by which ssh or the agents' addresses are found. */
 static const char *host_of(const struct mn_collective_session *s, int self, int node)
 {
     const struct mn_opt_list *given = &s->options->hosts;
@@ -89,7 +122,7 @@ static const char *host_of(const struct mn_collective_session *s, int self, int 
 
 enum mn_err mn_bench_hosts(struct mn_collective_session *s, struct mn_diag *diag)
 {
-    int self = -1, n = (int)s->mesh.n_nodes, *nodes, *order;
+    int n = (int)s->mesh.n_nodes, self, *nodes, *order;
 
     if (!n || s->options->local)
         return MN_OK;
@@ -97,6 +130,7 @@ enum mn_err mn_bench_hosts(struct mn_collective_session *s, struct mn_diag *diag
     if (err) /* a mesh file that nobody asked for may be another cluster's */
         return s->options->mesh || s->options->print_order || !s->options->hosts.count ? err
                                                                                        : MN_OK;
+    s->self = self;
     nodes = mn_zalloc((size_t)(n + 1) * sizeof *nodes);
     order = mn_zalloc((size_t)(n + 1) * sizeof *order);
     n = nodes_of(s, self, nodes);

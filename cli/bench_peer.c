@@ -10,22 +10,6 @@
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
-static enum mn_err get_token(const struct mn_bench_options *o, uint8_t token[MN_KEY_SIZE],
-                             struct mn_diag *diag)
-{
-    const char *text = getenv("MESHNET_TOKEN");
-
-    if (o->token_file)
-        return mn_key_read(o->token_file, token, diag);
-    if (text)
-        return mn_key_parse(text, token, diag);
-    return mn_fail(diag, MN_ERR_USAGE,
-                   "which token? meshnet serve prints one: put it into a file and give "
-                   "--token-file FILE");
-}
-
-/* A node's name stands for its address on a cable this host shares, which is where serve listens.
- */
 static void resolve_peer(const char *peer, char *host, size_t size, char *mesh_path,
                          size_t mesh_size)
 {
@@ -44,16 +28,7 @@ static void resolve_peer(const char *peer, char *host, size_t size, char *mesh_p
     if (mn_mesh_read(mesh_path, &mesh, &diag) || mn_host_read(NULL, &own, &diag) ||
         mn_mesh_find_self(&mesh, &own, &self, why, sizeof why, &diag))
         goto out;
-    for (size_t i = 0; i < mesh.n_links; i++) {
-        const struct mn_mesh_end *e = mesh.links[i].ends;
-        int far = e[0].node == self ? 1 : e[1].node == self ? 0 : -1;
-        if (far < 0 || strcmp(mesh.nodes[e[far].node].name, peer) != 0)
-            continue;
-        struct mn_addr addr = mesh.nodes[e[far].node].nics[e[far].nic].addrs[0];
-        addr.prefix = -1;
-        mn_addr_format(&addr, host, size);
-        break;
-    }
+    mn_bench_address(&mesh, self, peer, host, size);
 out:
     mn_host_free(&own);
     mn_mesh_free(&mesh);
@@ -129,7 +104,7 @@ int mn_bench_peer(const struct mn_bench_options *o)
     if (!err)
         err = mn_bench_profile(o, &plan, &diag);
     if (!err)
-        err = get_token(o, token, &diag);
+        err = mn_bench_token(o, token, &diag);
     if (!err) {
         resolve_peer(o->peer, host, sizeof host, mesh_path, sizeof mesh_path);
         mn_plugin_path(o->plugin, path, sizeof path);

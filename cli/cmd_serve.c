@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/agent.h"
 #include "bench/check/far.h"
 #include "bench/p2p.h"
 #include "cli/cmd.h"
@@ -79,7 +80,7 @@ static const struct mn_opt options[] = {
      .offset = offsetof(struct options, clients),
      .min = 1,
      .max = 64,
-     .help = "Serve this many clients at a time; more are told to come back later."},
+     .help = "Serve this many clients, or ranks, at a time; more are told to come back later."},
     {.name = "once",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, once),
@@ -213,8 +214,9 @@ static int serve_client(const struct options *o, const char *plugin_path, int fd
         return CLIENT_REFUSED;
     }
     enum mn_err err = mn_ctl_receive(&ctl, o->idle_ms, &first, &diag);
-    if (!err && mn_far_asked(first)) {
-        err = mn_far_serve(plugin_path, &ctl, first, &diag);
+    if (!err && (mn_far_asked(first) || mn_agent_asked(first))) {
+        err = mn_far_asked(first) ? mn_far_serve(plugin_path, &ctl, first, &diag)
+                                  : mn_agent_serve(&ctl, first, token, plugin_path, &diag);
         tell_error(&ctl, err, &diag);
         cJSON_Delete(first);
     } else if (!err) {
@@ -283,13 +285,8 @@ static void take_client(const struct options *o, const char *plugin_path, struct
         refuse(fd);
         return;
     }
-    if (!getpeername(fd, (struct sockaddr *)&ss, &len)) {
-        addr.family = ss.ss_family;
-        if (ss.ss_family == AF_INET6)
-            memcpy(addr.bytes, &((struct sockaddr_in6 *)&ss)->sin6_addr, 16);
-        else
-            memcpy(addr.bytes, &((struct sockaddr_in *)&ss)->sin_addr, 4);
-    }
+    if (!getpeername(fd, (struct sockaddr *)&ss, &len))
+        (void)mn_addr_from_sockaddr((const struct sockaddr *)&ss, &addr);
     snprintf(from, sizeof from, "client %s", mn_addr_format(&addr, text, sizeof text));
     fflush(NULL);
     pid_t serve_pid = getpid(), pid = fork();
@@ -353,7 +350,7 @@ static int run(const void *values, int argc, char **argv)
 
 const struct mn_command mn_cmd_serve = {
     .name = "serve",
-    .summary = "the other end of a bench: wait for meshnet bench --peer",
+    .summary = "the other end of a bench: wait for meshnet bench --peer or --agents",
     .usage = "[OPTION]…",
     .options = options,
     .options_size = sizeof(struct options),

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/bench_collective.h"
+#include "cli/cmd.h"
 #include "topo/base/alloc.h"
 
 /* Of the environment these go along, less what belongs to one host or one process. */
@@ -33,20 +34,6 @@ static void add_word(FILE *file, const char *word)
     fputc('\'', file);
 }
 
-static void add_list(FILE *file, const char *option, const struct mn_opt_list *list)
-{
-    for (size_t i = 0; i < list->count; i++) {
-        add_word(file, option);
-        add_word(file, list->items[i]);
-    }
-}
-
-static void add_number(FILE *file, const char *option, long number)
-{
-    if (number)
-        fprintf(file, " %s %ld", option, number);
-}
-
 static void add_environment(FILE *file)
 {
     for (char **e = environ; *e; e++)
@@ -58,6 +45,7 @@ static void add_environment(FILE *file)
 static void add_command(FILE *file, const struct mn_collective_session *s, int rank)
 {
     const struct mn_bench_options *o = s->options;
+    struct mn_opt_list words;
     char exe[512];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
 
@@ -67,45 +55,14 @@ static void add_command(FILE *file, const struct mn_collective_session *s, int r
     fprintf(file, " MESHNET_RANK=%d MESHNET_WORLD=%d", rank, s->plan.nranks);
     add_word(file, n > 0 ? exe : "meshnet");
     fprintf(file, " bench --coordinator 127.0.0.1 --port %u --token-file /dev/stdin", s->plan.port);
-    if (o->links)
-        fputs(" --links", file);
-    if (o->pairs)
-        fputs(" --pairs", file);
-    add_list(file, "--collective", &o->collectives);
-    add_list(file, "--sizes", &o->sizes);
-    add_list(file, "--type", &o->types);
-    add_list(file, "--op", &o->ops);
-    add_list(file, "--algorithm", &o->algorithms);
     if (o->plugin) {
         add_word(file, "--plugin");
         add_word(file, o->plugin);
     }
-    add_word(file, "--pin");
-    add_word(file, o->pin);
-    add_number(file, "--root", o->root);
-    add_number(file, "--iters", o->iters);
-    add_number(file, "--warmup", o->warmup);
-    add_number(file, "--abi", o->abi);
-    add_number(file, "--device", o->device);
-    struct mn_repeat_plan repeat = mn_bench_repeat(o);
-    fprintf(file, " --duration %ums --max-duration %ums --precision %g --timeout %ums%s",
-            repeat.duration_ms, repeat.most_ms, repeat.precision, o->timeout_ms,
-            o->no_check ? " --no-check" : "");
-}
-
-/* The token goes through standard input: neither command lines nor environments show it. */
-static int hand_over_token(const uint8_t token[MN_KEY_SIZE])
-{
-    char text[2 * MN_KEY_SIZE + 1];
-    int fds[2];
-
-    for (int i = 0; i < MN_KEY_SIZE; i++)
-        snprintf(text + 2 * i, 3, "%02x", token[i]);
-    if (pipe(fds) || write(fds[1], text, sizeof text - 1) != sizeof text - 1 ||
-        dup2(fds[0], STDIN_FILENO) < 0)
-        return -1;
-    close(fds[0]);
-    return close(fds[1]);
+    mn_collective_words(o, &words);
+    for (size_t i = 0; i < words.count; i++)
+        add_word(file, words.items[i]);
+    mn_collective_free_words(&words);
 }
 
 int mn_collective_is_here(const char *host)
@@ -129,14 +86,17 @@ int mn_collective_ssh(const struct mn_collective_session *s, int rank)
 {
     const char *host = s->hosts->items[rank], *ssh = getenv("MESHNET_SSH");
     char forward[64], *command = NULL;
+    struct mn_diag diag;
     size_t size;
     FILE *file = open_memstream(&command, &size);
 
     if (!file)
         return 1;
     add_command(file, s, rank);
-    if (fclose(file) || hand_over_token(s->plan.token))
+    if (fclose(file))
         return 1;
+    if (mn_key_to_stdin(s->plan.token, &diag))
+        return mn_cmd_fail("bench", &diag);
     snprintf(forward, sizeof forward, "127.0.0.1:%u:127.0.0.1:%u", s->plan.port, s->plan.port);
     /* Ranks of one host share the way back of the first. */
     const char *strict =

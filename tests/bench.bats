@@ -561,10 +561,10 @@ none_left()
         --sizes 100K --duration 61s
     echo "$stderr"
     for _ in $(seq 50); do
-        pgrep -f "$MESHNET bench .*--duration 61" || break
+        pgrep -f "$MESHNET bench .*--duration.61" || break
         sleep 0.1
     done
-    left=$(pgrep -f "$MESHNET bench .*--duration 61" || true)
+    left=$(pgrep -f "$MESHNET bench .*--duration.61" || true)
     kill "$(cat sshd.b.pid)" "$(cat sshd.c.pid)"
     [ $three -eq 0 ]
     [ "$(jq -r '.ranks[2].name' <<<"$report" | cut -d , -f 1)" = 'rank 2 (c' ]

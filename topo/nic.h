@@ -34,6 +34,9 @@ int mn_addr_is_link_local(const struct mn_addr *addr); /* fe80::/10 only */
 /* Fills a sockaddr (scope = ifindex for IPv6 link-local) and returns its length. */
 socklen_t mn_addr_sockaddr(const struct mn_addr *addr, uint16_t port, uint32_t scope,
                            struct sockaddr_storage *ss);
+/* The other way round; an IPv4 address in an IPv6 one counts as IPv4. Returns the port, and -1 with
+ * family 0 when it is of another family. */
+int mn_addr_from_sockaddr(const struct sockaddr *sa, struct mn_addr *addr);
 
 enum mn_nic_kind {
     MN_NIC_ETHERNET,

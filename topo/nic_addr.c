@@ -136,3 +136,26 @@ socklen_t mn_addr_sockaddr(const struct mn_addr *addr, uint16_t port, uint32_t s
     memcpy(&in->sin_addr, addr->bytes, 4);
     return sizeof *in;
 }
+
+int mn_addr_from_sockaddr(const struct sockaddr *sa, struct mn_addr *addr)
+{
+    const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)sa;
+    const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)(const void *)sa;
+
+    *addr = (struct mn_addr){.family = AF_INET, .prefix = -1};
+    if (sa->sa_family == AF_INET) {
+        memcpy(addr->bytes, &in->sin_addr, 4);
+        return ntohs(in->sin_port);
+    }
+    if (sa->sa_family != AF_INET6) {
+        addr->family = 0;
+        return -1;
+    }
+    if (IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr)) {
+        memcpy(addr->bytes, in6->sin6_addr.s6_addr + 12, 4);
+    } else {
+        addr->family = AF_INET6;
+        memcpy(addr->bytes, &in6->sin6_addr, 16);
+    }
+    return ntohs(in6->sin6_port);
+}

@@ -158,6 +158,26 @@ static void socket_addresses(void **state)
     assert_int_equal(in6->sin6_scope_id, 0);
 }
 
+static void socket_addresses_back(void **state)
+{
+    (void)state;
+    struct sockaddr_storage ss;
+    struct mn_addr v4 = parsed("10.0.1.1"), v6 = parsed("fd00::1"), got;
+    mn_addr_sockaddr(&v4, 4711, 0, &ss);
+    assert_int_equal(mn_addr_from_sockaddr((struct sockaddr *)&ss, &got), 4711);
+    assert_true(mn_addr_equal(&got, &v4) && got.prefix == -1);
+    mn_addr_sockaddr(&v6, 80, 0, &ss);
+    assert_int_equal(mn_addr_from_sockaddr((struct sockaddr *)&ss, &got), 80);
+    assert_true(mn_addr_equal(&got, &v6));
+    struct mn_addr mapped = parsed("::ffff:10.0.1.1");
+    mn_addr_sockaddr(&mapped, 1, 0, &ss);
+    assert_int_equal(mn_addr_from_sockaddr((struct sockaddr *)&ss, &got), 1);
+    assert_true(mn_addr_equal(&got, &v4));
+    ss.ss_family = AF_UNIX;
+    assert_int_equal(mn_addr_from_sockaddr((struct sockaddr *)&ss, &got), -1);
+    assert_int_equal(got.family, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +187,7 @@ int main(void)
         cmocka_unit_test(network_masks_host_bits),
         cmocka_unit_test(kinds_of_address),
         cmocka_unit_test(socket_addresses),
+        cmocka_unit_test(socket_addresses_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

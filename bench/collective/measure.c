@@ -8,6 +8,7 @@
 #include "bench/collective/pattern.h"
 #include "bench/stats.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clock.h"
 
 #define CHUNK           (256u << 10)
 #define PAGE            4096
@@ -27,13 +28,6 @@ struct session {
     uint8_t *blocks;
     int *hosts;
 };
-
-static double now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 /* --- the job ---------------------------------------------------------------------------------- */
 
@@ -190,10 +184,10 @@ static enum mn_err loop(struct session *s, unsigned long n, float *times, double
     /* The barrier lets ranks go one after the other: an untimed one brings them together. */
     if (!err)
         err = once(s, diag);
-    double start = now(), last = start;
+    double start = mn_seconds(), last = start;
     for (unsigned long i = 0; i < n && !err; i++) {
         err = once(s, diag);
-        double t = now();
+        double t = mn_seconds();
         if (times)
             times[i] = (float)((t - last) * 1e6);
         last = t;

@@ -48,7 +48,6 @@ struct mn_group {
     double still_since, looked;
 };
 
-double mn_group_now(void); /* seconds, CLOCK_MONOTONIC */
 /* Takes what came within wait_ms, one message a rank. An error: the group is over. */
 enum mn_err mn_group_watch(struct mn_group *group, int wait_ms, struct mn_diag *diag);
 /* The message of rank r, waited for. */

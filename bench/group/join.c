@@ -1,8 +1,6 @@
 /* How ranks find each other. */
 #include <ctype.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,19 +11,7 @@
 #include "bench/environment.h"
 #include "bench/group/group_impl.h"
 #include "topo/base/alloc.h"
-
-/* A host that vanishes without a word is noticed within 8 s. */
-static void tune(int fd)
-{
-    int one = 1, seconds = 2, probes = 3;
-    unsigned silence_ms = 8000;
-
-    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &seconds, sizeof seconds);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &seconds, sizeof seconds);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
-}
+#include "topo/base/clock.h"
 
 static void set_name(struct mn_group *g, int rank, const char *node, long pid)
 {
@@ -100,7 +86,7 @@ static enum mn_err receive_guest(struct mn_group *g, int fd, int *came, struct m
         mn_ctl_close(&ctl);
         return err;
     }
-    tune(fd);
+    mn_ctl_watch(&ctl);
     mn_strlcpy(ctl.peer, g->peers[rank].name, sizeof ctl.peer);
     g->peers[rank].ctl = ctl;
     ++*came;
@@ -123,20 +109,25 @@ static enum mn_err tell_names(struct mn_group *g, struct mn_diag *diag)
 /* Ranks that have come are watched for their end meanwhile. */
 static enum mn_err join_as_hub(struct mn_group *g, struct mn_diag *diag)
 {
-    double deadline = mn_group_now() + g->plan.timeout_ms / 1000.0;
-    struct pollfd p = {.fd = g->plan.listen_fd, .events = POLLIN};
-    int came = 1;
+    double deadline = mn_seconds() + g->plan.timeout_ms / 1000.0;
+    struct pollfd doors[MN_GROUP_DOORS];
+    int came = 1, n = g->plan.n_doors;
     enum mn_err err = MN_OK;
 
+    for (int i = 0; i < n; i++)
+        doors[i] = (struct pollfd){.fd = g->plan.doors[i], .events = POLLIN};
     while (came < g->plan.nranks && !err) {
-        if (poll(&p, 1, 20) > 0) {
-            int fd = accept4(p.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        int ready = poll(doors, (nfds_t)n, 20);
+        for (int i = 0; i < n && ready > 0 && !err; i++) {
+            int fd = doors[i].revents
+                         ? accept4(doors[i].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)
+                         : -1;
             if (fd >= 0)
                 err = receive_guest(g, fd, &came, diag);
         }
         if (!err)
             err = mn_group_watch(g, 0, diag);
-        if (!err && mn_group_now() > deadline)
+        if (!err && mn_seconds() > deadline)
             err = out_of_time(g, diag);
     }
     return err ? err : tell_names(g, diag);
@@ -145,11 +136,11 @@ static enum mn_err join_as_hub(struct mn_group *g, struct mn_diag *diag)
 /* Rank 0 may come later than this one. */
 static enum mn_err reach_hub(struct mn_group *g, struct mn_diag *diag)
 {
-    double deadline = mn_group_now() + g->plan.timeout_ms / 1000.0;
+    double deadline = mn_seconds() + g->plan.timeout_ms / 1000.0;
     enum mn_err err;
 
     while ((err = mn_ctl_connect(g->plan.host, g->plan.port, 2000, &g->peers[0].ctl, diag)) &&
-           mn_group_now() < deadline) {
+           mn_seconds() < deadline) {
         if (g->plan.stop && *g->plan.stop)
             return mn_fail(diag, MN_ERR_FAILED, "interrupted");
         poll(NULL, 0, 100);
@@ -187,7 +178,7 @@ static enum mn_err join_as_guest(struct mn_group *g, const char *node, struct mn
 
     if (err)
         return err;
-    tune(hub->fd);
+    mn_ctl_watch(hub);
     /* The hub may have a queue of others, and strangers among them. */
     err = mn_ctl_authenticate(hub, 0, g->plan.token, g->plan.timeout_ms, diag);
     if (err)
@@ -208,6 +199,8 @@ enum mn_err mn_group_join(const struct mn_group_plan *plan, struct mn_group **gr
     enum mn_err err;
 
     *group = NULL;
+    if (plan->n_doors < 0 || plan->n_doors > MN_GROUP_DOORS)
+        return mn_fail(diag, MN_ERR_INTERNAL, "%d doors of a group", plan->n_doors);
     if (plan->nranks < 1 || plan->nranks > MN_GROUP_RANKS || plan->rank < 0 ||
         plan->rank >= plan->nranks)
         return mn_fail(diag, MN_ERR_USAGE, "rank %d of %d: expected 1 to %d ranks, from 0 on",
@@ -235,7 +228,7 @@ enum mn_err mn_group_join(const struct mn_group_plan *plan, struct mn_group **gr
 /* A connection closed with words unread takes back the last ones sent: reads to the end. */
 static void part(struct mn_group *g)
 {
-    double deadline = mn_group_now() + 2;
+    double deadline = mn_seconds() + 2;
     char rest[4096];
 
     for (int r = 0; r < g->plan.nranks; r++)
@@ -244,7 +237,7 @@ static void part(struct mn_group *g)
     for (int r = 0; r < g->plan.nranks; r++) {
         struct pollfd p = {.fd = g->peers[r].ctl.fd, .events = POLLIN};
         double left;
-        while (p.fd >= 0 && (left = deadline - mn_group_now()) > 0)
+        while (p.fd >= 0 && (left = deadline - mn_seconds()) > 0)
             if (poll(&p, 1, (int)(left * 1000)) > 0 &&
                 recv(p.fd, rest, sizeof rest, MSG_DONTWAIT) <= 0)
                 break;

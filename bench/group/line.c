@@ -14,6 +14,7 @@
 
 #define MAX_LINES 8
 #define BUFFER    16384
+#define FDS       (1 + MN_GROUP_DOORS + 2 * MAX_LINES)
 
 /* One way of a line: bytes read and not yet written. */
 struct way {
@@ -137,9 +138,10 @@ static void *pass_lines(void *arg)
     struct mn_group_lines *l = arg;
 
     for (;;) {
-        struct pollfd fds[2 + 2 * MAX_LINES] = {{.fd = l->stop, .events = POLLIN},
-                                                {.fd = l->plan->listen_fd, .events = POLLIN}};
-        int of[2 + 2 * MAX_LINES], n = 2;
+        struct pollfd fds[FDS] = {{.fd = l->stop, .events = POLLIN}};
+        int of[FDS], doors = l->plan->n_doors, n = 1 + doors;
+        for (int i = 0; i < doors; i++)
+            fds[1 + i] = (struct pollfd){.fd = l->plan->doors[i], .events = POLLIN};
         for (int i = 0; i < MAX_LINES; i++)
             for (int side = 0; l->lines[i] && side < 2; side++) {
                 const struct line *line = l->lines[i];
@@ -156,7 +158,7 @@ static void *pass_lines(void *arg)
             continue;
         if (fds[0].revents)
             return NULL;
-        for (int k = 2; k < n; k++) {
+        for (int k = 1 + doors; k < n; k++) {
             struct line *line = l->lines[of[k]];
             if (!line || !fds[k].revents)
                 continue;
@@ -164,8 +166,9 @@ static void *pass_lines(void *arg)
             if (line->fds[0] < 0 || line->fds[1] < 0 || !pass_on(line, 0) || !pass_on(line, 1))
                 hang_up(l, of[k]);
         }
-        if (fds[1].revents) {
-            int fd = accept4(fds[1].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        for (int k = 1; k < 1 + doors; k++) {
+            int fd =
+                fds[k].revents ? accept4(fds[k].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
             if (fd >= 0)
                 answer_call(l, fd);
         }

@@ -9,13 +9,7 @@
 
 #include "bench/group/group_impl.h"
 #include "topo/base/alloc.h"
-
-double mn_group_now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
+#include "topo/base/clock.h"
 
 /* Ends the group and tells everyone but the rank it came from. */
 static enum mn_err end_group(struct mn_group *g, enum mn_err code, const char *text, int from)
@@ -106,11 +100,11 @@ enum mn_err mn_group_await(struct mn_group *g, int r, cJSON **message, struct mn
     struct mn_group_peer *peer = &g->peers[r];
     /* The hub gives up first, since it knows whom it misses. */
     double wait = g->plan.timeout_ms / 1000.0 + (g->plan.rank ? 5 : 0);
-    double deadline = mn_group_now() + wait;
+    double deadline = mn_seconds() + wait;
 
     while (!peer->message) {
         enum mn_err err = mn_group_watch(g, 50, diag);
-        if (!err && !peer->message && mn_group_now() > deadline)
+        if (!err && !peer->message && mn_seconds() > deadline)
             err =
                 mn_fail(diag, MN_ERR_TIMEOUT, "nothing heard from %s for %.0f s", peer->name, wait);
         if (err)
@@ -123,11 +117,11 @@ enum mn_err mn_group_await(struct mn_group *g, int r, cJSON **message, struct mn
 
 enum mn_err mn_group_fail(struct mn_group *g, enum mn_err err, struct mn_diag *diag)
 {
-    double deadline = mn_group_now() + 1.5;
+    double deadline = mn_seconds() + 1.5;
     char text[sizeof diag->text];
 
     /* A connection that broke is often a rank that died, and the hub is about to say which. */
-    while (!g->over && mn_group_now() < deadline)
+    while (!g->over && mn_seconds() < deadline)
         (void)mn_group_watch(g, 50, NULL);
     if (g->over)
         return say_cause(g, diag);

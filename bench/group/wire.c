@@ -8,6 +8,7 @@
 #include "bench/group/group_impl.h"
 #include "plugin/abi/nccl_abi.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clock.h"
 
 #define LOOK_EVERY 256   /* polls without progress between looks at the clock */
 #define LOOK_S     0.020 /* between looks at the control plane */
@@ -153,7 +154,7 @@ enum mn_err mn_group_idle(struct mn_group *g, uint64_t *idle, struct mn_diag *di
     sched_yield(); /* as NCCL's progress thread does when nothing progressed */
     if (++*idle % LOOK_EVERY)
         return MN_OK;
-    double now = mn_group_now();
+    double now = mn_seconds();
     if (*idle == LOOK_EVERY)
         g->still_since = now;
     if (now - g->looked < LOOK_S)

@@ -5,6 +5,7 @@
 #include "bench/p2p/pump.h"
 #include "bench/stats.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clock.h"
 
 #define WORD 8 /* bytes of a question or an answer */
 
@@ -74,7 +75,7 @@ static enum mn_err send_burst(struct burst *b, int asked, float *took, struct mn
 
     if (!err && took)
         rest(b->pause_ms);
-    double start = mn_p2p_now();
+    double start = mn_seconds();
     if (!err && asked)
         err = mn_p2p_wait(b->pump, word, &b->watch, diag);
     if (!err)
@@ -82,7 +83,7 @@ static enum mn_err send_burst(struct burst *b, int asked, float *took, struct mn
     if (!err && !asked)
         err = mn_p2p_wait(b->pump, word, &b->watch, diag);
     if (took)
-        *took = (float)((mn_p2p_now() - start) * 1e6);
+        *took = (float)((mn_seconds() - start) * 1e6);
     return err;
 }
 
@@ -98,7 +99,7 @@ static enum mn_err receive_burst(struct burst *b, int asks, float *took, struct 
         return diag->code;
     if (took)
         rest(b->pause_ms);
-    double start = mn_p2p_now();
+    double start = mn_seconds();
     if (asks)
         err = send_word(b->pump, &word, &b->watch, diag);
     if (err)
@@ -106,7 +107,7 @@ static enum mn_err receive_burst(struct burst *b, int asks, float *took, struct 
     else
         err = mn_p2p_finish(m, &seen, diag);
     if (took)
-        *took = (float)((mn_p2p_now() - start) * 1e6);
+        *took = (float)((mn_seconds() - start) * 1e6);
     if (!err && !asks)
         err = send_word(b->pump, &word, &b->watch, diag);
     return err || !word ? err : mn_p2p_wait(b->pump, word, &b->watch, diag);

@@ -10,18 +10,12 @@
 #include "bench/p2p/pump.h"
 #include "plugin/abi/nccl_abi.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clock.h"
 #include "topo/cpu.h"
 
 #define LOOK_EVERY 4096 /* empty polls between looks at the clock and the control connection */
 
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER; /* of every pump's log */
-
-double mn_p2p_now(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
-}
 
 double mn_p2p_cpu_now(void)
 {
@@ -48,7 +42,7 @@ enum mn_err mn_p2p_idle(struct mn_p2p_watch *w, struct mn_diag *diag)
     sched_yield(); /* as NCCL's progress thread does when nothing progressed */
     if (++w->idle % LOOK_EVERY)
         return MN_OK;
-    double now = mn_p2p_now();
+    double now = mn_seconds();
     if (w->idle == LOOK_EVERY || w->since == 0)
         w->since = now;
     if (now - w->since > w->pump->timeout_ms / 1000.0)

@@ -6,6 +6,7 @@
 #include "bench/p2p/session.h"
 #include "bench/stats.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clock.h"
 
 #define MAX_ROUNDS (1ul << 22)
 
@@ -70,11 +71,11 @@ static enum mn_err bandwidth(struct mn_p2p_session *r, size_t size, enum mn_p2p_
     enum mn_err err = choose_count(r, size, ways[direction], &count, &steady, diag);
 
     while (!err && mn_repeat_wants_more(&repeat) && !(r->plan->iters && repeat.n)) {
-        double start = mn_p2p_now();
+        double start = mn_seconds();
         err = mn_p2p_move(r, size, count, ways[direction], 0, seen, diag);
         if (err)
             break;
-        mn_repeat_add(&repeat, slower(seen), mn_p2p_now() - start);
+        mn_repeat_add(&repeat, slower(seen), mn_seconds() - start);
         row.seconds += slower(seen);
         for (int end = 0; end < 2; end++) {
             row.messages += seen[end].messages;
@@ -117,24 +118,24 @@ static enum mn_err choose_rounds(struct mn_p2p_session *r, size_t size, uint64_t
                                  int *steady, struct mn_diag *diag)
 {
     uint64_t warmup = r->plan->warmup ? r->plan->warmup : 200;
-    double start = mn_p2p_now(), before, each;
+    double start = mn_seconds(), before, each;
     enum mn_err err = mn_p2p_rounds(r, size, warmup, NULL, diag);
 
     *steady = -1;
     *count = r->plan->iters;
     if (r->plan->iters || err)
         return err;
-    each = fmax((mn_p2p_now() - start) / (double)warmup, 1e-7);
+    each = fmax((mn_seconds() - start) / (double)warmup, 1e-7);
     *steady = 0;
     for (int i = 0; i < MN_REPEAT_WARMUPS && !*steady && !err; i++) {
         double fit = mn_repeat_each(&r->plan->repeat) / each;
         *count = fit < 20 ? 20 : fit > MAX_ROUNDS ? MAX_ROUNDS : (uint64_t)fit;
-        start = mn_p2p_now();
+        start = mn_seconds();
         err = mn_p2p_rounds(r, size, *count, NULL, diag);
         before = each;
-        each = fmax((mn_p2p_now() - start) / (double)*count, 1e-7);
+        each = fmax((mn_seconds() - start) / (double)*count, 1e-7);
         *steady = mn_repeat_is_steady(before, each);
-        if ((mn_p2p_now() - start) * 1000 > r->plan->repeat.most_ms)
+        if ((mn_seconds() - start) * 1000 > r->plan->repeat.most_ms)
             break;
     }
     return err;
@@ -172,10 +173,10 @@ static enum mn_err latency(struct mn_p2p_session *r, size_t size, struct mn_diag
             err = mn_fail(diag, MN_ERR_NOMEM, "no memory for %zu rounds", done + (size_t)count);
             break;
         }
-        double start = mn_p2p_now();
+        double start = mn_seconds();
         rtts = more;
         err = mn_p2p_rounds(r, size, count, rtts + done, diag);
-        mn_repeat_add(&repeat, err ? 0 : mn_stats_mean(rtts + done, count), mn_p2p_now() - start);
+        mn_repeat_add(&repeat, err ? 0 : mn_stats_mean(rtts + done, count), mn_seconds() - start);
         done += count;
     }
     if (!err) {

@@ -1,4 +1,5 @@
 #include "bench/p2p/pump.h"
+#include "topo/base/clock.h"
 
 enum mn_err mn_p2p_wait(struct mn_p2p_pump *pump, void *request, struct mn_p2p_watch *w,
                         struct mn_diag *diag)
@@ -110,7 +111,7 @@ enum mn_err mn_p2p_pingpong(struct mn_p2p_pump *pump, size_t size, uint64_t coun
     enum mn_err err = post_ahead(pump, size, &ahead, 0, count, diag);
 
     for (uint64_t i = 0; i < count && !err; i++) {
-        double start = rtts ? mn_p2p_now() : 0;
+        double start = rtts ? mn_seconds() : 0;
         if (first)
             err = start_send(pump, size, &sending, &w, diag);
         if (!err)
@@ -118,7 +119,7 @@ enum mn_err mn_p2p_pingpong(struct mn_p2p_pump *pump, size_t size, uint64_t coun
         if (!err && !first)
             err = start_send(pump, size, &sending, &w, diag);
         if (rtts)
-            rtts[i] = (float)((mn_p2p_now() - start) * 1e6);
+            rtts[i] = (float)((mn_seconds() - start) * 1e6);
         if (!err)
             err = post_ahead(pump, size, &ahead, i + 1, count, diag);
     }

@@ -90,7 +90,6 @@ void mn_raw_end(struct mn_p2p_pump *pump);
 int mn_p2p_counters(struct mn_p2p_nic nics[MN_P2P_NICS]);
 void mn_p2p_counters_since(struct mn_p2p_nic *nics, int count, const struct mn_p2p_nic *before,
                            int count_before);
-double mn_p2p_now(void);     /* seconds, CLOCK_MONOTONIC */
 double mn_p2p_cpu_now(void); /* processor seconds of this process */
 
 /* A turn of the loop without progress. MN_ERR_TIMEOUT, MN_ERR_PEER_DEAD. */

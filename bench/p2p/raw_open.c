@@ -26,16 +26,7 @@ static enum mn_err find_local(struct raw *raw, struct mn_diag *diag)
 
     if (getsockname(raw->pump->ctl->fd, (struct sockaddr *)&ss, &length))
         return mn_fail_errno(diag, "the control connection's address");
-    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&ss;
-    *addr = (struct mn_addr){.family = AF_INET, .prefix = -1};
-    if (ss.ss_family == AF_INET) {
-        memcpy(addr->bytes, &((const struct sockaddr_in *)&ss)->sin_addr, 4);
-    } else if (IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
-        memcpy(addr->bytes, six->sin6_addr.s6_addr + 12, 4);
-    } else {
-        addr->family = AF_INET6;
-        memcpy(addr->bytes, &six->sin6_addr, 16);
-    }
+    (void)mn_addr_from_sockaddr((const struct sockaddr *)&ss, addr);
     raw->local.gid_index = -1;
     enum mn_err err = mn_host_read(NULL, &host, diag);
     const struct mn_nic *nic = err ? NULL : mn_host_nic_by_addr(&host, addr);

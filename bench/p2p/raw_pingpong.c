@@ -1,6 +1,7 @@
 #include <arpa/inet.h>
 
 #include "bench/p2p/raw.h"
+#include "topo/base/clock.h"
 
 #define BATCH 16
 
@@ -76,7 +77,7 @@ static enum mn_err round_trip(struct game *g, uint64_t number, struct raw_seen *
 {
     int reliable = raw_ways[g->kind].reliable, came = 0;
     uint64_t got = 0;
-    double since = mn_p2p_now();
+    double since = mn_seconds();
     enum mn_err err = send_number(g, number, diag);
 
     if (raw_ways[g->kind].opcode == IBV_WR_RDMA_READ) {
@@ -92,10 +93,10 @@ static enum mn_err round_trip(struct game *g, uint64_t number, struct raw_seen *
         if (err || came)
             continue;
         err = mn_p2p_idle(&g->watch, diag);
-        if (reliable || err || mn_p2p_now() - since < RAW_RESEND)
+        if (reliable || err || mn_seconds() - since < RAW_RESEND)
             continue;
         seen->lost++; /* it, or its answer */
-        since = mn_p2p_now();
+        since = mn_seconds();
         err = send_number(g, number, diag);
     }
     return err;
@@ -108,21 +109,21 @@ enum mn_err raw_pingpong(struct raw *raw, enum mn_raw_kind kind, size_t size, ui
                      .kind = kind,
                      .size = size,
                      .watch = {.pump = raw->pump, .what = "playing ping-pong by verbs alone"}};
-    double begin = mn_p2p_now(), alive = begin;
+    double begin = mn_seconds(), alive = begin;
     enum mn_err err = MN_OK;
 
     *seen = (struct raw_seen){.lost = 0};
     for (uint64_t i = 0; i < count && !err; i++) {
-        double start = mn_p2p_now();
+        double start = mn_seconds();
         err = round_trip(&g, i, seen, diag);
-        double end = mn_p2p_now();
+        double end = mn_seconds();
         rtts[i] = (float)((end - start) * 1e6);
         if (end - alive > 0.5 && !err) {
             alive = end;
             err = raw_tell(raw, RAW_ALIVE, i + 1, diag);
         }
     }
-    seen->seconds = mn_p2p_now() - begin;
+    seen->seconds = mn_seconds() - begin;
     for (g.watch.idle = 0; !err && g.done < g.sent;) {
         err = collect(&g, diag);
         if (!err && g.done < g.sent)

@@ -4,6 +4,7 @@
 #include "bench/p2p/raw.h"
 #include "bench/stats.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clock.h"
 
 #define ROUNDS      3
 #define MOST_TRIPS  (1u << 20) /* round trips of a kind and round */
@@ -246,9 +247,9 @@ static enum mn_err trips_round(struct mn_p2p_session *r, enum mn_raw_kind kind, 
 
     if (!t->rtts) { /* the first round says how many fit, and is not counted */
         float first[FEWEST];
-        double start = mn_p2p_now();
+        double start = mn_seconds();
         err = trips(r, kind, size, FEWEST, first, &t->lost, diag);
-        double fit = wanted(r) / fmax((mn_p2p_now() - start) / FEWEST, 1e-7);
+        double fit = wanted(r) / fmax((mn_seconds() - start) / FEWEST, 1e-7);
         t->trips = r->plan->iters     ? r->plan->iters
                    : fit < FEWEST     ? FEWEST
                    : fit > MOST_TRIPS ? MOST_TRIPS

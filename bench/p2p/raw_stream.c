@@ -1,4 +1,5 @@
 #include "bench/p2p/raw.h"
+#include "topo/base/clock.h"
 
 #define BATCH 16
 #define LOOK  256   /* turns between looks at the clock */
@@ -67,7 +68,7 @@ enum mn_err raw_stream(struct raw *raw, enum mn_raw_kind kind, size_t size, uint
                        struct raw_seen *seen, struct mn_diag *diag)
 {
     struct mn_p2p_watch w = {.pump = raw->pump, .what = "moving messages by verbs alone"};
-    double start = mn_p2p_now(), alive = start, now = start;
+    double start = mn_seconds(), alive = start, now = start;
     struct stream s = {.raw = raw, .kind = kind, .size = size, .count = count, .progress = start};
     int fresh = 0; /* something moved since the clock was looked at */
     enum mn_err err = MN_OK;
@@ -85,7 +86,7 @@ enum mn_err raw_stream(struct raw *raw, enum mn_raw_kind kind, size_t size, uint
             err = mn_p2p_idle(&w, diag);
         if (err || (moved && ++s.turns % LOOK != 0))
             continue;
-        now = mn_p2p_now();
+        now = mn_seconds();
         if (fresh)
             s.progress = now;
         else
@@ -96,7 +97,7 @@ enum mn_err raw_stream(struct raw *raw, enum mn_raw_kind kind, size_t size, uint
             err = raw_tell(raw, RAW_ALIVE, s.sent + 1, diag);
         }
     }
-    *seen = (struct raw_seen){.seconds = mn_p2p_now() - start - s.tail, .lost = s.lost};
+    *seen = (struct raw_seen){.seconds = mn_seconds() - start - s.tail, .lost = s.lost};
     if (!err)
         err = raw_tell(raw, RAW_FINISH, 1, diag);
     return err ? err : raw_told(raw, diag);
@@ -122,7 +123,7 @@ enum mn_err raw_stream_follow(struct raw *raw, enum mn_raw_kind kind, uint64_t c
     const struct raw_way *way = &raw_ways[kind];
     uint64_t arrived = 0, told = 0, alive = 0, step = (uint64_t)(raw->depth + 1) / 2;
     unsigned turns = 0;
-    double since = mn_p2p_now();
+    double since = mn_seconds();
     enum mn_err err = MN_OK;
 
     while (!err && !raw_word(raw, RAW_FINISH)) {
@@ -132,8 +133,8 @@ enum mn_err raw_stream_follow(struct raw *raw, enum mn_raw_kind kind, uint64_t c
         if (got)
             turns = 0;
         else if (++turns % LOOK == 1)
-            since = turns == 1 ? mn_p2p_now() : since;
-        int late = arrived > told && !got && turns % LOOK == 0 && mn_p2p_now() - since > LATE;
+            since = turns == 1 ? mn_seconds() : since;
+        int late = arrived > told && !got && turns % LOOK == 0 && mn_seconds() - since > LATE;
         if (!err && (arrived - told >= step || (arrived == count && told < count) || late)) {
             err = raw_tell(raw, RAW_CREDIT, arrived, diag);
             told = arrived;

@@ -5,6 +5,7 @@
 
 #include "bench/p2p/pump.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clock.h"
 
 /* One way over one connection, in steps: a message when sending, a request of several messages when
  * receiving. The messages of a request have the tags 0, 1, … */
@@ -298,7 +299,7 @@ struct mn_p2p_mover *mn_p2p_begin(struct mn_p2p_pump *pump, size_t size, uint64_
 
 enum mn_err mn_p2p_finish(struct mn_p2p_mover *m, struct mn_p2p_seen *seen, struct mn_diag *diag)
 {
-    double start = mn_p2p_now(), cpu = mn_p2p_cpu_now();
+    double start = mn_seconds(), cpu = mn_p2p_cpu_now();
     enum mn_err err = MN_OK;
 
     memset(seen, 0, sizeof *seen);
@@ -325,7 +326,7 @@ enum mn_err mn_p2p_finish(struct mn_p2p_mover *m, struct mn_p2p_seen *seen, stru
                 *diag = lane->diag;
         }
     }
-    seen->seconds = mn_p2p_now() - start;
+    seen->seconds = mn_seconds() - start;
     seen->cpu_seconds = mn_p2p_cpu_now() - cpu;
     mn_p2p_cancel(m);
     return err;

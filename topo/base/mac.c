@@ -1,8 +1,11 @@
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include "topo/base/alloc.h"
 #include "topo/base/mac.h"
@@ -153,4 +156,20 @@ enum mn_err mn_key_read(const char *path, uint8_t key[MN_KEY_SIZE], struct mn_di
     memset(text, 0, strlen(text));
     free(text);
     return err ? mn_fail(diag, err, "%s: %s", path, why.text) : MN_OK;
+}
+
+enum mn_err mn_key_to_stdin(const uint8_t key[MN_KEY_SIZE], struct mn_diag *diag)
+{
+    char text[2 * MN_KEY_SIZE + 1];
+    int fds[2];
+
+    for (int i = 0; i < MN_KEY_SIZE; i++)
+        snprintf(text + (size_t)2 * i, 3, "%02x", key[i]);
+    if (pipe2(fds, O_CLOEXEC))
+        return mn_fail_errno(diag, "a pipe for the token");
+    int failed =
+        write(fds[1], text, sizeof text - 1) != sizeof text - 1 || dup2(fds[0], STDIN_FILENO) < 0;
+    close(fds[0]);
+    close(fds[1]);
+    return failed ? mn_fail_errno(diag, "a pipe for the token") : MN_OK;
 }

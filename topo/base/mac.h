@@ -24,5 +24,8 @@ enum mn_err mn_random(void *buf, size_t len, struct mn_diag *diag);
 /* A key or token file: 32 hexadecimal digits (128 bits), white space around them allowed. */
 enum mn_err mn_key_read(const char *path, uint8_t key[MN_KEY_SIZE], struct mn_diag *diag);
 enum mn_err mn_key_parse(const char *text, uint8_t key[MN_KEY_SIZE], struct mn_diag *diag);
+/* Standard input becomes a pipe with the key as such a file: neither command lines nor environments
+ * show it. */
+enum mn_err mn_key_to_stdin(const uint8_t key[MN_KEY_SIZE], struct mn_diag *diag);
 
 #endif

@@ -1,0 +1,29 @@
+#include "bench/lines.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+static void take(struct mn_lines *l, char c, mn_line_fn line, void *ctx, int which)
+{
+    if (c != '\n')
+        l->line[l->used++] = c;
+    if ((c == '\n' || l->used == MN_LINE - 1) && l->used) {
+        l->line[l->used] = 0;
+        l->used = 0;
+        line(ctx, which, l->line);
+    }
+}
+
+int mn_lines_read(struct mn_lines *l, int fd, mn_line_fn line, void *ctx, int which)
+{
+    char text[4096];
+    ssize_t n;
+
+    while ((n = read(fd, text, sizeof text)) > 0)
+        for (ssize_t i = 0; i < n; i++)
+            take(l, text[i], line, ctx, which);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 1;
+    take(l, '\n', line, ctx, which);
+    return 0;
+}

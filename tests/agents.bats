@@ -1,0 +1,179 @@
+#!/usr/bin/env bats
+# Ranks that meshnet serve starts: four nodes in namespaces, each cabled to each, nothing else.
+
+load helper
+load namespaces
+
+setup()
+{
+    local pair i=0
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    NS=mna$$
+    unset MESHNET_CONFIG MESHNET_NODE MESHNET_TOKEN MESHNET_RANK MESHNET_WORLD "${!NCCL_@}"
+    export NO_COLOR=1
+    cd "$BATS_TEST_TMPDIR"
+    echo 00112233445566778899aabbccddeeff >token
+    for node in a b c d; do
+        ip netns add $NS-$node
+        ip -n $NS-$node link set lo up
+    done
+    for pair in ab ac ad bc bd cd; do
+        i=$((i + 1))
+        cable "${pair:0:1}" n$pair 10.1.$i.1/30 "${pair:1}" m$pair 10.1.$i.2/30
+    done
+    cat >mesh.yaml <<-END
+	version: 1
+	nodes:
+	  - name: a
+	    nics:
+	      - {netdev: nab, addresses: [10.1.1.1/30]}
+	      - {netdev: nac, addresses: [10.1.2.1/30]}
+	      - {netdev: nad, addresses: [10.1.3.1/30]}
+	  - name: b
+	    nics:
+	      - {netdev: mab, addresses: [10.1.1.2/30]}
+	      - {netdev: nbc, addresses: [10.1.4.1/30]}
+	      - {netdev: nbd, addresses: [10.1.5.1/30]}
+	  - name: c
+	    nics:
+	      - {netdev: mac, addresses: [10.1.2.2/30]}
+	      - {netdev: mbc, addresses: [10.1.4.2/30]}
+	      - {netdev: ncd, addresses: [10.1.6.1/30]}
+	  - name: d
+	    nics:
+	      - {netdev: mad, addresses: [10.1.3.2/30]}
+	      - {netdev: mbd, addresses: [10.1.5.2/30]}
+	      - {netdev: mcd, addresses: [10.1.6.2/30]}
+	END
+    export MESHNET_CONFIG=$PWD/mesh.yaml
+}
+
+teardown()
+{
+    local node
+    for node in b c d; do
+        [ ! -s serve.$node.pid ] || kill "$(cat serve.$node.pid)" 2>/dev/null || true
+    done
+    wait
+    for node in a b c d; do
+        ip netns del $NS-$node 2>/dev/null || true
+    done
+}
+
+# serve_at NODE…: in the background, listening.
+serve_at()
+{
+    local node
+    for node; do
+        # No function: $! is to be serve itself.
+        nsenter --net=/run/netns/$NS-$node env MESHNET_NODE="$node" "$MESHNET" serve \
+            --token-file token >serve.$node 2>&1 3>&- &
+        echo $! >serve.$node.pid
+    done
+    for node; do
+        for _ in $(seq 100); do
+            [ "$(grep -c listening serve.$node)" -lt 3 ] || break
+            sleep 0.1
+        done
+    done
+}
+
+# bench OPTION…: from a; to both outputs and their variables.
+bench()
+{
+    run --separate-stderr on a env MESHNET_NODE=a timeout -k 1 100 "$MESHNET" bench --agents \
+        --token-file token "$@"
+    echo "$output"
+    echo "$stderr"
+}
+
+# ranks NODE: how many run there.
+ranks()
+{
+    { ip netns pids $NS-"$1" | xargs -r ps -o args= -p | grep -c -- --coordinator; } || true
+}
+
+# none_left: no rank does within 10 s.
+none_left()
+{
+    for _ in $(seq 100); do
+        [ $(($(ranks b) + $(ranks c) + $(ranks d))) -gt 0 ] || return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+@test "agents: one command measures every cable of four nodes" {
+    serve_at b c d
+    bench --links --duration 20ms --json
+    [ "$status" -eq 0 ]
+    [ "$(jq '.cells | length' <<<"$output")" -eq 6 ]
+    [ "$(jq '[.cells[].status == "ok"] | all' <<<"$output")" = true ]
+    [ "$(ranks b)" -eq 0 ]
+}
+
+@test "agents: one command measures every collective by every algorithm on four nodes" {
+    serve_at b c d
+    bench --hosts a,b,c,d --collective all --algorithm all --sizes 0,1000,100K --iters 3 --json
+    [ "$status" -eq 0 ]
+    [ "$(jq '.ranks | length' <<<"$output")" -eq 4 ]
+    [ "$(jq '[.collectives[].collective] | unique | length' <<<"$output")" -eq 11 ]
+    [ "$(jq '[.collectives[] | .wrong + .in_place_wrong] | add' <<<"$output")" -eq 0 ]
+    # A second run finds them ready.
+    bench --hosts a,b,c,d --collective all-reduce --sizes 8 --iters 3
+    [ "$status" -eq 0 ]
+}
+
+@test "agents: Ctrl-C and the end of the launcher leave no rank" {
+    serve_at b c d
+    for signal in INT KILL; do
+        (
+            for _ in $(seq 100); do
+                [ "$(ranks d)" -ne 1 ] || break
+                sleep 0.1
+            done
+            sleep 2
+            kill -$signal "$(pgrep -of "^$MESHNET bench --agents .*--duration 62s")"
+        ) 3>&- &
+        bench --hosts a,b,c,d --collective all-reduce --sizes 64K --duration 62s
+        [ $signal = KILL ] || [ "$status" -eq 1 ]
+        [ $signal = KILL ] || [[ "$stderr" == *interrupted* ]]
+        none_left
+    done
+}
+
+@test "agents: a serve that is killed ends the run everywhere, its rank named" {
+    serve_at b c d
+    (
+        for _ in $(seq 100); do
+            [ "$(ranks c)" -ne 1 ] || break
+            sleep 0.1
+        done
+        sleep 2
+        kill "$(cat serve.c.pid)"
+    ) 3>&- &
+    bench --hosts a,b,c,d --collective all-reduce --sizes 64K --duration 62s
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"rank 2 (c, pid "* ]]
+    none_left
+}
+
+@test "agents: another token, no serve, a plugin of the client and options of its own are refused" {
+    serve_at b
+    echo ffeeddccbbaa99887766554433221100 >other
+    bench --hosts a,b --collective all-reduce --sizes 8 --timeout 5s --token-file other
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"refused this token"* ]]
+    bench --hosts a,c --collective all-reduce --sizes 8 --timeout 5s
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"peer 10.1.2.2 port 18515"*"is meshnet serve running there?"* ]]
+    bench --hosts a,b --collective all-reduce --plugin ./libother.so
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"each meshnet serve has its own"* ]]
+    bench --local 2 --collective all-reduce
+    [ "$status" -eq 2 ]
+    bench --hosts a,b,b --collective all-reduce --sizes 8 --timeout 5s
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"--clients 2"* ]]
+    none_left
+}
