@@ -4,6 +4,7 @@
 #ifndef MN_P2P_H
 #define MN_P2P_H
 
+#include <signal.h>
 #include <time.h>
 
 #include "bench/ctl.h"
@@ -42,8 +43,9 @@ struct mn_p2p_plan {
     int flush;                         /* iflush after each receive, as NCCL does for GPU memory */
     struct mn_repeat_plan repeat;      /* of each measurement, unless iters is given */
     unsigned long iters, warmup;
-    unsigned timeout_ms; /* longest wait without progress */
-    size_t memory;       /* of the message buffers of one side */
+    unsigned timeout_ms;               /* longest wait without progress */
+    const volatile sig_atomic_t *stop; /* not 0: the run ends, interrupted. NULL: never */
+    size_t memory;                     /* of the message buffers of one side */
     int device;
     const char *pin; /* see mn_cpu_pin */
 };
@@ -141,12 +143,14 @@ struct mn_p2p_report {
     struct mn_p2p_end ends[2]; /* here, peer */
     struct mn_environment environments[2];
     time_t started;
+    const char *error; /* why it ended early; NULL = it did not. The caller's */
 };
 
 /* Called before each measurement: what, its number and how many there are. */
 typedef void (*mn_p2p_progress)(void *ctx, const char *what, int step, int steps);
 
-/* Runs the plan over an authenticated control connection. Free the report in every case. */
+/* Runs the plan over an authenticated control connection. After an error the report has what was
+ * measured until then. Free it in every case. */
 enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struct mn_p2p_plan *plan,
                        mn_p2p_progress progress, void *ctx, struct mn_p2p_report *report,
                        struct mn_diag *diag);

@@ -13,7 +13,7 @@ struct mn_bench_options {
     unsigned duration_ms, max_duration_ms, timeout_ms, pause_ms;
     unsigned long long memory;
     double min_gbps, min_ratio, precision;
-    int direction, flush, raw_verbs, no_check, json, csv, links, pairs, agents, print_order;
+    int direction, flush, raw_verbs, no_check, json, csv, links, pairs, agents, print_order, follow;
 };
 
 /* What --sizes asks for: sizes, and ranges BEGIN:END:FACTOR, in the order given. free(size) in

@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
+#include "cli/live.h"
 #include "cli/matrix_report.h"
 #include "topo/base/alloc.h"
 
@@ -42,16 +42,21 @@ static enum mn_err message_size(const struct mn_bench_options *o, unsigned long 
 
 static void show_progress(void *ctx, size_t cell, size_t cells, const char *what)
 {
-    (void)ctx;
-    fprintf(stderr, "\r\033[K%zu/%zu %s", cell, cells, what);
-    fflush(stderr);
+    mn_live_show(ctx, cell, cells, what);
+}
+
+static void print_so_far(struct mn_out *out, const void *ctx)
+{
+    mn_matrix_print_so_far(out, ctx);
 }
 
 static enum mn_err measure(const struct mn_collective_session *s, struct mn_group *group, int rank,
                            struct mn_matrix_results *results, struct mn_diag *diag)
 {
     const struct mn_bench_options *o = s->options;
-    int progress = rank == 0 && isatty(STDERR_FILENO);
+    struct mn_live live = {.print = o->follow ? print_so_far : NULL,
+                           .ctx = results,
+                           .off = rank != 0};
     unsigned long long bytes;
     enum mn_err err = message_size(o, &bytes, diag);
 
@@ -74,10 +79,8 @@ static enum mn_err measure(const struct mn_collective_session *s, struct mn_grou
         .memory = (size_t)o->memory,
         .plugin_path = s->plugin_path,
     };
-    err =
-        mn_matrix_run(group, &plan, progress ? show_progress : NULL, NULL, &results->report, diag);
-    if (progress)
-        fputs("\r\033[K", stderr);
+    err = mn_matrix_run(group, &plan, show_progress, &live, &results->report, diag);
+    mn_live_clear(&live);
     return err ? err : mn_group_barrier(group, diag);
 }
 

@@ -1,11 +1,12 @@
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/bench.h"
 #include "cli/bench_report.h"
 #include "cli/cmd.h"
+#include "cli/live.h"
 #include "cli/plugin_path.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
@@ -34,11 +35,30 @@ out:
     mn_mesh_free(&mesh);
 }
 
+struct so_far {
+    const struct mn_p2p_plan *plan;
+    const struct mn_p2p_report *report;
+};
+
+static void print_so_far(struct mn_out *out, const void *ctx)
+{
+    const struct so_far *so_far = ctx;
+
+    mn_bench_print_tables(out, so_far->plan, so_far->report);
+}
+
 static void on_progress(void *ctx, const char *what, int step, int steps)
 {
-    (void)ctx;
-    fprintf(stderr, "\r\033[K%d/%d %s", step, steps, what);
-    fflush(stderr);
+    mn_live_show(ctx, (size_t)step, (size_t)steps, what);
+}
+
+/* Ctrl-C ends the run with what was measured; a second one ends the process. */
+static volatile sig_atomic_t stopped;
+
+static void on_signal(int number)
+{
+    (void)number;
+    stopped = 1;
 }
 
 static int below_gate(const struct mn_p2p_report *report, double min_gbps)
@@ -77,6 +97,11 @@ static int report_and_judge(const struct mn_bench_options *o, const struct mn_p2
     return report->wrong || (o->min_gbps > 0 && below_gate(report, o->min_gbps));
 }
 
+static int measured_something(const struct mn_p2p_report *r)
+{
+    return r->n_bandwidth || r->n_latency || r->n_rates || r->n_raw || r->n_bursts;
+}
+
 int mn_bench_peer(const struct mn_bench_options *o)
 {
     struct mn_bench_sizes sizes = {.n = 0};
@@ -89,6 +114,7 @@ int mn_bench_peer(const struct mn_bench_options *o)
         .memory = (size_t)o->memory,
         .device = (int)o->device,
         .pin = o->pin,
+        .stop = &stopped,
     };
     struct mn_p2p_report report = {.bandwidth = NULL};
     struct mn_ctl ctl = {.fd = -1};
@@ -96,7 +122,10 @@ int mn_bench_peer(const struct mn_bench_options *o)
     struct mn_diag diag = {.text = ""};
     uint8_t token[MN_KEY_SIZE];
     char path[512], host[256], mesh_path[512] = "";
-    int progress = isatty(STDERR_FILENO), code = 0;
+    struct so_far so_far = {.plan = &plan, .report = &report};
+    struct mn_live live = {.print = o->follow ? print_so_far : NULL, .ctx = &so_far};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    int code = 0;
     enum mn_err err = mn_bench_sizes_parse(&o->sizes, &sizes, &diag);
 
     plan.sizes = sizes.size;
@@ -114,11 +143,17 @@ int mn_bench_peer(const struct mn_bench_options *o)
         err = mn_ctl_connect(host, (uint16_t)o->port, o->timeout_ms, &ctl, &diag);
     if (!err)
         err = mn_ctl_authenticate(&ctl, 0, token, o->timeout_ms, &diag);
-    if (!err)
-        err = mn_p2p_run(plugin, &ctl, &plan, progress ? on_progress : NULL, NULL, &report, &diag);
-    if (progress)
-        fputs("\r\033[K", stderr);
-    code = err ? mn_cmd_fail("bench", &diag) : report_and_judge(o, &plan, mesh_path, &report);
+    if (!err) {
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+        err = mn_p2p_run(plugin, &ctl, &plan, on_progress, &live, &report, &diag);
+        mn_live_clear(&live);
+    }
+    report.error = err ? diag.text : NULL;
+    if (!err || measured_something(&report))
+        code = report_and_judge(o, &plan, mesh_path, &report);
+    if (err)
+        code = mn_cmd_fail("bench", &diag);
     mn_ctl_close(&ctl);
     if (plugin)
         mn_plugin_close(plugin);

@@ -280,6 +280,21 @@ static void print_counters(struct mn_out *out, const char *key, const char *titl
     mn_out_end(out);
 }
 
+void mn_bench_print_tables(struct mn_out *out, const struct mn_p2p_plan *plan,
+                           const struct mn_p2p_report *report)
+{
+    if (plan->latency)
+        print_latency(out, report);
+    if (plan->bursts)
+        print_bursts(out, plan, report);
+    if (plan->rate)
+        print_rates(out, plan, report);
+    if (plan->directions)
+        print_bandwidth(out, report);
+    if (plan->raw)
+        print_raw(out, report);
+}
+
 void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const char *mesh_path,
                     const struct mn_p2p_report *report)
 {
@@ -296,22 +311,15 @@ void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const ch
     mn_out_int(out, "outstanding", "outstanding", plan->outstanding);
     mn_out_int(out, "messages_per_request", "messages of a request", plan->group);
     mn_out_bool(out, "flush", plan->flush ? "flushed" : NULL, plan->flush);
+    mn_out_bool(out, "complete", NULL, report->error == NULL);
+    mn_out_str(out, "error", NULL, report->error);
     mn_out_str(out, "clock", "clock", "CLOCK_MONOTONIC");
     mn_out_int(out, "checked_messages", plan->check ? "messages checked" : NULL,
                (int64_t)report->checked);
     mn_out_int(out, "wrong_messages", plan->check ? "messages wrong" : NULL,
                (int64_t)report->wrong);
     mn_out_num(out, "precision_percent", NULL, plan->iters ? NAN : plan->repeat.precision, 2);
-    if (plan->latency)
-        print_latency(out, report);
-    if (plan->bursts)
-        print_bursts(out, plan, report);
-    if (plan->rate)
-        print_rates(out, plan, report);
-    if (plan->directions)
-        print_bandwidth(out, report);
-    if (plan->raw)
-        print_raw(out, report);
+    mn_bench_print_tables(out, plan, report);
     say_unsteady(out, report);
     print_counters(out, "counters_here", "bytes of each NIC here, during the run", report,
                    &ends[0]);

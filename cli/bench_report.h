@@ -9,4 +9,8 @@
 void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const char *mesh_path,
                     const struct mn_p2p_report *report);
 
+/* What was measured alone. */
+void mn_bench_print_tables(struct mn_out *out, const struct mn_p2p_plan *plan,
+                           const struct mn_p2p_report *report);
+
 #endif

@@ -50,6 +50,10 @@ static const struct mn_opt options[] = {
      .max = 1,
      .help =
          "Exit with 1 when a cell of the matrix has less than this part of what it could have."},
+    {.name = "follow",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_bench_options, follow),
+     .help = "Show the tables as they grow, on a terminal."},
     {.name = "local",
      .type = MN_OPT_INT,
      .arg = "N",

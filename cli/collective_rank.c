@@ -1,40 +1,46 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
 #include "cli/collective_report.h"
+#include "cli/live.h"
 #include "topo/base/alloc.h"
 
-static void show_progress(const struct mn_collective_session *s, size_t i)
+static void show_progress(const struct mn_collective_session *s, size_t i, struct mn_live *live)
 {
     const struct mn_collective_task *task = &s->tasks[i];
-    char bytes[32];
+    char bytes[32], what[128];
 
-    fprintf(stderr, "\r\033[K%zu/%zu %s, %s bytes", i + 1, s->n_tasks,
-            mn_collective_name(task->collective), mn_format_size(task->bytes, bytes, sizeof bytes));
-    fflush(stderr);
+    snprintf(what, sizeof what, "%s, %s bytes", mn_collective_name(task->collective),
+             mn_format_size(task->bytes, bytes, sizeof bytes));
+    mn_live_show(live, i + 1, s->n_tasks, what);
+}
+
+static void print_so_far(struct mn_out *out, const void *ctx)
+{
+    mn_collective_print_rows(out, ctx);
 }
 
 static enum mn_err measure(const struct mn_collective_session *s, struct mn_group *group,
                            int progress, struct mn_collective_report *report, struct mn_diag *diag)
 {
+    struct mn_live live = {.print = s->options->follow ? print_so_far : NULL,
+                           .ctx = report,
+                           .off = !progress};
     enum mn_err err = MN_OK;
 
     for (size_t i = 0; i < s->n_tasks && !err; i++) {
         struct mn_collective_row row;
-        if (progress)
-            show_progress(s, i);
+        show_progress(s, i, &live);
         err = mn_collective_measure(group, &s->tasks[i], &row, diag);
         if (err)
             break;
         *(struct mn_collective_row *)mn_grow((void **)&report->rows, &report->n_rows, sizeof row) =
             row;
     }
-    if (progress)
-        fputs("\r\033[K", stderr);
+    mn_live_clear(&live);
     return err ? err : mn_group_barrier(group, diag);
 }
 
@@ -120,7 +126,7 @@ int mn_collective_rank(void *ctx, int rank)
     if (!err)
         err = find_environments(&report, group, &diag);
     if (!err)
-        err = measure(s, group, rank == 0 && isatty(STDERR_FILENO), &report, &diag);
+        err = measure(s, group, rank == 0, &report, &diag);
     if (err)
         mn_group_fail(group, err, &diag);
     report.error = err ? diag.text : NULL;

@@ -63,12 +63,8 @@ static void print_rank(struct mn_out *out, const char *name, const char *cpus)
     mn_out_end(out);
 }
 
-void mn_collective_print(struct mn_out *out, const struct mn_collective_report *report)
+void mn_collective_print_rows(struct mn_out *out, const struct mn_collective_report *report)
 {
-    const struct mn_group *group = report->group;
-    const struct mn_plugin_info *plugin = report->plugin;
-    size_t unsteady = 0, all = 0;
-
     static const struct mn_col cols[] = {
         {"collective", "collective", 0},
         {"bytes", "size", 1},
@@ -94,6 +90,19 @@ void mn_collective_print(struct mn_out *out, const struct mn_collective_report *
         MN_SPREAD_COLUMNS("in_place_"),
     };
 
+    mn_out_table(out, "collectives", "out of place, then in place; times in us, bandwidths in GB/s",
+                 cols, N(cols));
+    for (size_t i = 0; i < report->n_rows; i++)
+        print_row(out, &report->rows[i]);
+    mn_out_table_end(out);
+}
+
+void mn_collective_print(struct mn_out *out, const struct mn_collective_report *report)
+{
+    const struct mn_group *group = report->group;
+    const struct mn_plugin_info *plugin = report->plugin;
+    size_t unsteady = 0, all = 0;
+
     mn_results_print_head(out, MN_RESULTS_COLLECTIVES, report->started, report->environments,
                           report->n_environments);
     mn_out_str(out, "plugin", "plugin", plugin->path);
@@ -108,11 +117,7 @@ void mn_collective_print(struct mn_out *out, const struct mn_collective_report *
     mn_out_list_end(out);
     mn_out_bool(out, "complete", NULL, report->error == NULL);
     mn_out_str(out, "error", NULL, report->error);
-    mn_out_table(out, "collectives", "out of place, then in place; times in us, bandwidths in GB/s",
-                 cols, N(cols));
-    for (size_t i = 0; i < report->n_rows; i++)
-        print_row(out, &report->rows[i]);
-    mn_out_table_end(out);
+    mn_collective_print_rows(out, report);
     for (size_t i = 0; i < report->n_rows; i++)
         for (int place = 0; place < 2; place++)
             if (report->rows[i].place[place].measured) {

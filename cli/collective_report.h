@@ -20,6 +20,8 @@ struct mn_collective_report {
     const char *error; /* why it ended early, NULL = it did not */
 };
 
+/* The table alone. */
+void mn_collective_print_rows(struct mn_out *out, const struct mn_collective_report *report);
 void mn_collective_print(struct mn_out *out, const struct mn_collective_report *report);
 
 #endif

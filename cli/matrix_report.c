@@ -251,3 +251,16 @@ void mn_matrix_print(struct mn_out *out, enum mn_out_format format,
     else
         print_findings(out, r);
 }
+
+void mn_matrix_print_so_far(struct mn_out *out, const struct mn_matrix_results *results)
+{
+    struct mn_matrix_results now = *results;
+    struct mn_matrix_report *r = &now.report;
+
+    mn_matrix_judge(r);
+    print_grid(out, r, 1);
+    print_grid(out, r, 0);
+    print_cells(out, &now);
+    free(r->limits);
+    free(r->findings);
+}

@@ -20,4 +20,7 @@ struct mn_matrix_results {
 void mn_matrix_print(struct mn_out *out, enum mn_out_format format,
                      const struct mn_matrix_results *results);
 
+/* What is done of a matrix that is not judged yet: the grids and the cells. */
+void mn_matrix_print_so_far(struct mn_out *out, const struct mn_matrix_results *results);
+
 #endif

@@ -239,6 +239,44 @@ moved()
     [[ "$stderr" == *"peer 127.0.0.1 port 18515"* ]]
 }
 
+@test "bench: Ctrl-C and a lost peer end a run with what was measured so far, a terminal follows it" {
+    export NCCL_SOCKET_IFNAME=lo
+    for end in INT KILL; do
+        serve a --listen 127.0.0.1
+        on a timeout 100 script -qfec "'$MESHNET' bench --token-file token --peer 127.0.0.1 \
+            --sizes 8,64K,1M --type lat,bw --duration 1s --memory 77777 --follow --json \
+            >out.$end" tty.$end >/dev/null 2>&1 3>&- &
+        bench=$!
+        # Of eleven steps the fourth has begun, and two have left a row.
+        for _ in $(seq 300); do
+            ! grep -q '4/1[0-9] ' tty.$end 2>/dev/null || break
+            sleep 0.1
+        done
+        if [ $end = INT ]; then
+            kill -INT "$(pgrep -of "^$MESHNET bench .*--memory 77777")"
+        else
+            kill -KILL "$(pgrep -P "$(pgrep -P $SERVER)")"
+        fi
+        status=0
+        wait $bench || status=$?
+        cat out.$end tty.$end
+        [ $status -eq 1 ]
+        [ "$(jq .complete out.$end)" = false ]
+        [ "$(jq '.latency + .results | length' out.$end)" -ge 1 ]
+        grep -q 'p50' tty.$end
+        kill $SERVER
+        wait $SERVER || true
+        SERVER=''
+    done
+    [ "$(jq -r .error out.INT)" = interrupted ]
+    [[ "$(jq -r .error out.KILL)" == *"peer 127.0.0.1 port 18515"* ]]
+    # Nowhere to follow it: no table, and no control characters.
+    serve a --listen 127.0.0.1
+    bench --peer 127.0.0.1 --sizes 8 --type lat --follow
+    [ "$status" -eq 0 ]
+    [ -z "$stderr" ]
+}
+
 @test "bench: buffers that connections share are no reason for wrong data" {
     serve a --listen 127.0.0.1
     export NCCL_SOCKET_IFNAME=lo

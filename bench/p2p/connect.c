@@ -37,6 +37,11 @@ enum mn_err mn_p2p_failed(const struct mn_p2p_pump *pump, const char *call, int 
                    call, mn_nccl_result_name(result), log[0] ? "; it said: " : "", log);
 }
 
+enum mn_err mn_p2p_interrupted(const struct mn_p2p_pump *pump, struct mn_diag *diag)
+{
+    return pump->stop && *pump->stop ? mn_fail(diag, MN_ERR_FAILED, "interrupted") : MN_OK;
+}
+
 enum mn_err mn_p2p_idle(struct mn_p2p_watch *w, struct mn_diag *diag)
 {
     sched_yield(); /* as NCCL's progress thread does when nothing progressed */
@@ -51,7 +56,7 @@ enum mn_err mn_p2p_idle(struct mn_p2p_watch *w, struct mn_diag *diag)
     if (mn_ctl_gone(w->pump->ctl))
         return mn_fail(diag, MN_ERR_PEER_DEAD, "%s: its process ended while %s", w->pump->ctl->peer,
                        w->what);
-    return MN_OK;
+    return mn_p2p_interrupted(w->pump, diag);
 }
 
 static void on_log(void *ctx, int level, const char *line)

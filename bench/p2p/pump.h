@@ -13,6 +13,7 @@ struct mn_p2p_pump {
     struct mn_plugin *plugin;
     struct mn_ctl *ctl;
     unsigned timeout_ms;
+    const volatile sig_atomic_t *stop; /* as in the plan */
     int device, connections, outstanding;
     const char *pin;                  /* see mn_cpu_pin */
     int threads, group, flush;        /* as in the plan */
@@ -92,7 +93,9 @@ void mn_p2p_counters_since(struct mn_p2p_nic *nics, int count, const struct mn_p
                            int count_before);
 double mn_p2p_cpu_now(void); /* processor seconds of this process */
 
-/* A turn of the loop without progress. MN_ERR_TIMEOUT, MN_ERR_PEER_DEAD. */
+/* MN_ERR_FAILED when the run was interrupted. */
+enum mn_err mn_p2p_interrupted(const struct mn_p2p_pump *pump, struct mn_diag *diag);
+/* A turn of the loop without progress. MN_ERR_TIMEOUT, MN_ERR_PEER_DEAD, or interrupted. */
 enum mn_err mn_p2p_idle(struct mn_p2p_watch *watch, struct mn_diag *diag);
 /* The plugin's call returned result: MN_ERR_FAILED, with the plugin's last warning. */
 enum mn_err mn_p2p_failed(const struct mn_p2p_pump *pump, const char *call, int result,
