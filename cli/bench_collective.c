@@ -1,13 +1,10 @@
-#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "bench/ctl.h"
 #include "bench/launch.h"
-#include "bench/launch_env.h"
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
@@ -75,51 +72,6 @@ static enum mn_err plan(struct mn_collective_session *s, struct mn_diag *diag)
     return is_matrix(s) ? mn_matrix_prepare(s, diag) : mn_collective_plan(s, diag);
 }
 
-/* --- a rank that another launcher started ----------------------------------------------------- */
-
-/* Rank 0 listens where the others look for it. */
-static enum mn_err listen_at(struct mn_collective_session *s, struct mn_diag *diag)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
-    struct mn_addr addr;
-    int rc = getaddrinfo(s->plan.host, NULL, &hints, &list);
-
-    if (rc)
-        return mn_fail(diag, MN_ERR_CONFIG, "--coordinator %s: %s", s->plan.host, gai_strerror(rc));
-    (void)mn_addr_from_sockaddr(list->ai_addr, &addr);
-    freeaddrinfo(list);
-    static const uint8_t any[16];
-    if (memcmp(addr.bytes, any, sizeof any) == 0)
-        return mn_fail(diag, MN_ERR_CONFIG,
-                       "--coordinator %s: expected one address, not all of a host", s->plan.host);
-    enum mn_err err = mn_ctl_listen(&addr, s->plan.port, &s->plan.doors[0], diag);
-    s->plan.n_doors = !err;
-    return err;
-}
-
-static enum mn_err follow_env(struct mn_collective_session *s, const struct mn_launch_env *env,
-                              struct mn_diag *diag)
-{
-    const struct mn_bench_options *o = s->options;
-
-    s->plan.rank = env->rank;
-    s->plan.nranks = env->nranks;
-    s->plan.host = o->coordinator ? o->coordinator : env->address;
-    s->plan.port = (uint16_t)(o->port == MN_CTL_PORT && env->port ? env->port : o->port);
-    if (!s->plan.host)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "where is rank 0? %s does not tell: give all ranks --coordinator HOST",
-                       env->launcher);
-    enum mn_err err = mn_bench_token(o, s->plan.token, diag);
-    if (!err)
-        err = plan(s, diag);
-    if (!err && !env->rank)
-        err = listen_at(s, diag);
-    return err;
-}
-
-/* --- */
-
 static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_diag *diag)
 {
     struct mn_launch crew = {.body = start_rank, .line = on_line, .ctx = s};
@@ -154,12 +106,11 @@ int mn_bench_collective(const struct mn_bench_options *options)
                                       .self = -1,
                                       .plan = {.timeout_ms = options->timeout_ms,
                                                .stop = &mn_launch_stop}};
-    struct mn_launch_env env = {.launcher = NULL};
     struct mn_diag diag;
-    int code = 0, chosen = options->local || options->hosts.count;
-    enum mn_err err = chosen ? MN_OK : mn_launch_env(&env, &diag);
+    int code = 0, chosen = options->local || options->hosts.count, launched = 0;
+    enum mn_err err = chosen ? MN_OK : mn_collective_launched(&launched, &diag);
     int of_mesh = is_matrix(&s) || options->mesh || options->print_order;
-    int own = chosen || (of_mesh && !env.launcher);
+    int own = chosen || (of_mesh && !launched);
 
     mn_mesh_init(&s.mesh);
     mn_plugin_path(options->plugin, s.plugin_path, sizeof s.plugin_path);
@@ -171,11 +122,13 @@ int mn_bench_collective(const struct mn_bench_options *options)
         /* that was all */
     } else if (!err && own) {
         err = launch(&s, &code, &diag);
-    } else if (!err && env.launcher) {
+    } else if (!err && launched) {
         mn_launch_catch();
-        err = follow_env(&s, &env, &diag);
+        err = mn_collective_meet(&s, &diag);
         if (!err)
-            code = be_rank(&s, env.rank);
+            err = plan(&s, &diag);
+        if (!err)
+            code = be_rank(&s, s.plan.rank);
     } else if (!err) {
         err = mn_fail(&diag, MN_ERR_USAGE,
                       "between which ranks? --local N, processes here; --hosts A,B,…; or started "

@@ -573,6 +573,26 @@ none_left()
     [ "$(jq '[.collectives[] | .wrong + .in_place_wrong] | add' <<<"$output")" -eq 0 ]
 }
 
+@test "bench: PMIx tells ranks of mpirun all they need, its other variables or none" {
+    command -v mpirun >/dev/null || skip "Open MPI is not installed"
+    export NCCL_SOCKET_IFNAME=lo
+    unset MESHNET_TOKEN
+    for without in X OMPI_COMM_WORLD_RANK; do
+        run --separate-stderr on a timeout 60 mpirun --allow-run-as-root --oversubscribe -n 4 \
+            env -u $without "$MESHNET" bench --collective all-reduce --sizes 8,100K --iters 5 --json
+        echo "$output"
+        echo "$stderr"
+        [[ "$stderr" != *libpmix-dev* ]] || skip "built without PMIx"
+        [ "$status" -eq 0 ]
+        [ "$(jq '.ranks | length' <<<"$output")" -eq 4 ]
+        [ "$(jq '[.collectives[] | .wrong + .in_place_wrong] | add' <<<"$output")" -eq 0 ]
+    done
+    # A launcher that is not there, and a library that cannot be used, are said.
+    PMIX_NAMESPACE=x PMIX_RANK=0 ranks --collective all-reduce
+    [ "$status" -ne 0 ]
+    [[ "$stderr" == *PMIx* ]]
+}
+
 @test "bench: one command measures three nodes over ssh, and all ends with it" {
     [ -x /usr/sbin/sshd ] || skip "no OpenSSH server"
     cable a ab 10.1.0.0/31 b ba 10.1.0.1/31
