@@ -23,6 +23,11 @@ static const struct mn_compare_list link_lists[] = {
     {"bursts",
      {"size", "direction"},
      {{"p50_us", MN_BETTER_LOWER, NULL, 0}, {"p99_us", MN_BETTER_LOWER, NULL, 1}}},
+    {"raw_verbs",
+     {"size", "direction", "path"},
+     {{"gbps", MN_BETTER_HIGHER, NULL, 0},
+      {"p50_us", MN_BETTER_LOWER, NULL, 0},
+      {"p99_us", MN_BETTER_LOWER, NULL, 1}}},
     {.list = NULL},
 };
 

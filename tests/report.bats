@@ -156,13 +156,18 @@ hostile()
 
 @test "report: profiles of a link: rates and bursts; a mesh without cables between some" {
     jq 'del(.latency, .results) | .rates = [{size: 8, direction: "out", messages_per_s: 123456, ci95_percent: 1.5}] |
-        .bursts = [{size: 64, direction: "in", bursts: 7, p50_us: 3.25, max_us: 99}]' "$RESULTS/link.json" >rates.json
-    for format in md html; do
+        .bursts = [{size: 64, direction: "in", bursts: 7, p50_us: 3.25, max_us: 99}] |
+        .raw_verbs = [{size: 64, direction: "out", path: "plugin", gbps: 1.5, messages_per_s: 3e6},
+                      {size: 64, direction: "out", path: "UD send", gbps: 1.777, messages_per_s: 4e6}]' \
+        "$RESULTS/link.json" >rates.json
+    for format in md html csv; do
         report rates.json -o rates.$format
         [ "$status" -eq 0 ]
         grep -q 123456 rates.$format
-        grep -q 99.00 rates.$format
+        grep -q '99\(\.00\|$\)' rates.$format
+        grep -q 'UD send.*1\.777' rates.$format
     done
+    [ "$(grep -c '<figure' rates.html)" -ge 3 ]
     # Nodes that no cable joins are no fault; links without findings are as they should be.
     jq '.findings = [] | .cells |= map(if .status == "dead" or .ratio < 0.9
         then .status = "not measured" | .out_gbps = null | .in_gbps = null | .ratio = null else . end)' \

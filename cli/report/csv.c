@@ -101,6 +101,42 @@ static void put_link(struct mn_out *out, const struct mn_report_doc *doc, struct
     }
 }
 
+/* Lists that only a profile of the bench has: the figures of each row. */
+static const struct profile {
+    const char *list, *name, *key, *metric, *unit;
+} profiles[] = {
+    {"rates", "rate", "messages_per_s", "messages", "1/s"},
+    {"rates", "rate", "gbps", "bandwidth", "Gb/s"},
+    {"bursts", "burst", "p50_us", "p50", "us"},
+    {"bursts", "burst", "p99_us", "p99", "us"},
+    {"bursts", "burst", "max_us", "max", "us"},
+    {"raw_verbs", "verbs alone", "gbps", "bandwidth", "Gb/s"},
+    {"raw_verbs", "verbs alone", "messages_per_s", "messages", "1/s"},
+    {"raw_verbs", "verbs alone", "p50_us", "p50", "us"},
+    {"raw_verbs", "verbs alone", "p99_us", "p99", "us"},
+};
+
+static void put_profiles(struct mn_out *out, const struct mn_report_doc *doc, struct subject of)
+{
+    of.from = doc->here;
+    of.to = doc->peer;
+    for (size_t i = 0; i < sizeof profiles / sizeof *profiles; i++) {
+        const struct profile *p = &profiles[i];
+        const cJSON *row;
+        of.name = p->name;
+        cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(doc->results.json, p->list))
+        {
+            const char *path = mn_results_text(row, "path", NULL);
+            char *variant = mn_asprintf("%s%s%s", path ? path : "", path ? " " : "",
+                                        mn_results_text(row, "direction", ""));
+            of.variant = variant;
+            of.bytes = mn_results_number(row, "size", NAN);
+            put(out, &of, p->metric, p->unit, mn_results_number(row, p->key, NAN));
+            free(variant);
+        }
+    }
+}
+
 static void put_collectives(struct mn_out *out, const struct mn_report_doc *doc, struct subject of)
 {
     for (size_t i = 0; i < doc->n_collectives; i++) {
@@ -142,6 +178,7 @@ enum mn_err mn_report_csv(const struct mn_report *report, FILE *file, struct mn_
                              .bytes = NAN};
         put_cells(out, doc, of);
         put_link(out, doc, of);
+        put_profiles(out, doc, of);
         put_collectives(out, doc, of);
     }
     mn_out_table_end(out);

@@ -277,6 +277,38 @@ static void put_spread_note(struct mn_page *page, const struct mn_report_doc *do
     fputs("</p>\n", page->file);
 }
 
+/* Curves of what only a profile of the bench has; a list that is not there has none. */
+static const struct profile_chart {
+    const char *title, *unit, *list, *series, *value;
+    int log_y;
+} profile_charts[] = {
+    {"Message rate", "messages/s", "rates", "direction", "messages_per_s", 1},
+    {"Bursts, median", "µs", "bursts", "direction", "p50_us", 1},
+    {"Verbs alone beside the plugin", "Gb/s", "raw_verbs", "path", "gbps", 0},
+    {"Verbs alone, median", "µs", "raw_verbs", "path", "p50_us", 1},
+};
+
+static void put_profile_chart(struct mn_page *page, const struct mn_report_doc *doc,
+                              const struct profile_chart *of)
+{
+    struct mn_chart chart = {.unit = of->unit, .log_y = of->log_y};
+    const cJSON *row;
+
+    snprintf(chart.title, sizeof chart.title, "%s", of->title);
+    cJSON_ArrayForEach(row, cJSON_GetObjectItemCaseSensitive(doc->results.json, of->list))
+    {
+        char name[128];
+        const char *series = mn_results_text(row, of->series, "?");
+        const char *direction = mn_results_text(row, "direction", "?");
+        snprintf(name, sizeof name, "%s%s%s", series, strcmp(series, direction) ? ", " : "",
+                 strcmp(series, direction) ? direction : "");
+        mn_chart_add(&chart, name, mn_results_number(row, "size", NAN),
+                     mn_results_number(row, of->value, NAN),
+                     mn_results_number(row, "ci95_percent", NAN));
+    }
+    put_chart(page, &chart);
+}
+
 static void put_link(struct mn_page *page, const struct mn_report_doc *doc)
 {
     struct mn_chart bandwidth = {.title = "Bandwidth", .unit = "Gb/s"};
@@ -303,6 +335,8 @@ static void put_link(struct mn_page *page, const struct mn_report_doc *doc)
     fputs("</p>\n<div class=\"charts\">\n", file);
     put_chart(page, &latency);
     put_chart(page, &bandwidth);
+    for (size_t i = 0; i < sizeof profile_charts / sizeof *profile_charts; i++)
+        put_profile_chart(page, doc, &profile_charts[i]);
     fputs("</div>\n", file);
     put_spread_note(page, doc);
     fputs("<div class=\"side\">\n", file);
@@ -310,6 +344,7 @@ static void put_link(struct mn_page *page, const struct mn_report_doc *doc)
     mn_report_put_counters(doc, file, MN_REPORT_HTML);
     mn_report_put_rates(doc, file, MN_REPORT_HTML);
     mn_report_put_bursts(doc, file, MN_REPORT_HTML);
+    mn_report_put_raw(doc, file, MN_REPORT_HTML);
     mn_report_put_bandwidth(doc, file, MN_REPORT_HTML);
     fputs("</div>\n</section>\n", file);
 }

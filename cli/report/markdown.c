@@ -61,6 +61,7 @@ static void put_document(const struct mn_report_doc *doc, FILE *file)
         mn_report_put_latency(doc, file, MN_REPORT_MD);
         mn_report_put_rates(doc, file, MN_REPORT_MD);
         mn_report_put_bursts(doc, file, MN_REPORT_MD);
+        mn_report_put_raw(doc, file, MN_REPORT_MD);
         mn_report_put_bandwidth(doc, file, MN_REPORT_MD);
         open_details(file, "Counters of the NICs");
         mn_report_put_counters(doc, file, MN_REPORT_MD);

@@ -13,6 +13,7 @@ void mn_report_put_latency(const struct mn_report_doc *doc, FILE *file,
 void mn_report_put_bandwidth(const struct mn_report_doc *doc, FILE *file,
                              enum mn_report_format format);
 void mn_report_put_rates(const struct mn_report_doc *doc, FILE *file, enum mn_report_format format);
+void mn_report_put_raw(const struct mn_report_doc *doc, FILE *file, enum mn_report_format format);
 void mn_report_put_bursts(const struct mn_report_doc *doc, FILE *file,
                           enum mn_report_format format);
 void mn_report_put_counters(const struct mn_report_doc *doc, FILE *file,

@@ -189,3 +189,30 @@ void mn_report_put_bursts(const struct mn_report_doc *doc, FILE *file, enum mn_r
     }
     mn_table_write(&table, file, format, "Bursts");
 }
+
+void mn_report_put_raw(const struct mn_report_doc *doc, FILE *file, enum mn_report_format format)
+{
+    static const struct mn_report_col cols[] = {
+        {"size", MN_NUMBER},   {"direction", MN_TEXT},   {"path", MN_TEXT},
+        {"Gb/s", MN_NUMBER},   {"plugin/it", MN_NUMBER}, {"messages/s", MN_NUMBER},
+        {"p50 µs", MN_NUMBER}, {"plugin/it", MN_NUMBER}, {"p99 µs", MN_NUMBER},
+        {"lost", MN_NUMBER},
+    };
+    struct mn_report_table table = MN_TABLE(cols);
+    const cJSON *row;
+
+    cJSON_ArrayForEach(row, list_of(doc, "raw_verbs"))
+    {
+        mn_table_size(&table, mn_results_number(row, "size", NAN));
+        mn_table_text(&table, mn_results_text(row, "direction", NULL));
+        mn_table_text(&table, mn_results_text(row, "path", NULL));
+        mn_table_num(&table, mn_results_number(row, "gbps", NAN), 3);
+        mn_table_num(&table, mn_results_number(row, "plugin_gbps_ratio", NAN), 2);
+        mn_table_num(&table, mn_results_number(row, "messages_per_s", NAN), 0);
+        mn_table_num(&table, mn_results_number(row, "p50_us", NAN), 2);
+        mn_table_num(&table, mn_results_number(row, "plugin_p50_ratio", NAN), 2);
+        mn_table_num(&table, mn_results_number(row, "p99_us", NAN), 2);
+        mn_table_num(&table, mn_results_number(row, "lost_messages", NAN), 0);
+    }
+    mn_table_write(&table, file, format, "Verbs alone beside the plugin");
+}
