@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# Ranks that meshnet serve starts: four nodes in namespaces, each cabled to each, nothing else.
+# Ranks at four nodes in namespaces, each cabled to each, nothing else: started by the meshnet serve
+# that runs there, or by ssh.
 
 load helper
 load namespaces
@@ -53,6 +54,7 @@ teardown()
     local node
     for node in b c d; do
         [ ! -s serve.$node.pid ] || kill "$(cat serve.$node.pid)" 2>/dev/null || true
+        [ ! -s sshd.$node.pid ] || kill "$(cat sshd.$node.pid)" 2>/dev/null || true
     done
     wait
     for node in a b c d; do
@@ -78,13 +80,18 @@ serve_at()
     done
 }
 
-# bench OPTION…: from a; to both outputs and their variables.
+# bench OPTION…: from a.
 bench()
 {
-    run --separate-stderr on a env MESHNET_NODE=a timeout -k 1 100 "$MESHNET" bench --agents \
-        --token-file token "$@"
+    run --separate-stderr on a env MESHNET_NODE=a timeout -k 1 100 "$MESHNET" bench "$@"
     echo "$output"
     echo "$stderr"
+}
+
+# by_agents OPTION…
+by_agents()
+{
+    bench --agents --token-file token "$@"
 }
 
 # ranks NODE: how many run there.
@@ -103,28 +110,28 @@ none_left()
     return 1
 }
 
-@test "agents: one command measures every cable of four nodes" {
+@test "launchers: by serve, one command measures every cable of four nodes" {
     serve_at b c d
-    bench --links --duration 20ms --json
+    by_agents --links --duration 20ms --json
     [ "$status" -eq 0 ]
     [ "$(jq '.cells | length' <<<"$output")" -eq 6 ]
     [ "$(jq '[.cells[].status == "ok"] | all' <<<"$output")" = true ]
     [ "$(ranks b)" -eq 0 ]
 }
 
-@test "agents: one command measures every collective by every algorithm on four nodes" {
+@test "launchers: by serve, one command measures every collective by every algorithm on four nodes" {
     serve_at b c d
-    bench --hosts a,b,c,d --collective all --algorithm all --sizes 0,1000,100K --iters 3 --json
+    by_agents --hosts a,b,c,d --collective all --algorithm all --sizes 0,1000,100K --iters 3 --json
     [ "$status" -eq 0 ]
     [ "$(jq '.ranks | length' <<<"$output")" -eq 4 ]
     [ "$(jq '[.collectives[].collective] | unique | length' <<<"$output")" -eq 11 ]
     [ "$(jq '[.collectives[] | .wrong + .in_place_wrong] | add' <<<"$output")" -eq 0 ]
     # A second run finds them ready.
-    bench --hosts a,b,c,d --collective all-reduce --sizes 8 --iters 3
+    by_agents --hosts a,b,c,d --collective all-reduce --sizes 8 --iters 3
     [ "$status" -eq 0 ]
 }
 
-@test "agents: Ctrl-C and the end of the launcher leave no rank" {
+@test "launchers: by serve, Ctrl-C and the end of the launcher leave no rank" {
     serve_at b c d
     for signal in INT KILL; do
         (
@@ -133,16 +140,56 @@ none_left()
                 sleep 0.1
             done
             sleep 2
-            kill -$signal "$(pgrep -of "^$MESHNET bench --agents .*--duration 62s")"
+            kill -$signal "$(pgrep -of "^$MESHNET bench .*--duration 62s")"
         ) 3>&- &
-        bench --hosts a,b,c,d --collective all-reduce --sizes 64K --duration 62s
+        by_agents --hosts a,b,c,d --collective all-reduce --sizes 64K --duration 62s
         [ $signal = KILL ] || [ "$status" -eq 1 ]
         [ $signal = KILL ] || [[ "$stderr" == *interrupted* ]]
         none_left
     done
 }
 
-@test "agents: a serve that is killed ends the run everywhere, its rank named" {
+@test "launchers: a four-rank all-reduce over ssh, a server in each namespace" {
+    [ -x /usr/sbin/sshd ] || skip "no OpenSSH server"
+    ssh_to b 10.1.1.2 c 10.1.2.2 d 10.1.3.2
+    for node in b c d; do
+        sshd_at $node
+    done
+    bench --hosts a,b,c,d --collective all-reduce --algorithm all --sizes 0,8,100K --iters 5 --json
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '[.ranks[].name | split(", ")[0]] | join(" ")' <<<"$output")" = \
+        "rank 0 (a rank 1 (b rank 2 (c rank 3 (d" ]
+    [ "$(jq '[.collectives[] | .wrong + .in_place_wrong] | add' <<<"$output")" -eq 0 ]
+}
+
+@test "launchers: a matrix that is interrupted says what was measured so far" {
+    serve_at b c d
+    (
+        for _ in $(seq 300); do
+            # The second cable carries bytes: the first is done.
+            [ "$(ip -n $NS-a -j -s link show nac | jq '.[0].stats64.tx.bytes')" -lt 3000000 ] || break
+            sleep 0.1
+        done
+        kill -INT "$(pgrep -of "^$MESHNET bench .*--duration 2s")"
+    ) 3>&- &
+    by_agents --links --duration 2s --json
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *interrupted* ]]
+    [ "$(jq .complete <<<"$output")" = false ]
+    [ "$(jq '.cells | length' <<<"$output")" -ge 1 ]
+    none_left
+}
+
+@test "launchers: results that cannot be written are an error, and no rank stays" {
+    serve_at b
+    run on a env MESHNET_NODE=a sh -c "'$MESHNET' bench --agents --token-file token --hosts a,b \
+        --collective all-reduce --sizes 8 --iters 5 --json >/dev/full"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"writing the results failed"* ]]
+    none_left
+}
+
+@test "launchers: by serve, a serve that is killed ends the run everywhere, its rank named" {
     serve_at b c d
     (
         for _ in $(seq 100); do
@@ -152,27 +199,27 @@ none_left()
         sleep 2
         kill "$(cat serve.c.pid)"
     ) 3>&- &
-    bench --hosts a,b,c,d --collective all-reduce --sizes 64K --duration 62s
+    by_agents --hosts a,b,c,d --collective all-reduce --sizes 64K --duration 62s
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"rank 2 (c, pid "* ]]
     none_left
 }
 
-@test "agents: another token, no serve, a plugin of the client and options of its own are refused" {
+@test "launchers: by serve, another token, no serve, a plugin of the client and options of its own are refused" {
     serve_at b
     echo ffeeddccbbaa99887766554433221100 >other
-    bench --hosts a,b --collective all-reduce --sizes 8 --timeout 5s --token-file other
+    by_agents --hosts a,b --collective all-reduce --sizes 8 --timeout 5s --token-file other
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"refused this token"* ]]
-    bench --hosts a,c --collective all-reduce --sizes 8 --timeout 5s
+    by_agents --hosts a,c --collective all-reduce --sizes 8 --timeout 5s
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"peer 10.1.2.2 port 18515"*"is meshnet serve running there?"* ]]
-    bench --hosts a,b --collective all-reduce --plugin ./libother.so
+    by_agents --hosts a,b --collective all-reduce --plugin ./libother.so
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"each meshnet serve has its own"* ]]
-    bench --local 2 --collective all-reduce
+    by_agents --local 2 --collective all-reduce
     [ "$status" -eq 2 ]
-    bench --hosts a,b,b --collective all-reduce --sizes 8 --timeout 5s
+    by_agents --hosts a,b,b --collective all-reduce --sizes 8 --timeout 5s
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"--clients 2"* ]]
     none_left
