@@ -1,0 +1,241 @@
+#include "cli/nccl_env.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/plugin_path.h"
+#include "topo/base/alloc.h"
+#include "topo/mesh_file.h"
+
+/* NCCL takes a path from 2.21 on, the X of libnccl-net-X.so from 2.11 on, and before that only
+ * libnccl-net.so (src/plugin/plugin_open.cc, before 2.27 src/plugin/net.cc and src/net.cc). */
+#define TAKES_PATH 21
+#define TAKES_NAME 11
+
+void mn_nccl_env_warn(struct mn_nccl_env *env, const char *format, ...)
+{
+    va_list args;
+    char *text;
+
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0)
+        abort();
+    va_end(args);
+    *(char **)mn_grow((void **)&env->warnings, &env->n_warnings, sizeof text) = text;
+}
+
+void mn_nccl_env_free(struct mn_nccl_env *env)
+{
+    for (size_t i = 0; i < env->n_warnings; i++)
+        free(env->warnings[i]);
+    free(env->warnings);
+}
+
+/* --- the subject ------------------------------------------------------------------------------ */
+
+static enum mn_err find_mesh(const char *mesh, struct mn_nccl_subject *s, struct mn_diag *diag)
+{
+    char found[512], full[PATH_MAX], why[256];
+
+    if (mesh)
+        mn_strlcpy(found, mesh, sizeof found);
+    else if (!mn_mesh_find_file(found, sizeof found))
+        return MN_OK;
+    if (!realpath(found, full))
+        return mn_fail(diag, MN_ERR_USAGE, "--mesh %s: %s", found, strerror(errno));
+    mn_strlcpy(s->mesh_path, full, sizeof s->mesh_path);
+    enum mn_err err = mn_mesh_read(full, &s->mesh, diag);
+    /* A node that is not in the file is told by a warning, where its variables are asked for. */
+    if (!err && mn_mesh_find_self(&s->mesh, &s->host, &s->self, why, sizeof why, NULL))
+        s->self = -1;
+    return err;
+}
+
+enum mn_err mn_nccl_subject_read(const char *mesh, const char *plugin, struct mn_nccl_subject *s,
+                                 struct mn_diag *diag)
+{
+    static char library[PATH_MAX];
+    char given[512];
+
+    *s = (struct mn_nccl_subject){.self = -1};
+    mn_mesh_init(&s->mesh);
+    mn_plugin_path(plugin, given, sizeof given);
+    if (!realpath(given, library))
+        return mn_fail(diag, MN_ERR_USAGE, "the plugin %s: %s; give --plugin FILE", given,
+                       strerror(errno));
+    s->plugin = library;
+    enum mn_err err = mn_host_read(NULL, &s->host, diag);
+    return err ? err : find_mesh(mesh, s, diag);
+}
+
+void mn_nccl_subject_free(struct mn_nccl_subject *s)
+{
+    mn_host_free(&s->host);
+    mn_mesh_free(&s->mesh);
+}
+
+/* --- the variables ---------------------------------------------------------------------------- */
+
+static struct mn_nccl_var *add(struct mn_nccl_env *env, const char *name, const char *why)
+{
+    struct mn_nccl_var *var = &env->vars[env->n_vars++];
+
+    *var = (struct mn_nccl_var){.name = name};
+    mn_strlcpy(var->why, why, sizeof var->why);
+    return var;
+}
+
+static void plugin(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
+{
+    const char *slash = strrchr(s->plugin, '/'), *before = getenv("LD_LIBRARY_PATH");
+    struct mn_nccl_var *var;
+
+    if (s->minor >= TAKES_PATH) {
+        var =
+            add(env, "NCCL_NET_PLUGIN", "the plugin by its path, so that no search finds another");
+        mn_strlcpy(var->value, s->plugin, sizeof var->value);
+        return;
+    }
+    if (s->minor >= TAKES_NAME) {
+        var = add(env, "NCCL_NET_PLUGIN",
+                  s->rccl ? "this release looks for librccl-net-mesh.so"
+                          : "this release takes no path, it looks for libnccl-net-mesh.so");
+        mn_strlcpy(var->value, "mesh", sizeof var->value);
+    }
+    var = add(env, "LD_LIBRARY_PATH",
+              s->minor >= TAKES_NAME ? "where it is"
+                                     : "where its libnccl-net.so is, the one name this release "
+                                       "knows");
+    snprintf(var->value, sizeof var->value, "%.*s%s%s", (int)(slash - s->plugin), s->plugin,
+             before && *before ? ":" : "", before ? before : "");
+}
+
+static int is_cable(const struct mn_nccl_subject *s, const struct mn_nic *nic)
+{
+    const struct mn_mesh_node *node = s->self >= 0 ? &s->mesh.nodes[s->self] : NULL;
+
+    for (size_t i = 0; node && i < node->n_nics; i++)
+        if (!strcmp(node->nics[i].netdev, nic->netdev))
+            return 1;
+    return 0;
+}
+
+static int has_address(const struct mn_nic *nic)
+{
+    for (size_t i = 0; i < nic->n_addrs; i++)
+        if (!mn_addr_is_link_local(&nic->addrs[i]))
+            return 1;
+    return 0;
+}
+
+/* NCCL's ranks first meet over TCP, each with each. Where that is possible without the mesh, an
+ * interface beside its cables leads there. */
+static void bootstrap(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
+{
+    const char *given = getenv("NCCL_SOCKET_IFNAME");
+    const struct mn_nic *first = NULL;
+    struct mn_nccl_var *var;
+    char others[256] = "";
+    size_t used = 0;
+
+    if (given && *given) {
+        var = add(env, "NCCL_SOCKET_IFNAME", "as it is: where ranks first meet");
+        mn_strlcpy(var->value, given, sizeof var->value);
+        var->kept = 1;
+        return;
+    }
+    for (size_t i = 0; i < s->host.n_nics && s->self >= 0; i++) {
+        const struct mn_nic *nic = &s->host.nics[i];
+        if (!nic->admin_up || !nic->carrier || nic->master[0] || nic->kind == MN_NIC_LOOPBACK ||
+            nic->kind == MN_NIC_BRIDGE || nic->kind == MN_NIC_OTHER || !has_address(nic) ||
+            is_cable(s, nic))
+            continue;
+        if (!first)
+            first = nic;
+        else if (used < sizeof others - 20)
+            used += (size_t)snprintf(others + used, sizeof others - used, " %s", nic->netdev);
+    }
+    if (first) {
+        var = add(env, "NCCL_SOCKET_IFNAME",
+                  "where ranks first meet: the interface that is none of the mesh's cables");
+        snprintf(var->value, sizeof var->value, "=%s", first->netdev);
+    }
+    if (first && used)
+        mn_nccl_env_warn(env,
+                         "NCCL_SOCKET_IFNAME: %s was taken, there are also%s; set it if the other "
+                         "nodes are not reached over it",
+                         first->netdev, others);
+    if (!first && s->self >= 0 && s->mesh.n_nodes > 2)
+        mn_nccl_env_warn(env,
+                         "no interface beside the mesh's cables is up: ranks of %zu nodes "
+                         "meet only where each reaches each by routes",
+                         s->mesh.n_nodes);
+}
+
+/* NCCL connects trees and rings whatever it will use: a pair without a cable needs a way. */
+static void uncabled(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
+{
+    const struct mn_mesh *mesh = &s->mesh;
+
+    for (size_t a = 0; a < mesh->n_nodes && mesh->settings.allow_tcp != MN_TCP_ALLOWED; a++)
+        for (size_t b = a + 1; b < mesh->n_nodes; b++) {
+            size_t l = 0;
+            for (; l < mesh->n_links; l++) {
+                const struct mn_mesh_end *e = mesh->links[l].ends;
+                if ((e[0].node == (int)a && e[1].node == (int)b) ||
+                    (e[0].node == (int)b && e[1].node == (int)a))
+                    break;
+            }
+            if (l < mesh->n_links)
+                continue;
+            mn_nccl_env_warn(env,
+                             "%s and %s have no cable, and NCCL connects trees between any nodes "
+                             "when a job starts: set allow_tcp in the mesh file and give them a "
+                             "route, or the job ends there",
+                             mesh->nodes[a].name, mesh->nodes[b].name);
+            return;
+        }
+}
+
+void mn_nccl_env_fill(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
+{
+    struct mn_nccl_var *var;
+
+    *env = (struct mn_nccl_env){.n_vars = 0};
+    plugin(s, env);
+    var = add(env, "NCCL_NET",
+              "this network or none: a plugin that cannot be used ends the job with its reason, "
+              "instead of sockets taking over in silence");
+    mn_strlcpy(var->value, "meshnet", sizeof var->value);
+    if (s->mesh_path[0]) {
+        var = add(env, "MESHNET_CONFIG", "the mesh file, the same bytes on every node");
+        mn_strlcpy(var->value, s->mesh_path, sizeof var->value);
+    } else {
+        mn_nccl_env_warn(env, "no mesh file: the plugin takes every interface that looks like a "
+                              "cable; meshnet discover writes one");
+    }
+    if (s->mesh_path[0] && s->self < 0)
+        mn_nccl_env_warn(env,
+                         "this host is no node of %s: set MESHNET_NODE to the name it has "
+                         "there, or run this on the node",
+                         s->mesh_path);
+    bootstrap(s, env);
+    const char *debug = getenv("NCCL_DEBUG");
+    var =
+        add(env, "NCCL_DEBUG", "errors name the peer, NIC and cable; without it they stay unsaid");
+    mn_strlcpy(var->value, debug && *debug ? debug : "WARN", sizeof var->value);
+    var->kept = debug && *debug;
+    uncabled(s, env);
+    for (int i = 0; i < env->n_vars; i++) {
+        const char *before = getenv(env->vars[i].name);
+        if (before && *before && !env->vars[i].kept && strcmp(before, env->vars[i].value) != 0 &&
+            strcmp(env->vars[i].name, "LD_LIBRARY_PATH") != 0)
+            mn_nccl_env_warn(env, "%s=%s is in the environment; it becomes %s", env->vars[i].name,
+                             before, env->vars[i].value);
+    }
+}

@@ -1,0 +1,139 @@
+#!/usr/bin/env bats
+# meshnet env: what NCCL and RCCL are told, and what on a host shadows the plugin.
+
+load helper
+
+setup()
+{
+    unset LD_LIBRARY_PATH LD_PRELOAD VIRTUAL_ENV CONDA_PREFIX MESHNET_CONFIG "${!NCCL_@}"
+    cd "$BATS_TEST_TMPDIR"
+    export HOME=$PWD MESHNET_NODE=a NO_COLOR=1
+    cat >mesh.yaml <<-END
+	version: 1
+	nodes:
+	  - name: a
+	    nics: [{netdev: n1, addresses: [10.1.1.1/30]}, {netdev: n2, addresses: [10.1.2.1/30]}]
+	  - name: b
+	    nics: [{netdev: n1, addresses: [10.1.1.2/30]}, {netdev: n3, addresses: [10.1.3.1/30]}]
+	  - name: c
+	    nics: [{netdev: n2, addresses: [10.1.2.2/30]}, {netdev: n3, addresses: [10.1.3.2/30]}]
+	END
+    LIBRARY=$(realpath "$(dirname "$MESHNET")/../lib/libnccl-net-mesh.so")
+}
+
+# env_of OPTION…
+env_of()
+{
+    run --separate-stderr "$MESHNET" env "$@"
+    echo "$output"
+    echo "$stderr"
+}
+
+@test "env: a shell gets the plugin, the network's name and the mesh file" {
+    env_of --mesh mesh.yaml
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"in this order of nodes"*": a,"* ]]
+    eval "$output"
+    [ "$NCCL_NET_PLUGIN" = "$LIBRARY" ]
+    [ "$NCCL_NET" = meshnet ]
+    [ "$MESHNET_CONFIG" = "$PWD/mesh.yaml" ]
+    [ "$NCCL_DEBUG" = WARN ]
+    # What is set already and no contradiction stays.
+    export NCCL_SOCKET_IFNAME=eth7 NCCL_DEBUG=INFO
+    env_of --mesh mesh.yaml --json
+    [ "$(jq -r '.variables[] | select(.name == "NCCL_SOCKET_IFNAME").value' <<<"$output")" = eth7 ]
+    [ "$(jq -r '.variables[] | select(.name == "NCCL_DEBUG").value' <<<"$output")" = INFO ]
+    [ "$(jq -r .node <<<"$output")" = a ]
+    [ "$(jq '[.warnings[].text | select(test("is in the environment"))] | length' <<<"$output")" -eq 0 ]
+}
+
+@test "env: a name with a quote survives the shell" {
+    mkdir "it's"
+    mv mesh.yaml "it's/"
+    env_of --mesh "it's/mesh.yaml"
+    eval "$output"
+    [ "$MESHNET_CONFIG" = "$PWD/it's/mesh.yaml" ]
+}
+
+@test "env: older releases look for a name" {
+    env_of --mesh mesh.yaml --release 2.18.3
+    eval "$output"
+    [ "$NCCL_NET_PLUGIN" = mesh ]
+    [ "$LD_LIBRARY_PATH" = "$(dirname "$LIBRARY")" ]
+    unset NCCL_NET_PLUGIN
+    env_of --mesh mesh.yaml --release 2.8
+    [[ "$output" != *NCCL_NET_PLUGIN* ]]
+    [[ "$output" == *"LD_LIBRARY_PATH='$(dirname "$LIBRARY")"* ]]
+    # All of these names are there.
+    [ -e "$(dirname "$LIBRARY")/libnccl-net.so" ]
+    [ -e "$(dirname "$LIBRARY")/librccl-net-mesh.so" ]
+}
+
+@test "env: the interface beside the cables is where ranks meet" {
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    NS=mne$$
+    ip netns add $NS
+    for nic in n1 n2 mgmt; do
+        ip -n $NS link add $nic type veth peer name p$nic
+        ip -n $NS link set $nic up
+        ip -n $NS link set p$nic up
+    done
+    ip -n $NS addr add 10.1.1.1/30 dev n1
+    ip -n $NS addr add 10.1.2.1/30 dev n2
+    ip -n $NS addr add 192.0.2.7/24 dev mgmt
+    run --separate-stderr nsenter --net=/run/netns/$NS "$MESHNET" env --mesh mesh.yaml --json
+    ip -n $NS link del mgmt
+    two=$(nsenter --net=/run/netns/$NS "$MESHNET" env --mesh mesh.yaml 2>&1)
+    ip netns del $NS
+    echo "$output"
+    echo "$two"
+    [ "$(jq -r '.variables[] | select(.name == "NCCL_SOCKET_IFNAME").value' <<<"$output")" = =mgmt ]
+    [[ "$two" == *"no interface beside the mesh's cables"* ]]
+    [[ "$two" != *"NCCL_SOCKET_IFNAME="* ]]
+}
+
+@test "env: what shadows the plugin is named" {
+    mkdir -p other .local/lib/python3.11/site-packages/{nvidia/nccl,torch}/lib
+    touch other/libnccl-net.so
+    echo 1 >.local/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2
+    echo 2 >.local/lib/python3.11/site-packages/torch/lib/libnccl.so.2
+    printf '# mine\nNCCL_NET=Socket\n NCCL_ALGO = Tree\n' >.nccl.conf
+    export LD_LIBRARY_PATH=$PWD/other NCCL_NET=IB
+    env_of --mesh mesh.yaml
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"$PWD/other/libnccl-net.so is another network plugin"* ]]
+    [[ "$stderr" == *"libraries: "*"nvidia/nccl/lib/libnccl.so.2"*"torch/lib/libnccl.so.2"* ]]
+    [[ "$stderr" == *"$PWD/.nccl.conf:2 sets NCCL_NET=Socket; the environment goes first"* ]]
+    [[ "$stderr" == *"$PWD/.nccl.conf:3 sets NCCL_ALGO="*"Tree, which stays in effect"* ]]
+    [[ "$stderr" == *"NCCL_NET=IB is in the environment; it becomes meshnet"* ]]
+    # A pair without a cable.
+    sed -i 's/10.1.3.2/10.1.4.2/' mesh.yaml
+    env_of --mesh mesh.yaml
+    [[ "$stderr" == *"b and c have no cable"* ]]
+    # A host that is no node.
+    MESHNET_NODE=nobody env_of --mesh mesh.yaml
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"is no node of"* ]]
+}
+
+@test "env: wrong usage" {
+    env_of --mesh nowhere.yaml
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"nowhere.yaml: No such file"* ]]
+    env_of --plugin nowhere.so
+    [ "$status" -eq 2 ]
+    env_of --release 3.1
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"such as 2.18.3"* ]]
+    env_of --for tccl
+    [ "$status" -eq 2 ]
+    env_of operand
+    [ "$status" -eq 2 ]
+    echo 'version: x' >mesh.yaml
+    env_of --mesh mesh.yaml
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"mesh.yaml:1:"* ]]
+    run bash -c '"$0" env 2>&1 >/dev/full' "$MESHNET"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"writing failed"* ]]
+}
