@@ -15,9 +15,10 @@ struct mn_matrix_plan {
     int links, pairs;           /* what to measure */
     size_t bytes;               /* a message of the bandwidth */
     int connections, outstanding, check, abi;
-    struct mn_repeat_plan repeat; /* of each of the three directions, and of the latency */
-    unsigned long iters, warmup;  /* instead of a time; 0 = none */
-    unsigned timeout_ms;          /* longest wait of a cell without progress */
+    struct mn_repeat_plan repeat;      /* of each of the three directions, and of the latency */
+    unsigned long iters, warmup;       /* instead of a time; 0 = none */
+    unsigned timeout_ms;               /* longest wait of a cell without progress */
+    const volatile sig_atomic_t *stop; /* as in the group's plan */
     size_t memory;
     const char *plugin_path;
 };

@@ -76,6 +76,7 @@ static enum mn_err measure(const struct mn_collective_session *s, struct mn_grou
         .iters = (unsigned long)o->iters,
         .warmup = (unsigned long)o->warmup,
         .timeout_ms = o->timeout_ms,
+        .stop = s->plan.stop,
         .memory = (size_t)o->memory,
         .plugin_path = s->plugin_path,
     };

@@ -316,6 +316,7 @@ static const struct mn_check_rule rules[] = {
     {"memory.large", "sizes of a registration are size_t",
      "since v8 regMr takes a size_t; what it accepts works from end to end", check_large,
      .source = "NCCL 2.20 include/nccl_net.h (ncclNet_v8_t)", .since = 8,
+     .flags = MN_CHECK_SLOW, /* a driver pins each page */
      .breaks = "A user buffer beyond 4 GiB is registered in part and corrupts or fails later."},
     {"memory.recv_withdrawn", "a receive buffer is not written after its deregMr",
      "on abort memory is deregistered with requests in flight, and freed before the comm closes",

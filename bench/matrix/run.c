@@ -160,6 +160,7 @@ static enum mn_err ask(struct run *r, struct mn_ctl *ctl, struct mn_matrix_cell 
         .iters = plan->iters,
         .warmup = plan->warmup,
         .timeout_ms = plan->timeout_ms,
+        .stop = plan->stop,
         .memory = plan->memory,
         .device = device_for(r, cell),
     };
@@ -270,7 +271,9 @@ static enum mn_err do_cell(struct run *r, struct mn_matrix_cell cell, struct mn_
     else if (r->node == cell.from || r->node == cell.to)
         take_part(r, &own);
     r->line++;
-    if (from >= 0 && to >= 0) {
+    if (r->plan->stop && *r->plan->stop)
+        err = mn_fail(diag, MN_ERR_FAILED, "interrupted");
+    if (from >= 0 && to >= 0 && !err) {
         err = mn_group_allgather(r->group, &own, sizeof own, all, diag);
         if (!err) {
             combine(r->mesh, &all[from], &all[to], &cell);

@@ -8,6 +8,11 @@
 /* Everything is built hidden; the vtables alone are seen (exports.map names them again). */
 #define MN_EXPORT __attribute__((visibility("default")))
 
+/* By which NCCL_NET asks for it. */
+#ifndef MN_PLUGIN_NAME
+#define MN_PLUGIN_NAME "meshnet"
+#endif
+
 /* The fields of each version's properties, as initialisers. */
 #define MN_PROPS_V4(p)                                                                             \
     .name = (p).name, .pciPath = (p).pci_path, .guid = (p).guid, .ptrSupport = (p).ptr_support,    \

@@ -20,7 +20,7 @@ static ncclResult_t connect_v10(int dev, ncclNetCommConfig_v10_t *config, void *
 }
 
 const ncclNet_v10_t ncclNetPlugin_v10 = {
-    .name = "meshnet",
+    .name = MN_PLUGIN_NAME,
     .init = init,
     .devices = mn_abi_devices,
     .getProperties = mn_abi_properties_v9,

@@ -14,7 +14,7 @@ static ncclResult_t properties(int dev, ncclNetProperties_v12_t *props)
 }
 
 const ncclNet_v12_t ncclNetPlugin_v12 = {
-    .name = "meshnet",
+    .name = MN_PLUGIN_NAME,
     .init = mn_abi_init_v11,
     .devices = mn_abi_devices,
     .getProperties = properties,

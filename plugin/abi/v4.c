@@ -46,7 +46,7 @@ static ncclResult_t iflush(void *comm, void *data, int size, void *mhandle, void
 }
 
 const ncclNet_v4_t ncclNetPlugin_v4 = {
-    .name = "meshnet",
+    .name = MN_PLUGIN_NAME,
     .init = mn_abi_init,
     .devices = mn_abi_devices,
     .getProperties = properties,

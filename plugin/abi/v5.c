@@ -4,7 +4,7 @@
 extern MN_EXPORT const ncclNet_v5_t ncclNetPlugin_v5;
 
 const ncclNet_v5_t ncclNetPlugin_v5 = {
-    .name = "meshnet",
+    .name = MN_PLUGIN_NAME,
     .init = mn_abi_init,
     .devices = mn_abi_devices,
     .getProperties = mn_abi_properties_v5,

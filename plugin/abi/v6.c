@@ -5,7 +5,7 @@
 extern MN_EXPORT const ncclNet_v6_t ncclNetPlugin_v6;
 
 const ncclNet_v6_t ncclNetPlugin_v6 = {
-    .name = "meshnet",
+    .name = MN_PLUGIN_NAME,
     .init = mn_abi_init,
     .devices = mn_abi_devices,
     .getProperties = mn_abi_properties_v5,

@@ -14,7 +14,7 @@ static ncclResult_t properties(int dev, ncclNetProperties_v7_t *props)
 }
 
 const ncclNet_v7_t ncclNetPlugin_v7 = {
-    .name = "meshnet",
+    .name = MN_PLUGIN_NAME,
     .init = mn_abi_init,
     .devices = mn_abi_devices,
     .getProperties = properties,

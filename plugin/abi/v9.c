@@ -17,7 +17,7 @@ static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *ta
 }
 
 const ncclNet_v9_t ncclNetPlugin_v9 = {
-    .name = "meshnet",
+    .name = MN_PLUGIN_NAME,
     .init = mn_abi_init,
     .devices = mn_abi_devices,
     .getProperties = mn_abi_properties_v9,

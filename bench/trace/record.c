@@ -1,0 +1,194 @@
+#include "bench/trace/record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <stdint.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "topo/base/alloc.h"
+
+/* The file grows by pieces that the file system has promised: a write into a mapped hole of a full
+ * disk would be a signal, in somebody's job. */
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define PIECE 4096u           /* records, 256 KiB */
+#define MOST  (1024u * PIECE) /* records, 256 MiB */
+
+static struct {
+    int fd;
+    char path[512];
+    struct mn_trace_head *head;
+    struct mn_trace_record *records;
+    _Atomic uint64_t next, limit, lost;
+    _Atomic uint32_t threads;
+    uint64_t started_ns;
+    pthread_mutex_t growth;
+} trace = {.fd = -1, .growth = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local uint32_t own_thread, own_empty;
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec ts;
+
+    clock_gettime(clock, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static size_t bytes_of(uint64_t records)
+{
+    return sizeof *trace.head + (size_t)records * sizeof *trace.records;
+}
+
+static void *page_of(uint64_t record)
+{
+    uintptr_t at = (uintptr_t)&trace.records[record], page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+    return (void *)(at / page * page);
+}
+
+/* Room up to a record, or the end of it. */
+static int grow(uint64_t to)
+{
+    uint64_t limit;
+
+    pthread_mutex_lock(&trace.growth);
+    limit = atomic_load(&trace.limit);
+    while (limit < to && limit < MOST && trace.fd >= 0) {
+        if (posix_fallocate(trace.fd, (off_t)bytes_of(limit),
+                            (off_t)(PIECE * sizeof *trace.records)))
+            break;
+        /* One call for all pages, instead of a fault for each 64 records. Older kernels fault. */
+        (void)madvise(page_of(limit), PIECE * sizeof *trace.records, MADV_POPULATE_WRITE);
+        limit += PIECE;
+        atomic_store(&trace.limit, limit);
+    }
+    pthread_mutex_unlock(&trace.growth);
+    return limit >= to;
+}
+
+/* The path, with the host's name for %h and the process number for %p. */
+static void expand(const char *path, const char *host)
+{
+    size_t used = 0, most = sizeof trace.path;
+
+    for (; *path && used < most - 1; path++) {
+        int mark = path[0] == '%' ? path[1] : 0;
+        if (mark == 'h')
+            used += (size_t)snprintf(trace.path + used, most - used, "%s", host);
+        else if (mark == 'p')
+            used += (size_t)snprintf(trace.path + used, most - used, "%ld", (long)getpid());
+        else
+            trace.path[used++] = *path;
+        path += mark == 'h' || mark == 'p';
+    }
+    trace.path[used < most ? used : most - 1] = 0;
+}
+
+enum mn_err mn_trace_open(const char *path, struct mn_diag *diag)
+{
+    char host[64] = "";
+
+    gethostname(host, sizeof host - 1);
+    expand(path ? path : "meshtrace.%h.%p", host);
+    trace.fd = open(trace.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (trace.fd < 0)
+        return mn_fail_errno(diag, "the trace %s", trace.path);
+    int error = posix_fallocate(trace.fd, 0, (off_t)bytes_of(0));
+    void *map = error ? MAP_FAILED
+                      : mmap(NULL, bytes_of(MOST), PROT_READ | PROT_WRITE, MAP_SHARED, trace.fd, 0);
+    if (map == MAP_FAILED) {
+        errno = error ? error : errno;
+        enum mn_err err = mn_fail_errno(diag, "the trace %s", trace.path);
+        (void)unlink(trace.path);
+        close(trace.fd);
+        trace.fd = -1;
+        return err;
+    }
+    trace.head = map;
+    trace.records = (struct mn_trace_record *)(void *)((char *)map + sizeof *trace.head);
+    trace.started_ns = clock_ns(CLOCK_MONOTONIC);
+    *trace.head = (struct mn_trace_head){.endian = MN_TRACE_ENDIAN,
+                                         .record_size = sizeof *trace.records,
+                                         .wall_ns = clock_ns(CLOCK_REALTIME),
+                                         .started_ns = trace.started_ns,
+                                         .pid = (int32_t)getpid()};
+    memcpy(trace.head->magic, MN_TRACE_MAGIC, sizeof trace.head->magic);
+    mn_strlcpy(trace.head->host, host, sizeof trace.head->host);
+    atomic_store(&trace.next, 0);
+    atomic_store(&trace.lost, 0);
+    atomic_store(&trace.limit, 0);
+    (void)grow(1);
+    return MN_OK;
+}
+
+void mn_trace_describe(const char *plugin, const char *hash, int version)
+{
+    if (!trace.head)
+        return;
+    mn_strlcpy(trace.head->plugin, plugin, sizeof trace.head->plugin);
+    mn_strlcpy(trace.head->hash, hash, sizeof trace.head->hash);
+    trace.head->version = version;
+}
+
+/* The mapping stays: a thread may be at its last record. */
+void mn_trace_close(void)
+{
+    uint64_t used;
+
+    pthread_mutex_lock(&trace.growth);
+    if (trace.fd >= 0) {
+        used = atomic_exchange(&trace.next, (uint64_t)MOST * 2);
+        used = used < atomic_load(&trace.limit) ? used : atomic_load(&trace.limit);
+        trace.head->lost = atomic_load(&trace.lost);
+        (void)!ftruncate(trace.fd,
+                         (off_t)(sizeof *trace.head + (size_t)used * sizeof *trace.records));
+        close(trace.fd);
+        trace.fd = -1;
+    }
+    pthread_mutex_unlock(&trace.growth);
+}
+
+uint64_t mn_trace_now(void)
+{
+    return clock_ns(CLOCK_MONOTONIC) - trace.started_ns;
+}
+
+struct mn_trace_record *mn_trace_take(int n, uint64_t start_ns)
+{
+    uint64_t at = atomic_fetch_add_explicit(&trace.next, (uint64_t)n, memory_order_relaxed);
+
+    if (at + (uint64_t)n > atomic_load_explicit(&trace.limit, memory_order_acquire) &&
+        !grow(at + (uint64_t)n)) {
+        atomic_fetch_add_explicit(&trace.lost, (uint64_t)n, memory_order_relaxed);
+        return NULL;
+    }
+    if (!own_thread)
+        own_thread = atomic_fetch_add(&trace.threads, 1) + 1;
+    struct mn_trace_record *record = &trace.records[at];
+    uint64_t took = mn_trace_now() - start_ns;
+    record->thread = own_thread;
+    record->start_ns = start_ns;
+    record->took_ns = took > UINT32_MAX ? UINT32_MAX : (uint32_t)took;
+    record->empty = own_empty;
+    own_empty = 0;
+    return record;
+}
+
+void mn_trace_put(struct mn_trace_record *record, enum mn_trace_op op)
+{
+    __atomic_store_n(&record->op, (uint8_t)op, __ATOMIC_RELEASE);
+}
+
+void mn_trace_empty(void)
+{
+    own_empty++;
+}
