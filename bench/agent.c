@@ -232,7 +232,7 @@ static int watch(struct served *s)
     double deadline = 0; /* of a rank that was asked to end */
     int status = 0;
 
-    while (waitpid(s->pid, &status, WNOHANG) != s->pid) {
+    while (waitpid(s->pid, &status, WNOHANG) == 0) {
         struct pollfd p[] = {{.fd = deadline > 0 ? -1 : s->ctl->fd, .events = POLLIN},
                              {.fd = s->fds[1], .events = POLLIN},
                              {.fd = s->fds[2], .events = POLLIN}};

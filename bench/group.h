@@ -78,6 +78,9 @@ enum mn_err mn_group_line(struct mn_group *group, unsigned number, int peer, str
 /* The data plane. The plugin stays the caller's, to be closed after mn_group_leave. */
 enum mn_err mn_group_use(struct mn_group *group, struct mn_plugin *plugin, int device,
                          struct mn_diag *diag);
+/* Explains a result of the plugin; peer -1: no rank in particular. */
+enum mn_err mn_group_call_failed(const struct mn_group *group, int peer, const char *call,
+                                 int result, struct mn_diag *diag);
 /* Connects with every rank that this one sends to or receives from in the schedule, where it is not
  * connected yet. Together. */
 enum mn_err mn_group_connect(struct mn_group *group, const struct mn_schedule *s,

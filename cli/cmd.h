@@ -19,7 +19,8 @@ struct mn_command {
 /* The table, NULL-terminated: main.c. Every row is declared below it. */
 extern const struct mn_command *const mn_commands[];
 extern const struct mn_command mn_cmd_discover, mn_cmd_serve, mn_cmd_bench, mn_cmd_compare,
-    mn_cmd_report, mn_cmd_verify_plugin, mn_cmd_env, mn_cmd_run, mn_cmd_trace, mn_cmd_completion;
+    mn_cmd_report, mn_cmd_verify_plugin, mn_cmd_env, mn_cmd_run, mn_cmd_trace, mn_cmd_replay,
+    mn_cmd_completion;
 
 /* Prints "meshnet NAME: text" on stderr and returns mn_err_exit_code(diag->code). */
 int mn_cmd_fail(const char *name, const struct mn_diag *diag);

@@ -50,7 +50,7 @@ static int print_json(const struct mn_nccl_subject *s, const struct mn_nccl_env 
     struct mn_out *out = mn_out_new(stdout, MN_OUT_JSON);
 
     mn_out_str(out, "for", NULL, s->rccl ? "rccl" : "nccl");
-    mn_out_str(out, "mesh_file", NULL, s->mesh_path[0] ? s->mesh_path : NULL);
+    mn_out_str(out, "mesh_file", NULL, s->mesh_path);
     mn_out_str(out, "node", NULL, s->self >= 0 ? s->mesh.nodes[s->self].name : NULL);
     mn_out_table(out, "variables", NULL, vars, 3);
     for (int i = 0; i < env->n_vars; i++) {

@@ -1,4 +1,5 @@
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static int run(const void *values, int argc, char **argv)
         mn_nccl_say_warnings("run", &subject, &env);
     mn_nccl_env_free(&env);
     mn_nccl_subject_free(&subject);
+    signal(SIGPIPE, SIG_DFL); /* main ignores it */
     execvp(argv[0], argv);
     int missing = errno == ENOENT;
     fprintf(stderr, "meshnet run: %s: %s\n", argv[0], strerror(errno));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/host.h"
 #include "cli/plugin_path.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
@@ -31,6 +32,8 @@ void mn_nccl_env_warn(struct mn_nccl_env *env, const char *format, ...)
 
 void mn_nccl_env_free(struct mn_nccl_env *env)
 {
+    for (int i = 0; i < env->n_vars; i++)
+        free(env->vars[i].value);
     for (size_t i = 0; i < env->n_warnings; i++)
         free(env->warnings[i]);
     free(env->warnings);
@@ -40,36 +43,49 @@ void mn_nccl_env_free(struct mn_nccl_env *env)
 
 static enum mn_err find_mesh(const char *mesh, struct mn_nccl_subject *s, struct mn_diag *diag)
 {
-    char found[512], full[PATH_MAX], why[256];
+    char found[PATH_MAX], why[256];
 
     if (mesh)
         mn_strlcpy(found, mesh, sizeof found);
     else if (!mn_mesh_find_file(found, sizeof found))
         return MN_OK;
-    if (!realpath(found, full))
+    s->mesh_path = realpath(found, NULL);
+    if (!s->mesh_path)
         return mn_fail(diag, MN_ERR_USAGE, "--mesh %s: %s", found, strerror(errno));
-    mn_strlcpy(s->mesh_path, full, sizeof s->mesh_path);
-    enum mn_err err = mn_mesh_read(full, &s->mesh, diag);
+    enum mn_err err = mn_mesh_read(s->mesh_path, &s->mesh, diag);
     /* A node that is not in the file is told by a warning, where its variables are asked for. */
     if (!err && mn_mesh_find_self(&s->mesh, &s->host, &s->self, why, sizeof why, NULL))
         s->self = -1;
     return err;
 }
 
+/* Its file and, as NCCL would see it, its name. */
+static enum mn_err find_plugin(const char *plugin, struct mn_nccl_subject *s, struct mn_diag *diag)
+{
+    char given[PATH_MAX];
+    struct mn_plugin *opened;
+
+    mn_plugin_path(plugin, given, sizeof given);
+    s->plugin = realpath(given, NULL);
+    if (!s->plugin)
+        return mn_fail(diag, MN_ERR_USAGE, "the plugin %s: %s; give --plugin FILE", given,
+                       strerror(errno));
+    enum mn_err err = mn_plugin_open(s->plugin, 0, &opened, diag);
+    if (err)
+        return mn_fail(diag, MN_ERR_USAGE, "%s", diag->text);
+    mn_strlcpy(s->network, mn_plugin_info(opened)->name, sizeof s->network);
+    mn_plugin_close(opened);
+    return MN_OK;
+}
+
 enum mn_err mn_nccl_subject_read(const char *mesh, const char *plugin, struct mn_nccl_subject *s,
                                  struct mn_diag *diag)
 {
-    static char library[PATH_MAX];
-    char given[512];
-
     *s = (struct mn_nccl_subject){.self = -1};
     mn_mesh_init(&s->mesh);
-    mn_plugin_path(plugin, given, sizeof given);
-    if (!realpath(given, library))
-        return mn_fail(diag, MN_ERR_USAGE, "the plugin %s: %s; give --plugin FILE", given,
-                       strerror(errno));
-    s->plugin = library;
-    enum mn_err err = mn_host_read(NULL, &s->host, diag);
+    enum mn_err err = find_plugin(plugin, s, diag);
+    if (!err)
+        err = mn_host_read(NULL, &s->host, diag);
     return err ? err : find_mesh(mesh, s, diag);
 }
 
@@ -77,42 +93,61 @@ void mn_nccl_subject_free(struct mn_nccl_subject *s)
 {
     mn_host_free(&s->host);
     mn_mesh_free(&s->mesh);
+    free(s->mesh_path);
+    free(s->plugin);
 }
 
 /* --- the variables ---------------------------------------------------------------------------- */
 
-static struct mn_nccl_var *add(struct mn_nccl_env *env, const char *name, const char *why)
+/* value becomes the environment's. */
+static struct mn_nccl_var *add(struct mn_nccl_env *env, const char *name, char *value,
+                               const char *why)
 {
     struct mn_nccl_var *var = &env->vars[env->n_vars++];
 
-    *var = (struct mn_nccl_var){.name = name};
-    mn_strlcpy(var->why, why, sizeof var->why);
+    *var = (struct mn_nccl_var){.name = name, .why = why, .value = value};
     return var;
+}
+
+/* The X of libnccl-net-X.so; 0: the file has another name. */
+static int short_name(const struct mn_nccl_subject *s, char name[64])
+{
+    const char *base = strrchr(s->plugin, '/') + 1, *prefix = "libnccl-net-";
+    size_t length = strlen(base), begin = strlen(prefix);
+
+    if (strncmp(base, prefix, begin) != 0 || length < begin + 4 || length > begin + 60 ||
+        strcmp(base + length - 3, ".so") != 0)
+        return 0;
+    snprintf(name, 64, "%.*s", (int)(length - begin - 3), base + begin);
+    return 1;
 }
 
 static void plugin(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
 {
-    const char *slash = strrchr(s->plugin, '/'), *before = getenv("LD_LIBRARY_PATH");
-    struct mn_nccl_var *var;
+    const char *before = getenv("LD_LIBRARY_PATH");
+    int dir = (int)(strrchr(s->plugin, '/') - s->plugin);
+    char name[64];
 
     if (s->minor >= TAKES_PATH) {
-        var =
-            add(env, "NCCL_NET_PLUGIN", "the plugin by its path, so that no search finds another");
-        mn_strlcpy(var->value, s->plugin, sizeof var->value);
+        add(env, "NCCL_NET_PLUGIN", mn_asprintf("%s", s->plugin),
+            "the plugin by its path, so that no search finds another");
         return;
     }
-    if (s->minor >= TAKES_NAME) {
-        var = add(env, "NCCL_NET_PLUGIN",
-                  s->rccl ? "this release looks for librccl-net-mesh.so"
-                          : "this release takes no path, it looks for libnccl-net-mesh.so");
-        mn_strlcpy(var->value, "mesh", sizeof var->value);
-    }
-    var = add(env, "LD_LIBRARY_PATH",
-              s->minor >= TAKES_NAME ? "where it is"
-                                     : "where its libnccl-net.so is, the one name this release "
-                                       "knows");
-    snprintf(var->value, sizeof var->value, "%.*s%s%s", (int)(slash - s->plugin), s->plugin,
-             before && *before ? ":" : "", before ? before : "");
+    if (s->minor < TAKES_NAME)
+        mn_nccl_env_warn(env,
+                         "this release knows the one name libnccl-net.so: have that lead to "
+                         "%s and to nothing else",
+                         s->plugin);
+    else if (short_name(s, name))
+        add(env, "NCCL_NET_PLUGIN", mn_asprintf("%s", name),
+            s->rccl ? "this release takes no path, it looks for librccl-net- and this name"
+                    : "this release takes no path, it looks for libnccl-net- and this name");
+    else
+        mn_nccl_env_warn(env, "%s: this release takes no path, and looks for libnccl-net-NAME.so",
+                         s->plugin);
+    add(env, "LD_LIBRARY_PATH",
+        mn_asprintf("%.*s%s%s", dir, s->plugin, before && *before ? ":" : "", before ? before : ""),
+        "where it is");
 }
 
 static int is_cable(const struct mn_nccl_subject *s, const struct mn_nic *nic)
@@ -139,14 +174,12 @@ static void bootstrap(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
 {
     const char *given = getenv("NCCL_SOCKET_IFNAME");
     const struct mn_nic *first = NULL;
-    struct mn_nccl_var *var;
     char others[256] = "";
     size_t used = 0;
 
     if (given && *given) {
-        var = add(env, "NCCL_SOCKET_IFNAME", "as it is: where ranks first meet");
-        mn_strlcpy(var->value, given, sizeof var->value);
-        var->kept = 1;
+        add(env, "NCCL_SOCKET_IFNAME", mn_asprintf("%s", given), "as it is: where ranks first meet")
+            ->kept = 1;
         return;
     }
     for (size_t i = 0; i < s->host.n_nics && s->self >= 0; i++) {
@@ -160,11 +193,9 @@ static void bootstrap(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
         else if (used < sizeof others - 20)
             used += (size_t)snprintf(others + used, sizeof others - used, " %s", nic->netdev);
     }
-    if (first) {
-        var = add(env, "NCCL_SOCKET_IFNAME",
-                  "where ranks first meet: the interface that is none of the mesh's cables");
-        snprintf(var->value, sizeof var->value, "=%s", first->netdev);
-    }
+    if (first)
+        add(env, "NCCL_SOCKET_IFNAME", mn_asprintf("=%s", first->netdev),
+            "where ranks first meet: the interface that is none of the mesh's cables");
     if (first && used)
         mn_nccl_env_warn(env,
                          "NCCL_SOCKET_IFNAME: %s was taken, there are also%s; set it if the other "
@@ -204,32 +235,27 @@ static void uncabled(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
 
 void mn_nccl_env_fill(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
 {
-    struct mn_nccl_var *var;
-
     *env = (struct mn_nccl_env){.n_vars = 0};
     plugin(s, env);
-    var = add(env, "NCCL_NET",
-              "this network or none: a plugin that cannot be used ends the job with its reason, "
-              "instead of sockets taking over in silence");
-    mn_strlcpy(var->value, "meshnet", sizeof var->value);
-    if (s->mesh_path[0]) {
-        var = add(env, "MESHNET_CONFIG", "the mesh file, the same bytes on every node");
-        mn_strlcpy(var->value, s->mesh_path, sizeof var->value);
-    } else {
+    add(env, "NCCL_NET", mn_asprintf("%s", s->network),
+        "this network or none: a plugin that cannot be used ends the job with its reason, "
+        "instead of sockets taking over in silence");
+    if (s->mesh_path)
+        add(env, "MESHNET_CONFIG", mn_asprintf("%s", s->mesh_path),
+            "the mesh file, the same bytes on every node");
+    else
         mn_nccl_env_warn(env, "no mesh file: the plugin takes every interface that looks like a "
                               "cable; meshnet discover writes one");
-    }
-    if (s->mesh_path[0] && s->self < 0)
+    if (s->mesh_path && s->self < 0)
         mn_nccl_env_warn(env,
                          "this host is no node of %s: set MESHNET_NODE to the name it has "
                          "there, or run this on the node",
                          s->mesh_path);
     bootstrap(s, env);
     const char *debug = getenv("NCCL_DEBUG");
-    var =
-        add(env, "NCCL_DEBUG", "errors name the peer, NIC and cable; without it they stay unsaid");
-    mn_strlcpy(var->value, debug && *debug ? debug : "WARN", sizeof var->value);
-    var->kept = debug && *debug;
+    add(env, "NCCL_DEBUG", mn_asprintf("%s", debug && *debug ? debug : "WARN"),
+        "errors name the peer, NIC and cable; without it they stay unsaid")
+        ->kept = debug && *debug;
     uncabled(s, env);
     for (int i = 0; i < env->n_vars; i++) {
         const char *before = getenv(env->vars[i].name);

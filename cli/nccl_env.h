@@ -8,18 +8,19 @@
 #define MN_NCCL_VARS 8
 
 struct mn_nccl_subject {
-    int rccl;            /* for RCCL rather than NCCL */
-    long minor;          /* of the NCCL release 2.minor, for RCCL the one it is based on */
-    const char *plugin;  /* the library, absolute */
-    char mesh_path[512]; /* "" = no mesh file */
+    int rccl;          /* for RCCL rather than NCCL */
+    long minor;        /* of the NCCL release 2.minor, for RCCL the one it is based on */
+    char *plugin;      /* the library, absolute */
+    char network[128]; /* its name, by which NCCL_NET asks for it */
+    char *mesh_path;   /* NULL = no mesh file */
     struct mn_mesh mesh;
     int self; /* this node of it, -1 = not known */
     struct mn_host host;
 };
 
 struct mn_nccl_var {
-    const char *name;
-    char value[600], why[256];
+    const char *name, *why;
+    char *value;
     int kept; /* as the environment has it already */
 };
 

@@ -10,6 +10,7 @@
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"
 
+#define LOOK_S          0.5
 #define CHUNK           (256u << 10)
 #define PAGE            4096
 #define SPARSE_BLOCK    256 /* elements; one of SPARSE_ONE_IN is not zero */
@@ -184,13 +185,18 @@ static enum mn_err loop(struct session *s, unsigned long n, float *times, double
     /* The barrier lets ranks go one after the other: an untimed one brings them together. */
     if (!err)
         err = once(s, diag);
-    double start = mn_seconds(), last = start;
+    double start = mn_seconds(), last = start, looked = start;
     for (unsigned long i = 0; i < n && !err; i++) {
         err = once(s, diag);
         double t = mn_seconds();
         if (times)
             times[i] = (float)((t - last) * 1e6);
         last = t;
+        /* Who never waits for others would not hear of Ctrl-C, or of another's end. */
+        if (!err && t - looked > LOOK_S) {
+            err = mn_group_look(s->group, diag);
+            looked = last = mn_seconds();
+        }
     }
     float seconds = (float)(last - start);
     if (!err)

@@ -52,9 +52,6 @@ struct mn_group {
 enum mn_err mn_group_watch(struct mn_group *group, int wait_ms, struct mn_diag *diag);
 /* The message of rank r, waited for. */
 enum mn_err mn_group_await(struct mn_group *group, int r, cJSON **message, struct mn_diag *diag);
-/* Explains a result of the plugin; peer -1: no rank in particular. */
-enum mn_err mn_group_call_failed(const struct mn_group *group, int peer, const char *call,
-                                 int result, struct mn_diag *diag);
 void mn_group_close_wire(struct mn_group *group);
 void mn_group_close_lines(struct mn_group *group);
 

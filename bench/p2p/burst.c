@@ -130,6 +130,8 @@ enum mn_err mn_p2p_bursts(struct mn_p2p_pump *pump, size_t size, int messages, u
         float *took = times ? &times[i] : NULL;
         err = receives ? receive_burst(&b, way == 2, took, diag)
                        : send_burst(&b, way == 2, took, diag);
+        if (!err)
+            err = mn_p2p_interrupted(pump, diag);
     }
     pump->threads = threads;
     return err;
@@ -146,7 +148,11 @@ static enum mn_err both_sides(struct mn_p2p_pump *pump, const struct mn_p2p_plan
     cJSON_AddNumberToObject(message, "count", (double)count);
     cJSON_AddNumberToObject(message, "way", way);
     cJSON_AddNumberToObject(message, "window", pump->window);
-    enum mn_err err = mn_p2p_ask(pump->ctl, plan->timeout_ms, message, "ready", NULL, diag);
+    enum mn_err err = mn_p2p_interrupted(pump, diag);
+    if (err)
+        cJSON_Delete(message);
+    else
+        err = mn_p2p_ask(pump->ctl, plan->timeout_ms, message, "ready", NULL, diag);
     if (!err)
         err = mn_p2p_bursts(pump, size, plan->burst_messages, count, plan->pause_ms, way, times,
                             diag);

@@ -230,6 +230,8 @@ static void *drive(void *arg)
             w.idle = 0;
         else if (!lane->err)
             lane->err = mn_p2p_idle(&w, &lane->diag);
+        if (!lane->err)
+            lane->err = mn_p2p_interrupted(m->pump, &lane->diag);
     }
     if (lane->err)
         atomic_store(&m->stop, 1);

@@ -8,6 +8,7 @@
 
 #define MN_TRACE_MAGIC  "MNTRACE1"
 #define MN_TRACE_ENDIAN 0x01020304u
+#define MN_TRACE_MOST   (4u << 20) /* records */
 
 /* Name, and what a, b and c of the record are; "" = nothing. */
 #define MN_TRACE_OPS(X)                                                                            \

@@ -1,10 +1,10 @@
 #include "bench/trace/read.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,26 +27,46 @@ static enum mn_err check(const char *path, struct mn_trace *t, struct mn_diag *d
     return MN_OK;
 }
 
-enum mn_err mn_trace_read(const char *path, struct mn_trace *t, struct mn_diag *diag)
+/* As much as a trace can be: its file may still be written, or grow while it is read. */
+static enum mn_err read_file(const char *path, struct mn_trace *t, struct mn_diag *diag)
 {
-    struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat st;
 
-    *t = (struct mn_trace){.map = NULL};
     if (fd < 0 || fstat(fd, &st)) {
         mn_fail(diag, MN_ERR_CONFIG, "%s: %s", path, strerror(errno));
         if (fd >= 0)
             close(fd);
         return MN_ERR_CONFIG;
     }
-    t->size = S_ISREG(st.st_mode) ? (size_t)st.st_size : 0;
-    /* A copy: a trace that is still being written changes its end. */
-    t->map = t->size ? mmap(NULL, t->size, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0) : NULL;
-    close(fd);
-    if (t->map == MAP_FAILED) {
-        t->map = NULL;
-        return mn_fail_errno(diag, "%s", path);
+    size_t size = S_ISREG(st.st_mode) && st.st_size > 0 ? (size_t)st.st_size : 0;
+    size = size < MN_TRACE_FILE_MAX ? size : MN_TRACE_FILE_MAX;
+    t->map = malloc(size + 1);
+    while (t->map && t->size < size) {
+        ssize_t n = read(fd, (char *)t->map + t->size, size - t->size);
+        if (n <= 0)
+            break;
+        t->size += (size_t)n;
     }
+    close(fd);
+    return t->map ? MN_OK : mn_fail(diag, MN_ERR_NOMEM, "%s: no memory for %zu bytes", path, size);
+}
+
+/* Ends a text, and keeps what it holds from the terminal. */
+static void mend(char *text, size_t size)
+{
+    text[size - 1] = 0;
+    for (; *text; text++)
+        if (iscntrl((unsigned char)*text))
+            *text = '?';
+}
+
+enum mn_err mn_trace_read(const char *path, struct mn_trace *t, struct mn_diag *diag)
+{
+    *t = (struct mn_trace){.map = NULL};
+    enum mn_err err = read_file(path, t, diag);
+    if (err)
+        return err;
     if (t->size >= sizeof t->head) {
         memcpy(&t->head, t->map, sizeof t->head);
         t->records = (const void *)((const char *)t->map + sizeof t->head);
@@ -54,10 +74,10 @@ enum mn_err mn_trace_read(const char *path, struct mn_trace *t, struct mn_diag *
     }
     while (t->n && t->records[t->n - 1].op == MN_TRACE_NONE)
         t->n--;
-    t->head.host[sizeof t->head.host - 1] = 0;
-    t->head.plugin[sizeof t->head.plugin - 1] = 0;
-    t->head.hash[sizeof t->head.hash - 1] = 0;
-    enum mn_err err = check(path, t, diag);
+    mend(t->head.host, sizeof t->head.host);
+    mend(t->head.plugin, sizeof t->head.plugin);
+    mend(t->head.hash, sizeof t->head.hash);
+    err = check(path, t, diag);
     if (err)
         mn_trace_free(t);
     return err;
@@ -65,8 +85,7 @@ enum mn_err mn_trace_read(const char *path, struct mn_trace *t, struct mn_diag *
 
 void mn_trace_free(struct mn_trace *t)
 {
-    if (t->map)
-        munmap(t->map, t->size);
+    free(t->map);
     t->map = NULL;
     t->n = 0;
 }

@@ -15,6 +15,9 @@ struct mn_trace {
     size_t size;
 };
 
+#define MN_TRACE_FILE_MAX                                                                          \
+    (sizeof(struct mn_trace_head) + (size_t)MN_TRACE_MOST * sizeof(struct mn_trace_record))
+
 /* MN_ERR_CONFIG, with what was expected, for a file that is no trace of this machine's byte order.
  */
 enum mn_err mn_trace_read(const char *path, struct mn_trace *trace, struct mn_diag *diag);
@@ -39,6 +42,7 @@ struct mn_trace_calls { /* of one kind */
 struct mn_trace_comm {
     enum mn_trace_op op; /* that made it: connect sends, accept receives */
     uint64_t messages, bytes, smallest, largest;
+    uint64_t posted;      /* size of the largest buffer that was posted */
     uint32_t outstanding; /* most at once */
     uint32_t group;       /* most receives of a request */
     uint64_t first_ns, last_ns;

@@ -19,16 +19,19 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define PIECE 4096u           /* records, 256 KiB */
-#define MOST  (1024u * PIECE) /* records, 256 MiB */
+#define PIECE 4096u /* records, 256 KiB */
+#define MOST  MN_TRACE_MOST
+
+enum { CLOSED, OPEN, FULL };
 
 static struct {
     int fd;
     char path[512];
     struct mn_trace_head *head;
     struct mn_trace_record *records;
-    _Atomic uint64_t next, limit, lost;
+    _Atomic uint64_t next, limit;
     _Atomic uint32_t threads;
+    _Atomic int state;
     uint64_t started_ns;
     pthread_mutex_t growth;
 } trace = {.fd = -1, .growth = PTHREAD_MUTEX_INITIALIZER};
@@ -62,10 +65,12 @@ static int grow(uint64_t to)
 
     pthread_mutex_lock(&trace.growth);
     limit = atomic_load(&trace.limit);
-    while (limit < to && limit < MOST && trace.fd >= 0) {
-        if (posix_fallocate(trace.fd, (off_t)bytes_of(limit),
-                            (off_t)(PIECE * sizeof *trace.records)))
+    while (limit < to && atomic_load(&trace.state) == OPEN) {
+        if (limit == MOST || posix_fallocate(trace.fd, (off_t)bytes_of(limit),
+                                             (off_t)(PIECE * sizeof *trace.records))) {
+            atomic_store(&trace.state, FULL);
             break;
+        }
         /* One call for all pages, instead of a fault for each 64 records. Older kernels fault. */
         (void)madvise(page_of(limit), PIECE * sizeof *trace.records, MADV_POPULATE_WRITE);
         limit += PIECE;
@@ -91,6 +96,12 @@ static void expand(const char *path, const char *host)
         path += mark == 'h' || mark == 'p';
     }
     trace.path[used < most ? used : most - 1] = 0;
+}
+
+/* A forked copy shares the file with its parent, whose trace it is. */
+static void in_copy(void)
+{
+    atomic_store(&trace.state, CLOSED);
 }
 
 enum mn_err mn_trace_open(const char *path, struct mn_diag *diag)
@@ -123,9 +134,8 @@ enum mn_err mn_trace_open(const char *path, struct mn_diag *diag)
                                          .pid = (int32_t)getpid()};
     memcpy(trace.head->magic, MN_TRACE_MAGIC, sizeof trace.head->magic);
     mn_strlcpy(trace.head->host, host, sizeof trace.head->host);
-    atomic_store(&trace.next, 0);
-    atomic_store(&trace.lost, 0);
-    atomic_store(&trace.limit, 0);
+    atomic_store(&trace.state, OPEN);
+    (void)pthread_atfork(NULL, NULL, in_copy);
     (void)grow(1);
     return MN_OK;
 }
@@ -139,21 +149,20 @@ void mn_trace_describe(const char *plugin, const char *hash, int version)
     trace.head->version = version;
 }
 
-/* The mapping stays: a thread may be at its last record. */
+/* The mapping stays: a thread may be at its last record, which is counted. */
 void mn_trace_close(void)
 {
     uint64_t used;
 
+    if (atomic_load(&trace.state) == CLOSED)
+        return;
     pthread_mutex_lock(&trace.growth);
-    if (trace.fd >= 0) {
-        used = atomic_exchange(&trace.next, (uint64_t)MOST * 2);
-        used = used < atomic_load(&trace.limit) ? used : atomic_load(&trace.limit);
-        trace.head->lost = atomic_load(&trace.lost);
-        (void)!ftruncate(trace.fd,
-                         (off_t)(sizeof *trace.head + (size_t)used * sizeof *trace.records));
-        close(trace.fd);
-        trace.fd = -1;
-    }
+    atomic_store(&trace.state, CLOSED);
+    used = atomic_exchange(&trace.next, (uint64_t)MOST * 2); /* beyond any limit */
+    used = used < atomic_load(&trace.limit) ? used : atomic_load(&trace.limit);
+    (void)!ftruncate(trace.fd, (off_t)bytes_of(used));
+    close(trace.fd);
+    trace.fd = -1;
     pthread_mutex_unlock(&trace.growth);
 }
 
@@ -164,11 +173,17 @@ uint64_t mn_trace_now(void)
 
 struct mn_trace_record *mn_trace_take(int n, uint64_t start_ns)
 {
-    uint64_t at = atomic_fetch_add_explicit(&trace.next, (uint64_t)n, memory_order_relaxed);
+    int state = atomic_load_explicit(&trace.state, memory_order_relaxed);
+    uint64_t at;
 
-    if (at + (uint64_t)n > atomic_load_explicit(&trace.limit, memory_order_acquire) &&
-        !grow(at + (uint64_t)n)) {
-        atomic_fetch_add_explicit(&trace.lost, (uint64_t)n, memory_order_relaxed);
+    if (state == CLOSED)
+        return NULL;
+    at = state == OPEN ? atomic_fetch_add_explicit(&trace.next, (uint64_t)n, memory_order_relaxed)
+                       : 0;
+    if (state == FULL ||
+        (at + (uint64_t)n > atomic_load_explicit(&trace.limit, memory_order_acquire) &&
+         !grow(at + (uint64_t)n))) {
+        __atomic_fetch_add(&trace.head->lost, (uint64_t)n, __ATOMIC_RELAXED);
         return NULL;
     }
     if (!own_thread)

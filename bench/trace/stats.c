@@ -101,6 +101,9 @@ static void visit(void *ctx, const struct mn_trace_event *e)
     }
     if (comm)
         comm->last_ns = r->start_ns + r->took_ns;
+    if (comm && (r->op == MN_TRACE_ISEND || r->op == MN_TRACE_IRECV || r->op == MN_TRACE_PART) &&
+        r->size > comm->posted)
+        comm->posted = r->size;
     if (r->op == MN_TRACE_PART)
         return;
     calls->calls++;

@@ -5,7 +5,9 @@
  * MESHNET_TRACE the file. The plugin is driven through its newest version, whatever version the
  * caller uses; what is not handed on: DMA-BUF, device handles, profiler handles and hints. */
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 
 struct mn_net {
     struct mn_plugin *plugin;
+    struct mn_net *next;
 };
 
 /* A comm of the plugin's, with whom it belongs to. */
@@ -26,9 +29,12 @@ struct comm {
 };
 
 static struct mn_net first; /* the library, and the context of versions that have none */
+/* A communicator that was initialised: a plugin may fill its table in init only. */
+static _Atomic(struct mn_plugin *) live;
 static ncclDebugLogger_t logger;
+static struct mn_net *contexts;
 static int ready;                                        /* that context is initialised */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all three */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all four */
 
 static uint64_t number(const void *pointer)
 {
@@ -76,6 +82,20 @@ static void wrapped_path(char *path, size_t size)
              slash ? own.dli_fname : "");
 }
 
+/* What hands on to itself never ends. */
+static enum mn_err check_other(struct mn_diag *diag)
+{
+    char own[PATH_MAX], other[PATH_MAX];
+    Dl_info info;
+
+    if (dladdr(&first, &info) && realpath(info.dli_fname, own) &&
+        realpath(mn_plugin_info(first.plugin)->path, other) && !strcmp(own, other))
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "MESHNET_TRACE_PLUGIN names the recording plugin "
+                       "itself; give the one that does the work");
+    return MN_OK;
+}
+
 /* Once; under the lock. */
 static enum mn_err load(struct mn_diag *diag)
 {
@@ -89,7 +109,9 @@ static enum mn_err load(struct mn_diag *diag)
     if (err)
         return err;
     mn_plugin_set_log(first.plugin, on_log, NULL);
-    err = mn_trace_open(file && *file ? file : NULL, diag);
+    err = check_other(diag);
+    if (!err)
+        err = mn_trace_open(file && *file ? file : NULL, diag);
     if (err) {
         mn_plugin_close(first.plugin);
         first.plugin = NULL;
@@ -130,6 +152,8 @@ int mn_net_init(void *log)
         uint64_t start = mn_trace_now();
         result = mn_plugin_init(first.plugin);
         ready = !result;
+        if (ready)
+            atomic_store(&live, first.plugin);
         put(record(start, result, NULL), MN_TRACE_INIT);
     }
     pthread_mutex_unlock(&lock);
@@ -143,7 +167,9 @@ int mn_net_open(void *log, int traffic_class, struct mn_net **net)
     *net = NULL;
     if (result)
         return result;
-    struct mn_net *new = mn_zalloc(sizeof *new);
+    struct mn_net *new = calloc(1, sizeof *new);
+    if (!new)
+        return ncclSystemError;
     new->plugin = mn_plugin_context(first.plugin);
     mn_plugin_set_log(new->plugin, on_log, NULL);
     mn_plugin_set_config(new->plugin, 0, traffic_class);
@@ -154,15 +180,37 @@ int mn_net_open(void *log, int traffic_class, struct mn_net **net)
         mn_plugin_close(new->plugin);
         free(new);
     } else {
+        pthread_mutex_lock(&lock);
+        new->next = contexts;
+        contexts = new;
+        if (!atomic_load(&live))
+            atomic_store(&live, new->plugin);
+        pthread_mutex_unlock(&lock);
         *net = new;
     }
     return result;
+}
+
+/* Another one answers for the library from now on. */
+static void forget(struct mn_net *net)
+{
+    struct mn_net **at = &contexts;
+
+    pthread_mutex_lock(&lock);
+    while (*at && *at != net)
+        at = &(*at)->next;
+    if (*at)
+        *at = net->next;
+    if (atomic_load(&live) == net->plugin)
+        atomic_store(&live, ready ? first.plugin : contexts ? contexts->plugin : NULL);
+    pthread_mutex_unlock(&lock);
 }
 
 int mn_net_finalize(struct mn_net *net)
 {
     if (!net)
         return ncclSuccess;
+    forget(net);
     uint64_t start = mn_trace_now();
     int result = mn_plugin_finalize(net->plugin);
     put(record(start, result, net), MN_TRACE_FINALIZE);
@@ -178,9 +226,10 @@ int mn_net_devices(int *ndev)
     uint64_t start = mn_trace_now();
 
     *ndev = 0;
-    if (!first.plugin)
+    struct mn_plugin *plugin = atomic_load(&live);
+    if (!plugin)
         return ncclInvalidUsage;
-    int result = mn_plugin_devices(first.plugin, ndev);
+    int result = mn_plugin_devices(plugin, ndev);
     struct mn_trace_record *r = record(start, result, NULL);
     if (r)
         r->a = (uint64_t)*ndev;
@@ -193,9 +242,10 @@ int mn_net_properties(int dev, struct mn_net_props *props)
     struct mn_plugin_props own;
     uint64_t start = mn_trace_now();
 
-    if (!first.plugin)
+    struct mn_plugin *plugin = atomic_load(&live);
+    if (!plugin)
         return ncclInvalidUsage;
-    int result = mn_plugin_properties(first.plugin, dev, &own);
+    int result = mn_plugin_properties(plugin, dev, &own);
     *props = own.net;
     props->ptr_support &= ~NCCL_PTR_DMABUF;
     struct mn_trace_record *r = record(start, result, NULL);
@@ -218,11 +268,46 @@ static uint64_t hash_of(const void *handle)
     return hash;
 }
 
+/* A connect that was begun: plugins keep their state in the handle, which then is another one. */
+struct begun {
+    struct begun *next;
+    const void *handle;
+    uint64_t hash;
+};
+
+static struct begun *connects; /* under the lock */
+
+/* The hash that the handle had at the first call. over: the connect has ended. */
+static uint64_t hash_at_first(const void *handle, uint64_t now, int over)
+{
+    struct begun **at = &connects, *own;
+
+    pthread_mutex_lock(&lock);
+    while (*at && (*at)->handle != handle)
+        at = &(*at)->next;
+    own = *at;
+    if (own)
+        now = own->hash;
+    if (own && over) {
+        *at = own->next;
+        free(own);
+    } else if (!own && !over) {
+        own = calloc(1, sizeof *own);
+        if (own) {
+            *own = (struct begun){connects, handle, now};
+            connects = own;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return now;
+}
+
 static void *wrap(struct mn_plugin *plugin, void *real)
 {
-    struct comm *comm = mn_zalloc(sizeof *comm);
+    struct comm *comm = calloc(1, sizeof *comm);
 
-    *comm = (struct comm){plugin, real};
+    if (comm)
+        *comm = (struct comm){plugin, real};
     return comm;
 }
 
@@ -240,8 +325,8 @@ int mn_net_listen(struct mn_net *net, int dev, void *handle, void **listen_comm)
     if (!of(net))
         return ncclInvalidUsage;
     int result = mn_plugin_listen(of(net), dev, handle, &real);
-    if (!result && real)
-        *listen_comm = wrap(of(net), real);
+    if (!result && real && !(*listen_comm = wrap(of(net), real)))
+        result = ncclSystemError;
     struct mn_trace_record *r = record(start, result, *listen_comm);
     if (r) {
         r->b = result ? 0 : hash_of(handle);
@@ -260,14 +345,15 @@ int mn_net_connect(struct mn_net *net, int dev, int traffic_class, void *handle,
     *send_comm = NULL;
     if (!of(net))
         return ncclInvalidUsage;
-    hash = hash_of(handle); /* a plugin may keep its state in it */
+    hash = hash_of(handle);
     int result = mn_plugin_connect(of(net), dev, handle, &real);
+    hash = hash_at_first(handle, hash, result || real);
     if (!result && !real) {
         mn_trace_empty();
         return result;
     }
-    if (!result)
-        *send_comm = wrap(of(net), real);
+    if (!result && !(*send_comm = wrap(of(net), real)))
+        result = ncclSystemError;
     struct mn_trace_record *r = record(start, result, *send_comm);
     if (r) {
         r->b = hash;
@@ -289,8 +375,8 @@ int mn_net_accept(void *listen_comm, void **recv_comm)
         mn_trace_empty();
         return result;
     }
-    if (!result)
-        *recv_comm = wrap(listen->plugin, real);
+    if (!result && !(*recv_comm = wrap(listen->plugin, real)))
+        result = ncclSystemError;
     struct mn_trace_record *r = record(start, result, *recv_comm);
     if (r)
         r->b = number(listen);
@@ -442,7 +528,12 @@ int mn_net_iflush(void *recv_comm, int n, void **data, const int *sizes, void **
 
 int mn_net_test(void *request, int *done, int *sizes)
 {
-    int result = mn_plugin_test(first.plugin, request, done, sizes);
+    struct mn_plugin *plugin = atomic_load_explicit(&live, memory_order_relaxed);
+
+    *done = 0;
+    if (!plugin)
+        return ncclInvalidUsage;
+    int result = mn_plugin_test(plugin, request, done, sizes);
 
     if (!result && !*done) {
         mn_trace_empty();

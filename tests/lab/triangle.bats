@@ -58,7 +58,7 @@ judge()
 judge_older()
 {
     for version in v4 v6 v8 v10; do
-        judge spark-b --version $version --rule connect,transfer,group,close || return
+        judge spark-b --version $version --rule connect,transfer,group || return
     done
 }
 

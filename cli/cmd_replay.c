@@ -1,0 +1,218 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/launch.h"
+#include "bench/meet.h"
+#include "bench/trace/replay.h"
+#include "cli/cmd.h"
+#include "cli/plugin_path.h"
+#include "topo/base/alloc.h"
+#include "topo/base/out.h"
+
+struct options {
+    const char *plugin;
+    long abi, device;
+    unsigned timeout_ms;
+    int timed, json;
+};
+
+static const struct mn_opt options[] = {
+    {.name = "plugin",
+     .type = MN_OPT_STRING,
+     .arg = "FILE",
+     .offset = offsetof(struct options, plugin),
+     .help = "Network plugin to drive; default: meshnet's own."},
+    {.name = "abi",
+     .type = MN_OPT_INT,
+     .arg = "N",
+     .offset = offsetof(struct options, abi),
+     .min = MN_HOST_OLDEST,
+     .max = MN_HOST_NEWEST,
+     .help = "Drive this ABI version; default: the newest the plugin has."},
+    {.name = "device",
+     .type = MN_OPT_INT,
+     .arg = "N",
+     .def = "0",
+     .offset = offsetof(struct options, device),
+     .min = 0,
+     .max = 127,
+     .help = "Device of the plugin."},
+    {.name = "timed",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct options, timed),
+     .help = "At the recorded times; default: as fast as it goes."},
+    {.name = "timeout",
+     .type = MN_OPT_DURATION,
+     .arg = "TIME",
+     .def = "30s",
+     .offset = offsetof(struct options, timeout_ms),
+     .min = 1000,
+     .max = 3600000,
+     .help = "Give up when nothing moves for so long."},
+    {.name = "json",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct options, json),
+     .help = "Everything as JSON."},
+    MN_OPT_END,
+};
+
+struct session {
+    const struct options *options;
+    char **files;
+    int n;
+    struct mn_group_plan plan;
+    char host[MN_ADDR_TEXT], plugin_path[512];
+};
+
+static int print(const struct session *s, const struct mn_group *group,
+                 const struct mn_plugin_info *plugin, const struct mn_replay_report *reports)
+{
+    static const struct mn_col cols[] = {
+        {"rank", "rank", 1},
+        {"trace", "trace", 0},
+        {"connections", "conns", 1},
+        {"sent", "sent", 1},
+        {"sent_bytes", "bytes", 1},
+        {"received", "received", 1},
+        {"received_bytes", "bytes", 1},
+        {"wrong", "wrong", 1},
+        {"left_out", "left out", 1},
+        {"recorded_s", "recorded s", 1},
+        {"replayed_s", "replayed s", 1},
+    };
+    struct mn_out *out = mn_out_new(stdout, s->options->json ? MN_OUT_JSON : MN_OUT_TEXT);
+    unsigned long long wrong = 0;
+
+    mn_out_str(out, "plugin", "plugin", plugin->path);
+    mn_out_strf(out, "symbol", "symbol", "ncclNetPlugin_v%d", plugin->version);
+    mn_out_str(out, "sha256", "sha256", plugin->hash);
+    mn_out_table(out, "ranks", NULL, cols, (int)(sizeof cols / sizeof *cols));
+    for (int r = 0; r < mn_group_size(group); r++) {
+        const struct mn_replay_report *report = &reports[r];
+        mn_out_row(out);
+        mn_out_cell_int(out, r);
+        mn_out_cell(out, s->files[r]);
+        mn_out_cell_int(out, (int64_t)report->connections);
+        mn_out_cell_int(out, (int64_t)report->sent);
+        mn_out_cell_int(out, (int64_t)report->sent_bytes);
+        mn_out_cell_int(out, (int64_t)report->received);
+        mn_out_cell_int(out, (int64_t)report->received_bytes);
+        mn_out_color(out, report->wrong ? MN_RED : MN_PLAIN);
+        mn_out_cell_int(out, (int64_t)report->wrong);
+        mn_out_cell_int(out, (int64_t)report->left_out);
+        mn_out_cell_num(out, report->recorded_seconds, 3);
+        mn_out_cell_num(out, report->seconds, 3);
+        wrong += report->wrong;
+    }
+    mn_out_table_end(out);
+    if (mn_out_free(out)) {
+        fprintf(stderr, "meshnet replay: writing the results failed\n");
+        return 1;
+    }
+    if (wrong)
+        fprintf(stderr, "meshnet replay: %llu messages arrived with wrong data or size\n", wrong);
+    return wrong != 0;
+}
+
+static int be_rank(void *ctx, int rank)
+{
+    const struct session *s = ctx;
+    struct mn_replay_report *reports = mn_zalloc((size_t)s->n * sizeof *reports);
+    struct mn_group_plan plan = s->plan;
+    struct mn_plugin *plugin = NULL;
+    struct mn_group *group = NULL;
+    struct mn_trace trace = {.n = 0};
+    struct mn_diag diag = {.text = ""};
+    int code = 0;
+
+    plan.rank = rank;
+    enum mn_err err = mn_group_join(&plan, &group, &diag);
+    if (!err)
+        err = mn_trace_read(s->files[rank], &trace, &diag);
+    if (!err)
+        err = mn_plugin_open(s->plugin_path, (int)s->options->abi, &plugin, &diag);
+    if (!err)
+        err = mn_group_use(group, plugin, (int)s->options->device, &diag);
+    if (!err) {
+        struct mn_replay_plan replay = {.trace = &trace,
+                                        .plugin = plugin,
+                                        .device = (int)s->options->device,
+                                        .timed = s->options->timed};
+        err = mn_replay(group, &replay, reports, &diag);
+    }
+    if (!err)
+        err = mn_group_barrier(group, &diag);
+    if (err && group)
+        mn_group_fail(group, err, &diag);
+    if (!err && rank == 0)
+        code = print(s, group, mn_plugin_info(plugin), reports);
+    if (err && (rank == 0 || !group || !mn_group_told(group)))
+        code = mn_cmd_fail("replay", &diag);
+    mn_group_leave(group);
+    if (plugin)
+        mn_plugin_close(plugin);
+    mn_trace_free(&trace);
+    free(reports);
+    return err && !code ? mn_err_exit_code(err) : code;
+}
+
+static void on_line(void *ctx, int rank, const char *text)
+{
+    (void)ctx;
+    if (rank < 0)
+        fprintf(stderr, "meshnet replay: %s\n", text);
+    else
+        fprintf(stderr, "[%d] %s\n", rank, text);
+}
+
+static int run(const void *values, int argc, char **argv)
+{
+    const struct options *o = values;
+    struct session s = {.options = o,
+                        .files = argv,
+                        .n = argc,
+                        .plan = {.nranks = argc,
+                                 .timeout_ms = o->timeout_ms,
+                                 .stop = &mn_launch_stop}};
+    struct mn_launch crew = {.nranks = argc, .body = be_rank, .line = on_line, .ctx = &s};
+    struct mn_trace trace;
+    struct mn_diag diag = {.text = ""};
+    char line[MN_MEET_LINE];
+    int code = 0;
+    enum mn_err err = MN_OK;
+
+    if (argc < 1 || argc > MN_GROUP_RANKS)
+        err = mn_fail(&diag, MN_ERR_USAGE, "expected the traces of a job's processes, up to %d",
+                      MN_GROUP_RANKS);
+    /* A file that is none is said before anything runs. */
+    for (int i = 0; i < argc && !err; i++) {
+        err = mn_trace_read(argv[i], &trace, &diag);
+        if (!err)
+            mn_trace_free(&trace);
+    }
+    mn_plugin_path(o->plugin, s.plugin_path, sizeof s.plugin_path);
+    if (!err)
+        err = mn_meet_open(&s.plan, NULL, 0, line, &diag);
+    if (!err)
+        err = mn_meet_read(line, NULL, 0, &s.plan, s.host, &diag);
+    if (!err)
+        err = mn_launch_local(&crew, &code, &diag);
+    for (int i = 0; i < s.plan.n_doors; i++)
+        close(s.plan.doors[i]);
+    return err ? mn_cmd_fail("replay", &diag) : code;
+}
+
+const struct mn_command mn_cmd_replay = {
+    .name = "replay",
+    .summary = "play recorded traffic of a job again, over any plugin",
+    .usage = "[OPTION]… TRACE…",
+    .options = options,
+    .options_size = sizeof(struct options),
+    .notes = "Example: meshnet replay job.spark-a.4711 job.spark-b.4712\n"
+             "One process of this host plays each trace. Exit codes: 0, 1 when messages were wrong "
+             "or it could not be done, 2 on wrong usage or a file that is no trace.",
+    .run = run,
+};

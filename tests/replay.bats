@@ -1,0 +1,111 @@
+#!/usr/bin/env bats
+# meshnet replay: traces of collectives played again, every byte checked.
+
+load helper
+
+setup()
+{
+    unset MESHNET_CONFIG MESHNET_NODE MESHNET_TRACE_PLUGIN "${!NCCL_@}"
+    cd "$BATS_TEST_TMPDIR"
+    export HOME=$PWD NO_COLOR=1 NCCL_SOCKET_IFNAME=lo
+    TRACER=$BUILD/lib/libnccl-net-meshtrace.so
+}
+
+# record RANKS OPTION…: job.PID for each rank.
+record()
+{
+    local ranks=$1
+    shift
+    MESHNET_TRACE=$PWD/job.%p "$MESHNET" bench --local "$ranks" --plugin "$TRACER" "$@" >/dev/null
+    [ "$(ls job.* | wc -l)" -eq "$ranks" ]
+}
+
+# replay OPTION…
+replay()
+{
+    run --separate-stderr "$MESHNET" replay "$@"
+    echo "$output"
+    echo "$stderr"
+}
+
+# sum FIELD: over the ranks of the last report.
+sum()
+{
+    jq "[.ranks[].$1] | add" <<<"$output"
+}
+
+@test "replay: collectives of three ranks over TCP, through other versions too" {
+    record 3 --collective all --sizes 0,1000,300K --iters 3
+    replay job.* --json
+    [ "$status" -eq 0 ]
+    [ "$(sum wrong)" -eq 0 ]
+    [ "$(sum left_out)" -eq 0 ]
+    [ "$(sum sent)" -gt 500 ]
+    [ "$(sum sent)" -eq "$(sum received)" ]
+    [ "$(sum sent_bytes)" -eq "$(sum received_bytes)" ]
+    # As many as were recorded.
+    sent=0
+    for file in job.*; do
+        sent=$((sent + $("$MESHNET" trace stats "$file" --json |
+            jq '[.connections[] | select(.way == "sends") | .messages] | add')))
+    done
+    [ "$(sum sent)" -eq $sent ]
+    for abi in 6 9; do
+        replay job.* --json --abi $abi
+        [ "$status" -eq 0 ]
+        [ "$(sum wrong)" -eq 0 ]
+    done
+}
+
+@test "replay: over RDMA on the double of libibverbs" {
+    record 2 --collective all-reduce,all-to-all --sizes 8,300K --iters 3
+    FAKEVERBS=shm=$PWD/fabric,dev=fv0:lo:127.0.0.1 LD_LIBRARY_PATH=$BUILD/tests/fakeverbs \
+        MESHNET_ALLOW_TCP=false replay job.* --json
+    [ "$status" -eq 0 ]
+    [ "$(sum wrong)" -eq 0 ]
+    [ "$(sum sent)" -gt 10 ]
+}
+
+@test "replay: at the recorded times it takes no less" {
+    record 2 --collective all-reduce --sizes 64K --duration 300ms
+    replay job.* --json --timed
+    [ "$status" -eq 0 ]
+    jq -e '.ranks | all(.replayed_s >= .recorded_s * 0.99)' <<<"$output"
+}
+
+@test "replay: what went to processes that are not here is left out and counted" {
+    record 3 --collective all-reduce --algorithm ring --sizes 8 --iters 3
+    first=($(ls job.*))
+    replay "${first[0]}" "${first[1]}" --json
+    [ "$status" -eq 0 ]
+    [ "$(sum left_out)" -gt 0 ]
+    [ "$(sum sent)" -gt 0 ]
+    [ "$(sum wrong)" -eq 0 ]
+}
+
+@test "replay: a plugin that delivers wrong data is found out" {
+    record 2 --collective all-reduce --sizes 100K --iters 3
+    replay job.* --plugin "$BUILD/tests/broken/libnccl-net-fault-DROPS_LAST_BYTE.so"
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"wrong data or size"* ]]
+    replay job.* --plugin "$BUILD/tests/broken/libnccl-net-ref.so"
+    [ "$status" -eq 0 ]
+}
+
+@test "replay: wrong usage and damaged traces" {
+    replay
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"expected the traces"* ]]
+    replay nowhere
+    [ "$status" -eq 2 ]
+    record 2 --collective all-reduce --sizes 64K --iters 3
+    # Cut anywhere: what is there is played, or the reason is said; it ends in either case.
+    files=($(ls job.*))
+    head -c 3000 "${files[0]}" >cut
+    replay cut "${files[1]}" --timeout 2s
+    [ "$status" -le 1 ]
+    printf '\xff' | dd of="${files[0]}" bs=1 seek=512 conv=notrunc 2>/dev/null
+    replay "${files[@]}"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"record 0 is damaged"* ]]
+}
