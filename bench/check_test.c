@@ -19,9 +19,11 @@
  * the first of every STRIDE versions, seeds and faults. */
 #ifdef __SANITIZE_THREAD__
 #define STRIDE    8
+#define WORKERS   4
 #define LONG_RULE "deliver.maximum"
 #else
 #define STRIDE    1
+#define WORKERS   6
 #define LONG_RULE ""
 #endif
 
@@ -38,7 +40,6 @@ static const struct fault faults[] = {
 };
 
 #define N_FAULTS  (sizeof faults / sizeof *faults)
-#define WORKERS   6
 #define MAX_RULES 300
 
 static const struct mn_check_rule *find_rule(const char *id)

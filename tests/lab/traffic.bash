@@ -22,15 +22,21 @@ serve_on()
         exit 1"
 }
 
-# bench_on NODE PEER FILE OPTION…: into $output and $status, and into the file report.
-bench_on()
+# bench_at NODE FILE OPTION…: into $output and $status, and into the file report.
+bench_at()
 {
-    local node=$1 peer=$2 file=$3
-    shift 3
+    local node=$1 file=$2
+    shift 2
     run --separate-stderr on "$node" "echo $TOKEN >/root/token; chmod 600 /root/token
-        $SLOW MESHNET_CONFIG=$file $MESHNET bench --token-file /root/token --peer $peer --json $*"
+        $SLOW MESHNET_CONFIG=$file $MESHNET bench --token-file /root/token --json $*"
     echo "$output" >"$BATS_TEST_TMPDIR/report"
     echo "$stderr"
+}
+
+# bench_on NODE PEER FILE OPTION…: the same, with the serve of a peer.
+bench_on()
+{
+    bench_at "$1" "$3" --peer "$2" "${@:4}"
 }
 
 # carried_by_rdma HERE PEER: that the last report has right data, moved by these NICs of the two ends
@@ -87,28 +93,4 @@ stream_end()
         echo 'still running after $2 s'
         tail -n 3 /root/stream
         exit 1"
-}
-
-# ranks_on NODES FILE OPTION…: bench with a rank on each node, which meet over the management
-# network; the first one's report as bench_on has it.
-ranks_on()
-{
-    local nodes=$1 file=$2 node i=0 count command jobs=()
-    shift 2
-    count=$(wc -w <<<"$nodes")
-    command="MESHNET_CONFIG=$file MESHNET_TOKEN=$TOKEN MESHNET_WORLD=$count $SLOW"
-    for node in $nodes; do
-        if [ $i -gt 0 ]; then
-            on "$node" "$command MESHNET_RANK=$i $MESHNET bench --coordinator 10.255.0.1 --port 18600 $*" \
-                >"$BATS_TEST_TMPDIR/rank$i" 2>&1 3>&- &
-            jobs+=($!)
-        fi
-        i=$((i + 1))
-    done
-    run --separate-stderr on "${nodes%% *}" \
-        "$command MESHNET_RANK=0 $MESHNET bench --coordinator 10.255.0.1 --port 18600 --json $*"
-    wait "${jobs[@]}" || true
-    echo "$output" >"$BATS_TEST_TMPDIR/report"
-    echo "$stderr"
-    tail -n 5 "$BATS_TEST_TMPDIR"/rank*
 }

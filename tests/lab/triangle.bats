@@ -57,7 +57,7 @@ judge()
 
 judge_older()
 {
-    for version in v4 v6 v8 v10; do
+    for version in v4 v8; do
         judge spark-b --version $version --rule connect,transfer,group || return
     done
 }
@@ -68,19 +68,19 @@ judge_older()
     before=$(rdma_packets spark-a)
     judge_older >older 2>&1 3>&- &
     older=$!
-    # All but the family that counts leaks over hundreds of rounds, which the tests on processes do,
-    # and two rules of gigabytes, which take an emulated machine half a minute each.
-    run judge spark-a --rule load,device,connect,handshake,transfer,group,request,visible,thread,\
-close,context,death,idle,scenario,memory.overlap,memory.same_twice,memory.many,memory.kinds,\
-memory.recv_withdrawn,memory.send_withdrawn,deliver.classes,deliver.random,deliver.done_whole,\
-deliver.late_write,deliver.silent,deliver.fair
+    # What may differ on a real kernel. The double of libibverbs has all rules in all versions, and two
+    # rules of gigabytes take an emulated machine half a minute each.
+    run judge spark-a --rule load,device,connect,handshake,transfer,group,request,visible,context,\
+death,idle,memory.overlap,memory.same_twice,memory.many,memory.kinds,memory.recv_withdrawn,\
+memory.send_withdrawn,deliver.classes,deliver.random,deliver.done_whole,deliver.late_write,\
+deliver.silent,deliver.fair
     echo "$output"
     [ "$status" -eq 0 ]
     after=$(rdma_packets spark-a)
     # What the rules move fills that many packets of 4096 bytes; nothing else does.
     [ $((after - before)) -gt 4000 ]
     wait $older || { cat older; return 1; }
-    [ "$(grep -c ' 0 failed' older)" -eq 4 ]
+    [ "$(grep -c ' 0 failed' older)" -eq 2 ]
 }
 
 @test "bench: every pair over RDMA, over its own link only, the third node stays out of it" {
@@ -147,7 +147,8 @@ quick_bench()
     lab link spark-a-spark-b rate 10mbit
     lab link spark-a-spark-c loss 5%
     on spark-b 'ip link set dev enp1s0f1np1 mtu 4400'
-    ranks_on 'spark-a spark-b spark-c' "$MESH" --links --sizes 16K --iters 16 --warmup 1 --no-check
+    # The control connections take the management network.
+    bench_at spark-a "$MESH" --agents --hosts spark-a,10.255.0.2,10.255.0.3 --links --sizes 16K --iters 16 --warmup 1 --no-check
     lab link spark-a-spark-b clear
     lab link spark-a-spark-c clear
     on spark-b 'ip link set dev enp1s0f1np1 mtu 9000'
@@ -161,7 +162,8 @@ quick_bench()
 }
 
 @test "bench --collective all: every collective is right over RDMA on three nodes" {
-    ranks_on 'spark-a spark-b spark-c' "$MESH" --collective all --sizes 8,40001 --iters 2 --warmup 1
+    # One command: the others' meshnet serve starts their ranks.
+    bench_at spark-a "$MESH" --agents --mesh "$MESH" --collective all --sizes 8,40001 --iters 2 --warmup 1
     [ "$status" -eq 0 ]
     [ "$(jq '[.collectives[] | .wrong + (.in_place_wrong // 0)] | add' "$BATS_TEST_TMPDIR/report")" -eq 0 ]
     [ "$(jq '[.collectives[].collective] | unique | length' "$BATS_TEST_TMPDIR/report")" -ge 11 ]
