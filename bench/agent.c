@@ -262,7 +262,7 @@ enum mn_err mn_agent_serve(struct mn_ctl *ctl, const cJSON *first, const uint8_t
     const char *argv[OWN_WORDS + MN_AGENT_WORDS + 1] = {"meshnet",       "bench",
                                                         "--coordinator", host,
                                                         "--port",        port,
-                                                        "--token-file",  "/dev/stdin",
+                                                        "--token-file",  "/proc/self/fd/0",
                                                         "--plugin",      plugin};
     struct served s = {.ctl = ctl, .fds = {-1, -1, -1}, .diag = diag};
     struct mn_agent_rank rank = {.rank = 0};

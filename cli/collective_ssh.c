@@ -54,7 +54,8 @@ static void add_command(FILE *file, const struct mn_collective_session *s, int r
     add_environment(file);
     fprintf(file, " MESHNET_RANK=%d MESHNET_WORLD=%d", rank, s->plan.nranks);
     add_word(file, n > 0 ? exe : "meshnet");
-    fprintf(file, " bench --coordinator 127.0.0.1 --port %u --token-file /dev/stdin", s->plan.port);
+    fprintf(file, " bench --coordinator 127.0.0.1 --port %u --token-file /proc/self/fd/0",
+            s->plan.port);
     if (o->plugin) {
         add_word(file, "--plugin");
         add_word(file, o->plugin);
