@@ -18,7 +18,7 @@
 /* ThreadSanitizer's shadow makes 1 GiB of a message many, and every rule many times slower: it gets
  * the first of every STRIDE versions, seeds and faults. */
 #ifdef __SANITIZE_THREAD__
-#define STRIDE    8
+#define STRIDE    9
 #define WORKERS   4
 #define LONG_RULE "deliver.maximum"
 #else
