@@ -148,11 +148,7 @@ static enum mn_err both_sides(struct mn_p2p_pump *pump, const struct mn_p2p_plan
     cJSON_AddNumberToObject(message, "count", (double)count);
     cJSON_AddNumberToObject(message, "way", way);
     cJSON_AddNumberToObject(message, "window", pump->window);
-    enum mn_err err = mn_p2p_interrupted(pump, diag);
-    if (err)
-        cJSON_Delete(message);
-    else
-        err = mn_p2p_ask(pump->ctl, plan->timeout_ms, message, "ready", NULL, diag);
+    enum mn_err err = mn_p2p_start(pump, message, diag);
     if (!err)
         err = mn_p2p_bursts(pump, size, plan->burst_messages, count, plan->pause_ms, way, times,
                             diag);

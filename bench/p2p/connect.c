@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "bench/memory.h"
+#include "bench/p2p/message.h"
 #include "bench/p2p/pump.h"
 #include "plugin/abi/nccl_abi.h"
 #include "topo/base/alloc.h"
@@ -40,6 +41,16 @@ enum mn_err mn_p2p_failed(const struct mn_p2p_pump *pump, const char *call, int 
 enum mn_err mn_p2p_interrupted(const struct mn_p2p_pump *pump, struct mn_diag *diag)
 {
     return pump->stop && *pump->stop ? mn_fail(diag, MN_ERR_FAILED, "interrupted") : MN_OK;
+}
+
+enum mn_err mn_p2p_start(const struct mn_p2p_pump *pump, cJSON *message, struct mn_diag *diag)
+{
+    enum mn_err err = mn_p2p_interrupted(pump, diag);
+
+    if (!err)
+        return mn_p2p_ask(pump->ctl, pump->timeout_ms, message, "ready", NULL, diag);
+    cJSON_Delete(message);
+    return err;
 }
 
 enum mn_err mn_p2p_idle(struct mn_p2p_watch *w, struct mn_diag *diag)

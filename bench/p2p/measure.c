@@ -100,11 +100,7 @@ enum mn_err mn_p2p_rounds(struct mn_p2p_session *r, size_t size, uint64_t count,
 
     cJSON_AddNumberToObject(message, "size", (double)size);
     cJSON_AddNumberToObject(message, "count", (double)count);
-    enum mn_err err = mn_p2p_interrupted(&r->pump, diag);
-    if (err)
-        cJSON_Delete(message);
-    else
-        err = mn_p2p_ask(r->pump.ctl, r->plan->timeout_ms, message, "ready", NULL, diag);
+    enum mn_err err = mn_p2p_start(&r->pump, message, diag);
     if (err)
         return err;
     err = mn_p2p_pingpong(&r->pump, size, count, 1, rtts, diag);

@@ -95,6 +95,8 @@ double mn_p2p_cpu_now(void); /* processor seconds of this process */
 
 /* MN_ERR_FAILED when the run was interrupted. */
 enum mn_err mn_p2p_interrupted(const struct mn_p2p_pump *pump, struct mn_diag *diag);
+/* Asks the peer to follow, unless the run was interrupted; message is used up. */
+enum mn_err mn_p2p_start(const struct mn_p2p_pump *pump, cJSON *message, struct mn_diag *diag);
 /* A turn of the loop without progress. MN_ERR_TIMEOUT, MN_ERR_PEER_DEAD, or interrupted. */
 enum mn_err mn_p2p_idle(struct mn_p2p_watch *watch, struct mn_diag *diag);
 /* The plugin's call returned result: MN_ERR_FAILED, with the plugin's last warning. */

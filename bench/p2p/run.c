@@ -90,11 +90,7 @@ enum mn_err mn_p2p_move(struct mn_p2p_session *r, size_t size, uint64_t count, i
     cJSON_AddNumberToObject(message, "ways", (ways & 1) << 1 | ways >> 1);
     cJSON_AddNumberToObject(message, "check", check);
     cJSON_AddNumberToObject(message, "window", r->pump.window);
-    enum mn_err err = mn_p2p_interrupted(&r->pump, diag);
-    if (err)
-        cJSON_Delete(message);
-    else
-        err = mn_p2p_ask(r->pump.ctl, r->plan->timeout_ms, message, "ready", NULL, diag);
+    enum mn_err err = mn_p2p_start(&r->pump, message, diag);
     if (err)
         return err;
     err = mn_p2p_transfer(&r->pump, size, count, ways, check, &seen[0], diag);
