@@ -11,6 +11,7 @@ const struct mn_algorithm mn_algorithms[] = {
     {"double-tree", MN_ALLREDUCE, NULL, mn_doubletree_allreduce},
     {"direct", MN_ALLREDUCE, NULL, mn_direct_allreduce},
     {"one-shot", MN_ALLREDUCE, NULL, mn_oneshot_allreduce},
+    {"star", MN_ALLREDUCE, NULL, mn_star_allreduce},
     {"hierarchical", MN_ALLREDUCE, NULL, mn_hier_allreduce},
     {"ring", MN_ALLGATHER, NULL, mn_ring_allgather},
     {"bidirectional-ring", MN_ALLGATHER, NULL, mn_biring_allgather},

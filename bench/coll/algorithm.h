@@ -101,6 +101,7 @@ void mn_direct_alltoallv(const struct mn_coll_job *job, struct mn_schedule *s);
 /* direct_reduce.c */
 void mn_direct_allreduce(const struct mn_coll_job *job, struct mn_schedule *s);
 void mn_oneshot_allreduce(const struct mn_coll_job *job, struct mn_schedule *s);
+void mn_star_allreduce(const struct mn_coll_job *job, struct mn_schedule *s);
 void mn_direct_reducescatter(const struct mn_coll_job *job, struct mn_schedule *s);
 void mn_direct_reduce(const struct mn_coll_job *job, struct mn_schedule *s);
 /* double.c */

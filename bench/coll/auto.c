@@ -5,7 +5,7 @@
 
 #define KIB ((size_t)1 << 10)
 
-enum hosts { ANY_HOSTS, SHARED_HOSTS };
+enum hosts { ANY_HOSTS, SHARED_HOSTS, ONE_HOST };
 
 /* The first row that fits counts, and where none does, the collective's first algorithm: a ring,
  * which moves the fewest bytes, all of them between neighbours, or else the only simple way. */
@@ -16,6 +16,8 @@ static const struct {
     enum hosts hosts;
     const char *name;
 } choices[] = {
+    /* Ranks of one host share its processors: the messages of all count, not the steps. */
+    {MN_ALLREDUCE, 8, 4 * KIB, ONE_HOST, "star"},
     /* One message time; a few more copies of a small vector cost less than a second step. */
     {MN_ALLREDUCE, 4, 4 * KIB, ANY_HOSTS, "one-shot"},
     /* Steps still cost more than bytes: as few steps as can be without n copies at each rank. */
@@ -50,8 +52,8 @@ const struct mn_algorithm *mn_algorithm_find(enum mn_collective c, const char *n
     return NULL;
 }
 
-/* Some ranks have a host in common, but not all the same one. */
-static int shares_hosts(const struct mn_coll_job *job)
+/* Shared: some ranks have a host in common, but not all the same one. */
+static enum hosts hosts_of(const struct mn_coll_job *job)
 {
     int shared = 0, several = 0;
 
@@ -60,17 +62,18 @@ static int shares_hosts(const struct mn_coll_job *job)
             shared |= job->hosts[i] == job->hosts[k];
             several |= job->hosts[i] != job->hosts[k];
         }
-    return shared && several;
+    return !shared ? ANY_HOSTS : several ? SHARED_HOSTS : ONE_HOST;
 }
 
 const struct mn_algorithm *mn_algorithm_auto(enum mn_collective c, const struct mn_coll_job *job)
 {
     size_t bytes = mn_collective_bytes(c, job);
+    enum hosts hosts = hosts_of(job);
 
     for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
         if (choices[i].collective != c || bytes > choices[i].bytes ||
             (choices[i].ranks && job->nranks > choices[i].ranks) ||
-            (choices[i].hosts == SHARED_HOSTS && !shares_hosts(job)))
+            (choices[i].hosts != ANY_HOSTS && choices[i].hosts != hosts))
             continue;
         const struct mn_algorithm *a = mn_algorithm_find(c, choices[i].name);
         if (a && !(a->refuses && a->refuses(job)))

@@ -24,6 +24,8 @@ static void choices(void **state)
 
     (void)state;
     assert_string_equal(choice(MN_ALLREDUCE, 4, 2, NULL), "one-shot");
+    assert_string_equal(choice(MN_ALLREDUCE, 4, 2, one), "star");
+    assert_string_equal(choice(MN_ALLREDUCE, 4, 2, others), "one-shot");
     assert_string_equal(choice(MN_ALLREDUCE, 5, 2, NULL), "doubling");
     assert_string_equal(choice(MN_ALLREDUCE, 4, 8 << 10, NULL), "doubling");
     assert_string_equal(choice(MN_ALLREDUCE, 4, 64 << 10, NULL), "halving-doubling");

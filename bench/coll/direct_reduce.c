@@ -84,6 +84,32 @@ void mn_oneshot_allreduce(const struct mn_coll_job *job, struct mn_schedule *s)
     mn_flow_free(f);
 }
 
+/* Everything to rank 0, the sum back to everybody: two steps, and the fewest messages there can be. */
+void mn_star_allreduce(const struct mn_coll_job *job, struct mn_schedule *s)
+{
+    size_t all = job->count * job->element;
+    struct mn_flow *f = mn_flow_new(MN_ALLREDUCE, job, s);
+
+    for (size_t at = 0; f && at < all; at += job->chunk) {
+        size_t bytes = all - at < job->chunk ? all - at : job->chunk;
+        if (job->rank) {
+            mn_flow_send(f, 0, mn_at(MN_IN, at), bytes);
+            mn_flow_recv(f, 0, mn_at(MN_OUT, at), bytes);
+            continue;
+        }
+        struct mn_at sum = slot_of(job, at, 0);
+        for (int r = 1; r < job->nranks; r++)
+            mn_flow_recv(f, r, slot_of(job, at, r), bytes);
+        mn_flow_copy(f, mn_at(MN_IN, at), sum, bytes);
+        for (int r = 1; r < job->nranks; r++)
+            mn_flow_reduce(f, slot_of(job, at, r), sum, bytes);
+        mn_flow_copy(f, sum, mn_at(MN_OUT, at), bytes);
+        for (int r = 1; r < job->nranks; r++)
+            mn_flow_send(f, r, mn_at(MN_OUT, at), bytes);
+    }
+    mn_flow_free(f);
+}
+
 void mn_direct_reduce(const struct mn_coll_job *job, struct mn_schedule *s)
 {
     int n = job->nranks;
