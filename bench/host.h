@@ -76,6 +76,8 @@ int mn_plugin_listen(struct mn_plugin *p, int dev, void *handle, void **listen_c
 int mn_plugin_connect(struct mn_plugin *p, int dev, void *handle, void **send_comm);
 int mn_plugin_accept(struct mn_plugin *p, void *listen_comm, void **recv_comm);
 int mn_plugin_reg_mr(struct mn_plugin *p, void *comm, void *data, size_t size, int type, void **mh);
+/* 1 when it takes DMA-BUFs: read after init, as NCCL does. */
+int mn_plugin_has_dmabuf(const struct mn_plugin *p);
 int mn_plugin_reg_dmabuf(struct mn_plugin *p, void *comm, void *data, size_t size, int type,
                          uint64_t offset, int fd, void **mh);
 int mn_plugin_dereg_mr(struct mn_plugin *p, void *comm, void *mh);

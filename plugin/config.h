@@ -39,6 +39,7 @@ struct mn_config {
     uint64_t node_id; /* equal for processes of one host and one network namespace */
     struct mn_device devices[MN_MAX_DEVICES];
     int n_devices;
+    int pointers; /* NCCL_PTR_*: the memory that every connection takes, whoever the peer is */
     uint8_t cluster_key[MN_KEY_SIZE]; /* all zero when the mesh has none */
 };
 

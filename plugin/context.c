@@ -73,17 +73,29 @@ int mn_net_explain(enum mn_err err, const char *doing, const struct mn_diag *dia
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
+/* TCP takes host memory alone: where it may have to step in, only that is offered. */
+static int pointers_of(const struct mn_config *config)
+{
+    const struct mn_settings *s = &config->settings;
+
+    return s->transport == MN_TRANSPORT_TCP || s->allow_tcp == MN_TCP_ALLOWED
+               ? mn_transport_tcp.pointers(config)
+               : mn_transport_verbs.pointers(config);
+}
+
 static enum mn_err read_config(struct mn_diag *diag)
 {
     struct mn_config *fresh = calloc(1, sizeof *fresh);
     enum mn_err err = fresh ? mn_config_load(fresh, diag)
                             : mn_fail(diag, MN_ERR_NOMEM, "no memory for the configuration");
 
-    if (err)
+    if (err) {
         free(fresh);
-    else
-        base = fresh;
-    return err;
+        return err;
+    }
+    fresh->pointers = pointers_of(fresh);
+    base = fresh;
+    return MN_OK;
 }
 
 static void forget_config(void)

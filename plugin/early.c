@@ -235,9 +235,10 @@ static enum mn_err no_irecv(struct mn_comm *base, int n, void **data, const size
     return MN_ERR_UNSUPPORTED;
 }
 
-static enum mn_err no_flush(struct mn_comm *base, struct mn_request **request)
+static enum mn_err no_flush(struct mn_comm *base, void *data, void *mhandle,
+                            struct mn_request **request)
 {
-    (void)base, (void)request;
+    (void)base, (void)data, (void)mhandle, (void)request;
     return MN_ERR_UNSUPPORTED;
 }
 

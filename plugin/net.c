@@ -24,7 +24,7 @@ int mn_net_properties(int dev, struct mn_net_props *props)
         .name = mn_net_lasting(d->name),
         .pci_path = d->pci_path[0] ? mn_net_lasting(d->pci_path) : NULL,
         .guid = d->guid,
-        .ptr_support = NCCL_PTR_HOST,
+        .ptr_support = config->pointers,
         .speed_mbps = d->speed_mbps > 0 ? (int)d->speed_mbps : 10000,
         .port = 1,
         .max_comms = 65536,
@@ -107,16 +107,35 @@ int mn_net_accept(void *listen_comm, void **recv_comm)
     return err ? mn_net_explain(err, "accept", &diag) : open_comm(listening->net, conn, recv_comm);
 }
 
-int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
+static int registered(struct mn_comm *c, enum mn_err err, void **mhandle)
 {
-    struct mn_comm *c = comm;
-    enum mn_err err = c->ops->reg_mr(c, data, size, type, mhandle);
-
     if (!err && mn_comm_note(c, *mhandle)) {
         (void)c->ops->dereg_mr(c, *mhandle);
         err = MN_ERR_NOMEM;
     }
     return mn_net_result(err);
+}
+
+int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
+{
+    struct mn_comm *c = comm;
+
+    return registered(c, c->ops->reg_mr(c, data, size, type, mhandle), mhandle);
+}
+
+int mn_net_takes_dmabuf(void)
+{
+    const struct mn_config *config = mn_net_config();
+
+    return config && config->pointers & NCCL_PTR_DMABUF;
+}
+
+int mn_net_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
+                      void **mhandle)
+{
+    struct mn_comm *c = comm;
+
+    return registered(c, c->ops->reg_dmabuf(c, data, size, type, offset, fd, mhandle), mhandle);
 }
 
 int mn_net_dereg_mr(void *comm, void *mhandle)
@@ -159,12 +178,18 @@ int mn_net_iflush(void *recv_comm, int n, void **data, const int *sizes, void **
 {
     struct mn_comm *c = recv_comm;
     struct mn_request *r = NULL;
+    int last = n - 1;
 
-    (void)n;
-    (void)data;
+    /* NCCL leaves finished buffers out of data but not out of sizes: those say nothing here. */
     (void)sizes;
-    (void)mhandles;
-    enum mn_err err = c->ops->flush(c, &r);
+    *request = NULL;
+    if (c->is_send)
+        return ncclInvalidArgument;
+    while (last >= 0 && !mhandles[last])
+        last--;
+    if (last < 0)
+        return ncclSuccess;
+    enum mn_err err = c->ops->flush(c, data[last], mhandles[last], &r);
     *request = r;
     return mn_net_result(err);
 }

@@ -65,6 +65,11 @@ int mn_net_connect_early(int dev, void *handle, void **send_comm);
 int mn_net_accept_wait(void *listen_comm, void **recv_comm);
 
 int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle);
+/* Whether DMA-BUFs can be registered: constant from the first init on that succeeds. */
+int mn_net_takes_dmabuf(void);
+/* The caller closes fd afterwards. */
+int mn_net_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
+                      void **mhandle);
 int mn_net_dereg_mr(void *comm, void *mhandle);
 int mn_net_isend(void *send_comm, void *data, size_t size, int tag, void *mhandle, void **request);
 int mn_net_irecv(void *recv_comm, int n, void **data, const size_t *sizes, const int *tags,

@@ -18,6 +18,10 @@ struct mn_transport {
     const char *name;
     enum mn_transport_kind kind;
 
+    /* NCCL_PTR_* bits of the memory that reg_mr and reg_dmabuf take on this host's devices as they
+     * are now; host memory is always among them. Called by init; may ask kernel and GPU drivers. */
+    int (*pointers)(const struct mn_config *config);
+
     /* --- handshake; none of these blocks ---
      * Adds what the peer must know of this node to its side. Any number of times. */
     void (*offer)(struct mn_side *self);
@@ -52,7 +56,10 @@ struct mn_transport {
                          struct mn_request **request);
     enum mn_err (*irecv)(struct mn_comm *comm, int n, void **data, const size_t *sizes,
                          const int *tags, void **mhandles, struct mn_request **request);
-    enum mn_err (*flush)(struct mn_comm *comm, struct mn_request **request);
+    /* What was received before, into data among others, is visible to the GPU when the request is
+     * done. *request NULL with MN_OK: it is already. */
+    enum mn_err (*flush)(struct mn_comm *comm, void *data, void *mhandle,
+                         struct mn_request **request);
     /* Advances the comm; never blocks. When *done, sizes (may be NULL) has one entry a receive and
      * the request is the transport's again. */
     enum mn_err (*test)(struct mn_request *request, int *done, int *sizes);

@@ -84,7 +84,7 @@ void mn_oneshot_allreduce(const struct mn_coll_job *job, struct mn_schedule *s)
     mn_flow_free(f);
 }
 
-/* Everything to rank 0, the sum back to everybody: two steps, and the fewest messages there can be. */
+/* Everything to rank 0, the sum back to everybody: two steps, and no fewer messages would do. */
 void mn_star_allreduce(const struct mn_coll_job *job, struct mn_schedule *s)
 {
     size_t all = job->count * job->element;

@@ -140,6 +140,11 @@ int mn_plugin_reg_mr(struct mn_plugin *p, void *comm, void *data, size_t size, i
     return (int)s->reg_v4(comm, data, (int)size, type, mh);
 }
 
+int mn_plugin_has_dmabuf(const struct mn_plugin *p)
+{
+    return p->slots.reg_dmabuf != NULL;
+}
+
 int mn_plugin_reg_dmabuf(struct mn_plugin *p, void *comm, void *data, size_t size, int type,
                          uint64_t offset, int fd, void **mh)
 {

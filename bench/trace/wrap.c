@@ -247,7 +247,8 @@ int mn_net_properties(int dev, struct mn_net_props *props)
         return ncclInvalidUsage;
     int result = mn_plugin_properties(plugin, dev, &own);
     *props = own.net;
-    props->ptr_support &= ~NCCL_PTR_DMABUF;
+    if (!mn_net_takes_dmabuf())
+        props->ptr_support &= ~NCCL_PTR_DMABUF;
     struct mn_trace_record *r = record(start, result, NULL);
     if (r)
         r->a = (uint64_t)dev;
@@ -415,11 +416,16 @@ int mn_net_close_listen(void *listen_comm)
 
 /* --- memory and messages ---------------------------------------------------------------------- */
 
-int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
+int mn_net_takes_dmabuf(void)
 {
-    struct comm *c = comm;
-    uint64_t start = mn_trace_now();
-    int result = mn_plugin_reg_mr(c->plugin, c->real, data, size, type, mhandle);
+    struct mn_plugin *plugin = atomic_load(&live);
+
+    return plugin && mn_plugin_has_dmabuf(plugin);
+}
+
+static int registered(uint64_t start, int result, struct comm *c, void *data, size_t size, int type,
+                      void **mhandle)
+{
     struct mn_trace_record *r = record(start, result, c);
 
     if (r) {
@@ -430,6 +436,25 @@ int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
     }
     put(r, MN_TRACE_REG_MR);
     return result;
+}
+
+int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
+{
+    struct comm *c = comm;
+    uint64_t start = mn_trace_now();
+    int result = mn_plugin_reg_mr(c->plugin, c->real, data, size, type, mhandle);
+
+    return registered(start, result, c, data, size, type, mhandle);
+}
+
+int mn_net_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
+                      void **mhandle)
+{
+    struct comm *c = comm;
+    uint64_t start = mn_trace_now();
+    int result = mn_plugin_reg_dmabuf(c->plugin, c->real, data, size, type, offset, fd, mhandle);
+
+    return registered(start, result, c, data, size, type, mhandle);
 }
 
 int mn_net_dereg_mr(void *comm, void *mhandle)

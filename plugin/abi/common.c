@@ -13,7 +13,10 @@ static void *opaque(ncclDebugLogger_t logger)
 
 ncclResult_t mn_abi_init(ncclDebugLogger_t logger)
 {
-    return (ncclResult_t)mn_net_init(opaque(logger));
+    ncclResult_t result = (ncclResult_t)mn_net_init(opaque(logger));
+
+    mn_abi_dmabuf_set();
+    return result;
 }
 
 ncclResult_t mn_abi_init_v11(void **ctx, uint64_t comm_id, ncclNetCommConfig_v11_t *config,
@@ -26,7 +29,36 @@ ncclResult_t mn_abi_init_v11(void **ctx, uint64_t comm_id, ncclNetCommConfig_v11
     (void)comm_id;
     (void)profiler;
     *ctx = net;
+    mn_abi_dmabuf_set();
     return result;
+}
+
+#define MAX_SLOTS 8
+
+static mn_abi_dmabuf_fn **dmabuf_slots[MAX_SLOTS];
+static int n_dmabuf_slots;
+
+static ncclResult_t reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset,
+                               int fd, void **mhandle)
+{
+    return (ncclResult_t)mn_net_reg_dmabuf(comm, data, size, type, offset, fd, mhandle);
+}
+
+void mn_abi_dmabuf_slot(mn_abi_dmabuf_fn **slot)
+{
+    if (n_dmabuf_slots < MAX_SLOTS)
+        dmabuf_slots[n_dmabuf_slots++] = slot;
+}
+
+/* NCCL calls init under a lock of its own. What is right already is not written: somebody may be
+ * reading it. */
+void mn_abi_dmabuf_set(void)
+{
+    mn_abi_dmabuf_fn *fn = mn_net_takes_dmabuf() ? reg_dmabuf : NULL;
+
+    for (int i = 0; i < n_dmabuf_slots; i++)
+        if (*dmabuf_slots[i] != fn)
+            *dmabuf_slots[i] = fn;
 }
 
 ncclResult_t mn_abi_finalize(void *ctx)

@@ -59,6 +59,19 @@ ncclResult_t mn_abi_accept(void *listen_comm, void **recv_comm,
 /* v2 to v7; v8 to v12 */
 ncclResult_t mn_abi_reg_mr_v4(void *comm, void *data, int size, int type, void **mhandle);
 ncclResult_t mn_abi_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle);
+/* v6 to v12. A table has it while GPU memory can be registered so, and NULL else: RCCL calls what
+ * is there, whatever the properties say. MN_ABI_DMABUF(table) makes init keep the table's slot
+ * right. */
+typedef ncclResult_t mn_abi_dmabuf_fn(void *comm, void *data, size_t size, int type,
+                                      uint64_t offset, int fd, void **mhandle);
+void mn_abi_dmabuf_slot(mn_abi_dmabuf_fn **slot);
+#define MN_ABI_DMABUF(table)                                                                       \
+    __attribute__((constructor)) static void note_dmabuf_slot(void)                                \
+    {                                                                                              \
+        mn_abi_dmabuf_slot(&(table).regMrDmaBuf);                                                  \
+    }
+/* After an init. */
+void mn_abi_dmabuf_set(void);
 /* v5 to v8; v9; v10 to v12, whose profiler handles are not used. From v9 on *request may hold
  * NCCL_NET_OPTIONAL_RECV_COMPLETION on entry to irecv, a hint that is not used: without the
  * completion there is no proof of delivery. */

@@ -2,7 +2,7 @@
  * are not used. */
 #include "plugin/abi/common.h"
 
-extern MN_EXPORT const ncclNet_v10_t ncclNetPlugin_v10;
+extern MN_EXPORT ncclNet_v10_t ncclNetPlugin_v10;
 
 static ncclResult_t init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler)
 {
@@ -19,7 +19,7 @@ static ncclResult_t connect_v10(int dev, ncclNetCommConfig_v10_t *config, void *
     return (ncclResult_t)mn_net_connect(NULL, dev, traffic_class, handle, send_comm);
 }
 
-const ncclNet_v10_t ncclNetPlugin_v10 = {
+ncclNet_v10_t ncclNetPlugin_v10 = {
     .name = MN_PLUGIN_NAME,
     .init = init,
     .devices = mn_abi_devices,
@@ -37,3 +37,5 @@ const ncclNet_v10_t ncclNetPlugin_v10 = {
     .closeRecv = mn_abi_close_recv,
     .closeListen = mn_abi_close_listen,
 };
+
+MN_ABI_DMABUF(ncclNetPlugin_v10)

@@ -1,7 +1,7 @@
 /* NCCL 2.28 and 2.29. A context for each communicator, which ends with finalize. */
 #include "plugin/abi/common.h"
 
-extern MN_EXPORT const ncclNet_v11_t ncclNetPlugin_v11;
+extern MN_EXPORT ncclNet_v11_t ncclNetPlugin_v11;
 
 static ncclResult_t properties(int dev, ncclNetProperties_v11_t *props)
 {
@@ -13,7 +13,7 @@ static ncclResult_t properties(int dev, ncclNetProperties_v11_t *props)
     return result;
 }
 
-const ncclNet_v11_t ncclNetPlugin_v11 = {
+ncclNet_v11_t ncclNetPlugin_v11 = {
     .name = MN_PLUGIN_NAME,
     .init = mn_abi_init_v11,
     .devices = mn_abi_devices,
@@ -33,3 +33,5 @@ const ncclNet_v11_t ncclNetPlugin_v11 = {
     .finalize = mn_abi_finalize,
     .setNetAttr = mn_abi_set_net_attr,
 };
+
+MN_ABI_DMABUF(ncclNetPlugin_v11)

@@ -1,7 +1,7 @@
 /* NCCL 2.30. Rail and plane among the properties, more devices in a virtual one. */
 #include "plugin/abi/common.h"
 
-extern MN_EXPORT const ncclNet_v12_t ncclNetPlugin_v12;
+extern MN_EXPORT ncclNet_v12_t ncclNetPlugin_v12;
 
 static ncclResult_t properties(int dev, ncclNetProperties_v12_t *props)
 {
@@ -13,7 +13,7 @@ static ncclResult_t properties(int dev, ncclNetProperties_v12_t *props)
     return result;
 }
 
-const ncclNet_v12_t ncclNetPlugin_v12 = {
+ncclNet_v12_t ncclNetPlugin_v12 = {
     .name = MN_PLUGIN_NAME,
     .init = mn_abi_init_v11,
     .devices = mn_abi_devices,
@@ -33,3 +33,5 @@ const ncclNet_v12_t ncclNetPlugin_v12 = {
     .finalize = mn_abi_finalize,
     .setNetAttr = mn_abi_set_net_attr,
 };
+
+MN_ABI_DMABUF(ncclNetPlugin_v12)

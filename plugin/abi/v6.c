@@ -2,9 +2,9 @@
  * whenever it is not. */
 #include "plugin/abi/common.h"
 
-extern MN_EXPORT const ncclNet_v6_t ncclNetPlugin_v6;
+extern MN_EXPORT ncclNet_v6_t ncclNetPlugin_v6;
 
-const ncclNet_v6_t ncclNetPlugin_v6 = {
+ncclNet_v6_t ncclNetPlugin_v6 = {
     .name = MN_PLUGIN_NAME,
     .init = mn_abi_init,
     .devices = mn_abi_devices,
@@ -22,3 +22,5 @@ const ncclNet_v6_t ncclNetPlugin_v6 = {
     .closeRecv = mn_abi_close_recv,
     .closeListen = mn_abi_close_listen,
 };
+
+MN_ABI_DMABUF(ncclNetPlugin_v6)

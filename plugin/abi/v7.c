@@ -1,7 +1,7 @@
 /* NCCL 2.19. Device handles, which belong to the caller. */
 #include "plugin/abi/common.h"
 
-extern MN_EXPORT const ncclNet_v7_t ncclNetPlugin_v7;
+extern MN_EXPORT ncclNet_v7_t ncclNetPlugin_v7;
 
 static ncclResult_t properties(int dev, ncclNetProperties_v7_t *props)
 {
@@ -13,7 +13,7 @@ static ncclResult_t properties(int dev, ncclNetProperties_v7_t *props)
     return result;
 }
 
-const ncclNet_v7_t ncclNetPlugin_v7 = {
+ncclNet_v7_t ncclNetPlugin_v7 = {
     .name = MN_PLUGIN_NAME,
     .init = mn_abi_init,
     .devices = mn_abi_devices,
@@ -31,3 +31,5 @@ const ncclNet_v7_t ncclNetPlugin_v7 = {
     .closeRecv = mn_abi_close_recv,
     .closeListen = mn_abi_close_listen,
 };
+
+MN_ABI_DMABUF(ncclNetPlugin_v7)

@@ -1,7 +1,7 @@
 /* NCCL 2.20 to 2.23. Registrations count in size_t, transfers still in int. */
 #include "plugin/abi/common.h"
 
-extern MN_EXPORT const ncclNet_v8_t ncclNetPlugin_v8;
+extern MN_EXPORT ncclNet_v8_t ncclNetPlugin_v8;
 
 static ncclResult_t properties(int dev, ncclNetProperties_v8_t *props)
 {
@@ -13,7 +13,7 @@ static ncclResult_t properties(int dev, ncclNetProperties_v8_t *props)
     return result;
 }
 
-const ncclNet_v8_t ncclNetPlugin_v8 = {
+ncclNet_v8_t ncclNetPlugin_v8 = {
     .name = MN_PLUGIN_NAME,
     .init = mn_abi_init,
     .devices = mn_abi_devices,
@@ -31,3 +31,5 @@ const ncclNet_v8_t ncclNetPlugin_v8 = {
     .closeRecv = mn_abi_close_recv,
     .closeListen = mn_abi_close_listen,
 };
+
+MN_ABI_DMABUF(ncclNetPlugin_v8)

@@ -2,7 +2,7 @@
  * joins links itself, and 2.24 to 2.26 go wrong with one that refuses. */
 #include "plugin/abi/common.h"
 
-extern MN_EXPORT const ncclNet_v9_t ncclNetPlugin_v9;
+extern MN_EXPORT ncclNet_v9_t ncclNetPlugin_v9;
 
 static ncclResult_t isend(void *comm, void *data, size_t size, int tag, void *mhandle,
                           void **request)
@@ -16,7 +16,7 @@ static ncclResult_t irecv(void *comm, int n, void **data, size_t *sizes, int *ta
     return (ncclResult_t)mn_net_irecv(comm, n, data, sizes, tags, mhandles, request);
 }
 
-const ncclNet_v9_t ncclNetPlugin_v9 = {
+ncclNet_v9_t ncclNetPlugin_v9 = {
     .name = MN_PLUGIN_NAME,
     .init = mn_abi_init,
     .devices = mn_abi_devices,
@@ -34,3 +34,5 @@ const ncclNet_v9_t ncclNetPlugin_v9 = {
     .closeRecv = mn_abi_close_recv,
     .closeListen = mn_abi_close_listen,
 };
+
+MN_ABI_DMABUF(ncclNetPlugin_v9)

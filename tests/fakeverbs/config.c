@@ -42,7 +42,9 @@ static const struct key {
     NUMBER(max_rd_atomic, 16, "limit of RDMA reads in flight"),
     NUMBER(atomics, 0, "1: the device says it has atomic operations (none is carried out)"),
     NUMBER(mtu, 4096, "of the ports"),
-    NUMBER(dmabuf, 0, "1: ibv_reg_dmabuf_mr maps the descriptor"),
+    NUMBER(dmabuf, 0,
+           "1: ibv_reg_dmabuf_mr maps the descriptor; 2: and what is written there is seen only "
+           "after the device has served a read"),
     NUMBER(steps, 64, "scheduler steps a verbs call runs at most"),
     NUMBER(timeout, 2000, "polls until an unreachable peer is RETRY_EXC_ERR"),
     NUMBER(delay, 0, "packets and completions are late by up to so many polls"),

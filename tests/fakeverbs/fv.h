@@ -265,6 +265,10 @@ struct fv_mr *fv_mr_by_lkey(struct ibv_pd *pd, const struct ibv_sge *sge, unsign
 uint8_t *fv_mr_by_rkey(struct ibv_pd *pd, uint32_t rkey, uint64_t addr, uint64_t length,
                        unsigned int access);
 uint8_t *fv_mr_local(const struct fv_mr *mr, uint64_t addr);
+/* fv_dma() to where fv_mr_by_rkey() found the key's memory, or later: dmabuf=2. */
+void fv_mr_write(uint32_t rkey, uint8_t *to, const void *from, size_t length);
+/* A read pushes the writes before it. */
+void fv_mr_settle(const struct ibv_context *context);
 /* What a device does: seen by nobody but the memory (race detectors included). */
 void fv_dma(void *to, const void *from, size_t length);
 

@@ -134,6 +134,48 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
     return mr;
 }
 
+/* Writes on their way from the device to a GPU's memory. */
+static struct late {
+    struct late *next;
+    const struct fv_mr *mr;
+    uint8_t *to;
+    size_t length;
+    uint8_t data[];
+} * late, **last_late = &late;
+
+static void settle(int wanted(const struct late *, const void *), const void *what, int write)
+{
+    struct late **at = &late;
+
+    while (*at) {
+        struct late *l = *at;
+        if (!wanted(l, what)) {
+            at = &l->next;
+            continue;
+        }
+        if (write)
+            fv_dma(l->to, l->data, l->length);
+        *at = l->next;
+        free(l);
+    }
+    last_late = at;
+}
+
+static int of_context(const struct late *l, const void *context)
+{
+    return l->mr->base.context == context;
+}
+
+static int of_mr(const struct late *l, const void *mr)
+{
+    return l->mr == mr;
+}
+
+void fv_mr_settle(const struct ibv_context *context)
+{
+    settle(of_context, context, 1);
+}
+
 static int uses(const struct ibv_sge *sge, int n, uint32_t lkey)
 {
     for (int i = 0; i < n; i++)
@@ -178,6 +220,7 @@ int ibv_dereg_mr(struct ibv_mr *base)
     if (i >= 1 << 16 || fv.mrs[i] != mr)
         fv_die("ibv_dereg_mr of a memory region that does not exist");
     check_idle(mr);
+    settle(of_mr, mr, 0);
     fv.mrs[i] = NULL;
     ((struct fv_pd *)base->pd)->children--;
     fv.live_mrs--;
@@ -212,6 +255,21 @@ uint8_t *fv_mr_by_rkey(struct ibv_pd *pd, uint32_t rkey, uint64_t addr, uint64_t
         return NULL;
     struct fv_mr *mr = find(pd, rkey & ~RKEY_BIT, addr, length, access);
     return mr ? fv_mr_local(mr, addr) : NULL;
+}
+
+void fv_mr_write(uint32_t rkey, uint8_t *to, const void *from, size_t length)
+{
+    const struct fv_mr *mr = fv.mrs[(rkey & ~RKEY_BIT) >> 8];
+    struct late *l = mr->map && fv.config.dmabuf == 2 ? malloc(sizeof *l + length) : NULL;
+
+    if (!l) {
+        fv_dma(to, from, length);
+        return;
+    }
+    *l = (struct late){.mr = mr, .to = to, .length = length};
+    memcpy(l->data, from, length);
+    *last_late = l;
+    last_late = &l->next;
 }
 
 uint8_t *fv_mr_local(const struct fv_mr *mr, uint64_t addr)

@@ -144,7 +144,7 @@ static int write_step(struct fv_qp *qp, const struct fv_packet *packet)
             return refuse(qp, packet, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
         uint32_t from, end;
         next_piece(qp, packet, &from, &end);
-        fv_dma(to + packet->offset + from, packet->data + from, end - from);
+        fv_mr_write(packet->rkey, to + packet->offset + from, packet->data + from, end - from);
         if (qp->rx_piece < qp->rx_pieces)
             return 1;
     }
@@ -225,6 +225,7 @@ static int read_step(struct fv_qp *qp, const struct fv_packet *packet)
     if (qp->attr.max_dest_rd_atomic == 0)
         return refuse(qp, packet, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
     const uint8_t *from = NULL;
+    fv_mr_settle(qp->base.context);
     if (packet->total > 0) {
         from = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ
                    ? fv_mr_by_rkey(qp->base.pd, packet->rkey, packet->addr, packet->total,

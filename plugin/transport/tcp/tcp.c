@@ -278,9 +278,10 @@ static enum mn_err tcp_dereg_mr(struct mn_comm *base, void *mhandle)
 }
 
 /* The copy by recv() is the flush. */
-static enum mn_err tcp_flush(struct mn_comm *base, struct mn_request **request)
+static enum mn_err tcp_flush(struct mn_comm *base, void *data, void *mhandle,
+                             struct mn_request **request)
 {
-    (void)base;
+    (void)base, (void)data, (void)mhandle;
     *request = NULL;
     return MN_OK;
 }
@@ -292,6 +293,12 @@ static enum mn_err tcp_test(struct mn_request *request, int *done, int *sizes)
     if (comm->base.is_send)
         return tcp_send_test(comm, (struct tcp_send *)request, done, sizes);
     return tcp_recv_test(comm, (struct tcp_group *)request, done, sizes);
+}
+
+static int tcp_pointers(const struct mn_config *config)
+{
+    (void)config;
+    return NCCL_PTR_HOST;
 }
 
 /* The sockets of the handshake are all it needs. */
@@ -333,6 +340,7 @@ static void tcp_quit(int last)
 const struct mn_transport mn_transport_tcp = {
     .name = "TCP",
     .kind = MN_TRANSPORT_TCP,
+    .pointers = tcp_pointers,
     .offer = tcp_offer,
     .begin = tcp_begin,
     .peer = tcp_peer,

@@ -125,6 +125,23 @@ static enum mn_err explain(const struct verbs_device *device, const struct verbs
                            ? "it is GPU memory, which needs DMA-BUF or the driver's peer memory "
                              "module (nvidia-peermem, amdgpu)"
                            : "it is not mapped, or mapped read-only");
+    case EPERM:
+    case EACCES:
+        return mn_fail(diag, MN_ERR_SYS,
+                       "%s: %s; in a container, pass /dev/infiniband through and lift the limit on "
+                       "locked memory",
+                       what, strerror(error));
+    case ENODEV:
+    case EIO:
+    case EINVAL:
+        return mn_fail(
+            diag, MN_ERR_SYS, "%s: %s%s", what, strerror(error),
+            memory->type != NCCL_PTR_CUDA
+                ? ""
+                : "; GPU and NIC may not reach each other: they need a common PCIe root, "
+                  "an IOMMU that is off or in passthrough (iommu=pt), and no ACS "
+                  "redirection between them; NCCL_DMABUF_ENABLE=0 and "
+                  "NCCL_NET_GDR_LEVEL=LOC go round it");
     case EOPNOTSUPP:
     case EPROTONOSUPPORT:
         return mn_fail(diag, MN_ERR_UNSUPPORTED, "%s: %s", what, strerror(error));
@@ -260,6 +277,19 @@ enum mn_err verbs_memory_get(uint32_t bits, void *data, size_t size, int type, i
         return mn_fail(diag, MN_ERR_INTERNAL, "devices 0x%x asked for, there are %d", bits, n);
     const struct verbs_range range = {data, size, type, fd, offset};
     return verbs_memory_get_on(devices, bits, &range, relaxed, memory, diag);
+}
+
+int verbs_memory_takes_dmabuf(struct verbs_device *devices, int n)
+{
+    for (int i = 0; i < n; i++) {
+        errno = 0;
+        struct ibv_mr *mr = devices[i].ibv->reg_dmabuf_mr(devices[i].pd, 0, 0, 0, -1, 0);
+        if (mr)
+            (void)devices[i].ibv->dereg_mr(mr);
+        else if (errno == EOPNOTSUPP || errno == EPROTONOSUPPORT)
+            return 0;
+    }
+    return n > 0;
 }
 
 enum mn_err verbs_memory_put(struct verbs_memory *memory, struct mn_diag *diag)

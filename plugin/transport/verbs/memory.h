@@ -37,6 +37,10 @@ enum mn_err verbs_memory_get(uint32_t devices, void *data, size_t size, int type
  * device can write there any more. */
 enum mn_err verbs_memory_put(struct verbs_memory *memory, struct mn_diag *diag);
 
+/* Whether library, kernel and every device register DMA-BUFs: asked with a descriptor that is none,
+ * as NCCL does (src/transport/net_ib/gdr.cc). */
+int verbs_memory_takes_dmabuf(struct verbs_device *devices, int n);
+
 /* Entries alive, for tests. */
 int verbs_memory_count(void);
 

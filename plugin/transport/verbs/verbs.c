@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "plugin/abi/nccl_abi.h"
+#include "plugin/gpu.h"
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/log.h"
 
@@ -295,6 +296,11 @@ static enum mn_err reg(struct mn_comm *base, void *data, size_t size, int type, 
     enum mn_err err =
         verbs_memory_get(comm->devices, data, size, type, fd, offset, 1, &memory, &diag);
 
+    if (!err && type != NCCL_PTR_HOST && !base->is_send) {
+        err = verbs_flush_prepare(comm, data, &diag);
+        if (err)
+            (void)verbs_memory_put(memory, NULL);
+    }
     if (err)
         MN_WARN("peer %s: %s", comm->peer, diag.text);
     else
@@ -302,10 +308,16 @@ static enum mn_err reg(struct mn_comm *base, void *data, size_t size, int type, 
     return err;
 }
 
+/* NCCL tries by address what it could not register as a DMA-BUF, whatever the properties say. */
+static int takes(const struct mn_comm *base, int type, int bit)
+{
+    return type == NCCL_PTR_CUDA && ((const struct verbs_comm *)base)->config->pointers & bit;
+}
+
 static enum mn_err verbs_reg_mr(struct mn_comm *base, void *data, size_t size, int type,
                                 void **mhandle)
 {
-    if (type != NCCL_PTR_HOST)
+    if (type != NCCL_PTR_HOST && !takes(base, type, NCCL_PTR_CUDA))
         return MN_ERR_UNSUPPORTED;
     return reg(base, data, size, type, 0, -1, mhandle);
 }
@@ -313,7 +325,11 @@ static enum mn_err verbs_reg_mr(struct mn_comm *base, void *data, size_t size, i
 static enum mn_err verbs_reg_dmabuf(struct mn_comm *base, void *data, size_t size, int type,
                                     uint64_t offset, int fd, void **mhandle)
 {
-    return fd < 0 ? MN_ERR_USAGE : reg(base, data, size, type, offset, fd, mhandle);
+    if (fd < 0)
+        return MN_ERR_USAGE;
+    if (!takes(base, type, NCCL_PTR_DMABUF))
+        return MN_ERR_UNSUPPORTED;
+    return reg(base, data, size, type, offset, fd, mhandle);
 }
 
 static enum mn_err verbs_dereg_mr(struct mn_comm *base, void *mhandle)
@@ -327,21 +343,47 @@ static enum mn_err verbs_dereg_mr(struct mn_comm *base, void *mhandle)
     return err;
 }
 
-/* Host memory is what the completion says; nothing is to be flushed. */
-static enum mn_err verbs_flush(struct mn_comm *base, struct mn_request **request)
-{
-    (void)base;
-    *request = NULL;
-    return MN_OK;
-}
-
 static enum mn_err verbs_test(struct mn_request *request, int *done, int *sizes)
 {
     struct verbs_comm *comm = (struct verbs_comm *)request->comm;
 
     if (comm->base.is_send)
         return verbs_send_test(comm, (struct verbs_send *)request, done, sizes);
+    if (verbs_is_flush(comm, request))
+        return verbs_flush_test(comm, (struct verbs_flush *)request, done);
     return verbs_recv_test(comm, (struct verbs_group *)request, done, sizes);
+}
+
+/* GPU memory, where all devices take it and one of the loaded drivers can hand it out. */
+static int verbs_pointers(const struct mn_config *config)
+{
+    struct verbs_device *devices;
+    int n = verbs_devices(&devices), gpu = n ? mn_gpu_loaded() : 0, bits = NCCL_PTR_HOST;
+
+    for (int d = 0; d < config->n_devices; d++)
+        for (int i = 0; i < config->devices[d].n_locals && gpu; i++) {
+            struct verbs_place place;
+            if (verbs_place_find(&config->devices[d].locals[i], &place, NULL) ==
+                MN_ERR_UNSUPPORTED) {
+                MN_INFO("GPU memory is left to the host: %s has no RDMA device",
+                        config->devices[d].locals[i].netdev);
+                gpu = 0;
+            }
+        }
+    if (gpu & MN_GPU_CAN_PEER && mn_gpu_peer_module(NULL))
+        bits |= NCCL_PTR_CUDA;
+    if (gpu & MN_GPU_CAN_DMABUF && verbs_memory_takes_dmabuf(devices, n))
+        bits |= NCCL_PTR_DMABUF;
+    for (int i = 0; i < n && bits != NCCL_PTR_HOST; i++)
+        if (devices[i].attr.max_qp_rd_atom < 1 || devices[i].attr.max_qp_init_rd_atom < 1) {
+            MN_INFO("GPU memory is left to the host: %s cannot read, which flushes need",
+                    devices[i].name);
+            bits = NCCL_PTR_HOST;
+        }
+    if (gpu && bits == NCCL_PTR_HOST)
+        MN_INFO("GPU memory is left to the host: neither DMA-BUF (Linux 5.12, rdma-core 34 and the "
+                "NIC's driver) nor a peer memory module (nvidia_peermem, amdgpu) is there");
+    return bits;
 }
 
 static void verbs_quit(int last)
@@ -356,6 +398,7 @@ static void verbs_quit(int last)
 const struct mn_transport mn_transport_verbs = {
     .name = "RDMA",
     .kind = MN_TRANSPORT_VERBS,
+    .pointers = verbs_pointers,
     .offer = verbs_offer,
     .begin = verbs_begin,
     .peer = verbs_peer,

@@ -117,6 +117,15 @@ struct verbs_group {
     uint32_t sizes[VERBS_RECVS];
 };
 
+/* Reads by which what the links delivered becomes visible in GPU memory; verbs_flush.c. */
+struct verbs_flush {
+    struct mn_request base;
+    uint32_t target[VERBS_LINKS]; /* done when as many reads of each link are */
+    uint8_t posted;
+    uint64_t since_ms; /* waited for after the connection has failed */
+};
+struct verbs_flushing;
+
 struct verbs_comm {
     struct mn_comm base;
     const struct mn_config *config;
@@ -151,6 +160,8 @@ struct verbs_comm {
     uint32_t group_next, seq_next, seq_landed; /* all before seq_landed have landed */
     uint32_t seq_announced, open; /* written to the peer before it; of them not landed */
     uint32_t rq_depth, reserved;
+    uint32_t delivered;                        /* bit per link with bytes since the last flush */
+    _Atomic(struct verbs_flushing *) flushing; /* NULL until GPU memory is registered */
 
     /* when nothing moves */
     uint32_t idle;
@@ -203,6 +214,10 @@ enum mn_err verbs_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag
 enum mn_err verbs_step(struct mn_conn *conn, struct mn_diag *diag);
 void verbs_cancel(struct mn_conn *conn);
 void verbs_free(struct verbs_comm *comm);
+/* A queue pair from INIT to RTS, towards a port. 0 or an errno value; may ask the kernel for the
+ * way there. */
+int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struct mn_rdma_end *to,
+                   const struct verbs_qp *qp);
 
 /* verbs_send.c */
 enum mn_err verbs_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
@@ -217,6 +232,15 @@ enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *
                         const int *tags, void **mhandles, struct mn_request **request);
 enum mn_err verbs_recv_test(struct verbs_comm *comm, struct verbs_group *group, int *done,
                             int *sizes);
+/* verbs_flush.c: a queue pair from each link's device to itself, for receivers of GPU memory (data
+ * is some of it). Once a comm; may run beside its data path. */
+enum mn_err verbs_flush_prepare(struct verbs_comm *comm, void *data, struct mn_diag *diag);
+void verbs_flush_free(struct verbs_comm *comm);
+enum mn_err verbs_flush(struct mn_comm *base, void *data, void *mhandle,
+                        struct mn_request **request);
+int verbs_is_flush(struct verbs_comm *comm, const struct mn_request *request);
+enum mn_err verbs_flush_test(struct verbs_comm *comm, struct verbs_flush *flush, int *done);
+
 /* Posts receive requests for all that may arrive before anything is announced. */
 enum mn_err verbs_recv_prepare(struct verbs_comm *comm, struct mn_diag *diag);
 

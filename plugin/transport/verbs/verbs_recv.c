@@ -136,6 +136,7 @@ static enum mn_err arrived(struct verbs_comm *comm, int link, const struct ibv_w
                           imm.segment, imm.segments, wc->byte_len, slot->seq, slot->received,
                           slot->capacity, slot->n_segments);
     *seen |= bit;
+    comm->delivered |= (uint32_t)(wc->byte_len > 0) << link;
     slot->received += wc->byte_len;
     if (++slot->arrived == slot->n_segments)
         land(comm, slot);

@@ -274,6 +274,7 @@ enum mn_err verbs_begin(struct mn_conn *conn, struct mn_bytes *out, struct mn_di
 
 void verbs_free(struct verbs_comm *comm)
 {
+    verbs_flush_free(comm);
     for (int i = 0; i < comm->n_qps; i++)
         comm->links[comm->qps[i].link].device->ibv->destroy_qp(comm->qps[i].qp);
     for (int i = 0; i < comm->n_links; i++) {
@@ -320,23 +321,23 @@ static void refresh_gid(struct verbs_link *link)
         link->self.gid_index = place.gid_index;
 }
 
-static int to_ready(struct verbs_comm *comm, const struct verbs_qp *qp)
+int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struct mn_rdma_end *to,
+                   const struct verbs_qp *qp)
 {
-    struct verbs_link *link = &comm->links[qp->link];
     const struct mn_settings *s = &comm->config->settings;
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
-        .path_mtu = link->self.mtu < link->peer.mtu ? link->self.mtu : link->peer.mtu,
+        .path_mtu = link->self.mtu < to->mtu ? link->self.mtu : to->mtu,
         .dest_qp_num = qp->peer_number,
         .rq_psn = qp->peer_psn,
         .max_dest_rd_atomic = link->device->attr.max_qp_rd_atom > 0,
         .min_rnr_timer = RNR_TIMER,
         .ah_attr = {.sl = (uint8_t)s->service_level,
                     .port_num = link->self.port,
-                    .dlid = link->peer.lid,
+                    .dlid = to->lid,
                     .is_global = !link->self.infiniband},
     };
-    memcpy(attr.ah_attr.grh.dgid.raw, link->peer.gid, sizeof link->peer.gid);
+    memcpy(attr.ah_attr.grh.dgid.raw, to->gid, sizeof to->gid);
     attr.ah_attr.grh.hop_limit = 64;
     attr.ah_attr.grh.traffic_class = comm->traffic_class;
     int error = ETIMEDOUT;
@@ -371,10 +372,10 @@ static void join(struct verbs_job *job)
     int running = JOB_RUNNING;
 
     for (int i = 0; i < comm->n_qps && !comm->job_diag.code; i++) {
-        const struct verbs_link *link = &comm->links[comm->qps[i].link];
+        struct verbs_link *link = &comm->links[comm->qps[i].link];
         if (atomic_load(&comm->job_state) == JOB_ABANDONED)
             break;
-        int error = to_ready(comm, &comm->qps[i]);
+        int error = verbs_qp_ready(comm, link, &link->peer, &comm->qps[i]);
         if (!error)
             continue;
         errno = error;

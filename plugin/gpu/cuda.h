@@ -1,0 +1,78 @@
+/* What is used of the CUDA driver API, declared here so that no toolkit is needed to build:
+ * NVIDIA, CUDA Driver API reference. tests/gpu-headers compares it with the toolkit's own header
+ * where there is one. */
+#ifndef MN_GPU_CUDA_H
+#define MN_GPU_CUDA_H
+
+#include <stddef.h>
+
+/* CUresult and the enumerations are int, CUdevice an int, CUdeviceptr an unsigned long long,
+ * CUcontext a pointer. X(member, symbol, optional, parameters) */
+#define MN_CUDA_FUNCTIONS(X)                                                                       \
+    X(init, cuInit, 0, (unsigned int flags))                                                       \
+    X(driver_version, cuDriverGetVersion, 0, (int *version))                                       \
+    X(error_name, cuGetErrorName, 0, (int error, const char **name))                               \
+    X(device_count, cuDeviceGetCount, 0, (int *count))                                             \
+    X(device_get, cuDeviceGet, 0, (int *device, int ordinal))                                      \
+    X(device_name, cuDeviceGetName, 0, (char *name, int size, int device))                         \
+    X(device_attribute, cuDeviceGetAttribute, 0, (int *value, int attribute, int device))          \
+    X(device_pci, cuDeviceGetPCIBusId, 0, (char *address, int size, int device))                   \
+    X(context_retain, cuDevicePrimaryCtxRetain, 0, (void **context, int device))                   \
+    X(context_push, cuCtxPushCurrent_v2, 0, (void *context))                                       \
+    X(context_pop, cuCtxPopCurrent_v2, 0, (void **context))                                        \
+    X(context_sync, cuCtxSynchronize, 0, (void))                                                   \
+    X(alloc, cuMemAlloc_v2, 0, (unsigned long long *p, size_t size))                               \
+    X(alloc_managed, cuMemAllocManaged, 0,                                                         \
+      (unsigned long long *p, size_t size, unsigned int flags))                                    \
+    X(free, cuMemFree_v2, 0, (unsigned long long p))                                               \
+    X(copy, cuMemcpy, 0, (unsigned long long to, unsigned long long from, size_t size))            \
+    X(fill, cuMemsetD8_v2, 0, (unsigned long long p, unsigned char byte, size_t size))             \
+    X(pointer_attribute, cuPointerGetAttribute, 0,                                                 \
+      (void *value, int attribute, unsigned long long p))                                          \
+    X(address_range, cuMemGetAddressRange_v2, 0,                                                   \
+      (unsigned long long *base, size_t *size, unsigned long long p))                              \
+    X(range_handle, cuMemGetHandleForAddressRange, 1, /* 11.7 */                                   \
+      (void *handle, unsigned long long p, size_t size, int type, unsigned long long flags))
+
+struct mn_cuda {
+#define X(member, symbol, optional, parameters) int(*member) parameters;
+    MN_CUDA_FUNCTIONS(X)
+#undef X
+};
+
+/* X(name, value): CU_DEVICE_ATTRIBUTE_, CU_POINTER_ATTRIBUTE_ and others as the header has them. */
+#define MN_CUDA_CONSTANTS(X)                                                                       \
+    X(CUDA_SUCCESS, 0)                                                                             \
+    X(CUDA_ERROR_INVALID_VALUE, 1)                                                                 \
+    X(CUDA_ERROR_OUT_OF_MEMORY, 2)                                                                 \
+    X(CUDA_ERROR_DEVICE_UNAVAILABLE, 46)                                                           \
+    X(CUDA_ERROR_NO_DEVICE, 100)                                                                   \
+    X(CUDA_ERROR_NOT_PERMITTED, 800)                                                               \
+    X(CUDA_ERROR_NOT_SUPPORTED, 801)                                                               \
+    X(CUDA_ERROR_SYSTEM_NOT_READY, 802)                                                            \
+    X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                                                      \
+    X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, 804)                                              \
+    X(CUDA_ERROR_UNKNOWN, 999)                                                                     \
+    X(CU_DEVICE_ATTRIBUTE_INTEGRATED, 18)                                                          \
+    X(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 20)                                                        \
+    X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                                            \
+    X(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED, 116)                                          \
+    X(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, 124)                                                  \
+    X(CU_COMPUTEMODE_PROHIBITED, 2)                                                                \
+    X(CU_COMPUTEMODE_EXCLUSIVE_PROCESS, 3)                                                         \
+    X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                                                         \
+    X(CU_POINTER_ATTRIBUTE_IS_MANAGED, 8)                                                          \
+    X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                                                      \
+    X(CU_MEMORYTYPE_HOST, 1)                                                                       \
+    X(CU_MEM_ATTACH_GLOBAL, 1)                                                                     \
+    X(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1)
+
+#ifndef MN_CUDA_NO_CONSTANTS /* where the toolkit's header has them */
+enum {
+#define X(name, value) name = value,
+    MN_CUDA_CONSTANTS(X)
+#undef X
+};
+#endif
+
+#endif

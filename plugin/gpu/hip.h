@@ -1,0 +1,72 @@
+/* What is used of the HIP runtime API and of HSA, declared here so that no ROCm is needed to build:
+ * AMD, HIP documentation, runtime API reference; ROCR-Runtime hsa_ext_amd.h. tests/gpu-headers
+ * compares it with ROCm's own headers where there are some. */
+#ifndef MN_GPU_HIP_H
+#define MN_GPU_HIP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* hipError_t and the enumerations are int, hipDeviceptr_t a void *. X(member, symbol, optional,
+ * parameters) */
+#define MN_HIP_FUNCTIONS(X)                                                                        \
+    X(init, hipInit, 0, (unsigned int flags))                                                      \
+    X(runtime_version, hipRuntimeGetVersion, 0, (int *version))                                    \
+    X(device_count, hipGetDeviceCount, 0, (int *count))                                            \
+    X(device_current, hipGetDevice, 0, (int *device))                                              \
+    X(device_set, hipSetDevice, 0, (int device))                                                   \
+    X(device_name, hipDeviceGetName, 0, (char *name, int size, int device))                        \
+    X(device_pci, hipDeviceGetPCIBusId, 0, (char *address, int size, int device))                  \
+    X(device_sync, hipDeviceSynchronize, 0, (void))                                                \
+    X(alloc, hipMalloc, 0, (void **p, size_t size))                                                \
+    X(alloc_managed, hipMallocManaged, 0, (void **p, size_t size, unsigned int flags))             \
+    X(free, hipFree, 0, (void *p))                                                                 \
+    X(copy, hipMemcpy, 0, (void *to, const void *from, size_t size, int kind))                     \
+    X(fill, hipMemset, 0, (void *p, int byte, size_t size))                                        \
+    X(pointer_attribute, hipPointerGetAttribute, 0, (void *value, int attribute, void *p))         \
+    X(address_range, hipMemGetAddressRange, 0, (void **base, size_t *size, void *p))
+
+/* In libhsa-runtime64.so.1, which the runtime above loads. ROCm 5.6. */
+#define MN_HSA_FUNCTIONS(X)                                                                        \
+    X(export_dmabuf, hsa_amd_portable_export_dmabuf, 0,                                            \
+      (const void *p, size_t size, int *fd, uint64_t *offset))
+
+struct mn_hip {
+#define X(member, symbol, optional, parameters) int(*member) parameters;
+    MN_HIP_FUNCTIONS(X)
+    MN_HSA_FUNCTIONS(X)
+#undef X
+    const char *(*error_name)(int error);
+};
+
+#define MN_HIP_CONSTANTS(X)                                                                        \
+    X(hipSuccess, 0)                                                                               \
+    X(hipErrorInvalidValue, 1)                                                                     \
+    X(hipErrorOutOfMemory, 2)                                                                      \
+    X(hipErrorInsufficientDriver, 35)                                                              \
+    X(hipErrorNoDevice, 100)                                                                       \
+    X(hipErrorNotSupported, 801)                                                                   \
+    X(hipMemcpyDefault, 4)                                                                         \
+    X(hipMemAttachGlobal, 1)                                                                       \
+    X(HIP_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                                                        \
+    X(HIP_POINTER_ATTRIBUTE_IS_MANAGED, 8)                                                         \
+    X(HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)
+
+#ifndef MN_HIP_NO_CONSTANTS /* where ROCm's header has them */
+enum {
+#define X(name, value) name = value,
+    MN_HIP_CONSTANTS(X)
+#undef X
+};
+#endif
+
+/* hipMemoryType changed its values with HIP 6. */
+enum {
+    MN_HIP_6 = 60000000,
+    MN_HIP5_HOST = 0,
+    MN_HIP5_DEVICE = 1,
+    MN_HIP6_HOST = 1,
+    MN_HIP6_DEVICE = 2
+};
+
+#endif
