@@ -24,9 +24,10 @@
 
 /* What a client may say to bench: these, or "--name=value". */
 static const char *const allowed[] = {
-    "--abi",       "--algorithm", "--collective", "--device",  "--duration",     "--iters",
-    "--links",     "--no-check",  "--op",         "--pairs",   "--max-duration", "--pin",
-    "--precision", "--root",      "--sizes",      "--timeout", "--type",         "--warmup",
+    "--abi",          "--algorithm", "--collective", "--device", "--duration",
+    "--iters",        "--links",     "--no-check",   "--op",     "--pairs",
+    "--max-duration", "--pin",       "--precision",  "--root",   "--sizes",
+    "--timeout",      "--type",      "--warmup",     "--memory", "--gpu",
 };
 
 static const char *const outputs[] = {NULL, "out", "err"};

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdint.h>
 
+#include "bench/area.h"
 #include "bench/coll/schedule.h"
 #include "bench/ctl.h"
 #include "bench/host.h"
@@ -75,6 +76,11 @@ enum mn_err mn_group_open_lines(struct mn_group *group, struct mn_diag *diag);
 enum mn_err mn_group_line(struct mn_group *group, unsigned number, int peer, struct mn_ctl *ctl,
                           struct mn_diag *diag);
 
+/* What mn_group_memory() will be of: before mn_group_use, whose plugin looks for drivers. gpu -1:
+ * of the ranks of a host one after the other. Without it, host memory. */
+enum mn_err mn_group_choose_memory(struct mn_group *group, enum mn_memory_kind kind, int gpu,
+                                   struct mn_diag *diag);
+const struct mn_memory *mn_group_memory_kind(const struct mn_group *group);
 /* The data plane. The plugin stays the caller's, to be closed after mn_group_leave. */
 enum mn_err mn_group_use(struct mn_group *group, struct mn_plugin *plugin, int device,
                          struct mn_diag *diag);

@@ -19,7 +19,9 @@ struct mn_matrix_plan {
     unsigned long iters, warmup;       /* instead of a time; 0 = none */
     unsigned timeout_ms;               /* longest wait of a cell without progress */
     const volatile sig_atomic_t *stop; /* as in the group's plan */
-    size_t memory;
+    size_t buffers;                    /* as in struct mn_p2p_plan */
+    enum mn_memory_kind memory;
+    int gpu;
     const char *plugin_path;
 };
 

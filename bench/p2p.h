@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <time.h>
 
+#include "bench/area.h"
 #include "bench/ctl.h"
 #include "bench/environment.h"
 #include "bench/host.h"
@@ -45,7 +46,9 @@ struct mn_p2p_plan {
     unsigned long iters, warmup;
     unsigned timeout_ms;               /* longest wait without progress */
     const volatile sig_atomic_t *stop; /* not 0: the run ends, interrupted. NULL: never */
-    size_t memory;                     /* of the message buffers of one side */
+    size_t buffers;                    /* bytes for the messages of one side */
+    enum mn_memory_kind memory;        /* of what kind */
+    int gpu;                           /* number of the GPU, on both sides; -1 = the first */
     int device;
     const char *pin; /* see mn_cpu_pin */
 };

@@ -8,12 +8,13 @@
 struct mn_bench_options {
     const char *peer, *token_file, *plugin, *coordinator, *mesh, *pin;
     struct mn_opt_list sizes, tests, collectives, types, ops, algorithms, hosts;
-    long port, iters, warmup, abi, device, local, root;
+    long port, iters, warmup, abi, device, local, root, gpu;
     long flows, threads, outstanding, group, burst; /* 0 = not given */
     unsigned duration_ms, max_duration_ms, timeout_ms, pause_ms;
-    unsigned long long memory;
+    unsigned long long buffers;
     double min_gbps, min_ratio, precision;
-    int direction, flush, raw_verbs, no_check, json, csv, links, pairs, agents, print_order, follow;
+    int memory, direction, flush, raw_verbs, no_check, json, csv, links, pairs, agents, print_order,
+        follow;
 };
 
 /* What --sizes asks for: sizes, and ranges BEGIN:END:FACTOR, in the order given. free(size) in

@@ -77,7 +77,9 @@ static enum mn_err measure(const struct mn_collective_session *s, struct mn_grou
         .warmup = (unsigned long)o->warmup,
         .timeout_ms = o->timeout_ms,
         .stop = s->plan.stop,
-        .memory = (size_t)o->memory,
+        .buffers = (size_t)o->buffers,
+        .memory = (enum mn_memory_kind)o->memory,
+        .gpu = (int)o->gpu,
         .plugin_path = s->plugin_path,
     };
     err = mn_matrix_run(group, &plan, show_progress, &live, &results->report, diag);

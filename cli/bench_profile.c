@@ -78,6 +78,8 @@ static enum mn_err pick_ways(const struct mn_bench_options *o, unsigned profiles
     if (one == both && profiles & BURSTS)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--type burst goes out or in: leave out --direction both");
+    if (o->memory != MN_MEMORY_HOST && o->raw_verbs)
+        return mn_fail(diag, MN_ERR_USAGE, "--raw-verbs moves host memory: leave out --memory");
     if (one == both && o->raw_verbs)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--raw-verbs goes out or in: leave out --direction both");

@@ -310,6 +310,7 @@ void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const ch
     mn_out_int(out, "threads", "threads", plan->threads);
     mn_out_int(out, "outstanding", "outstanding", plan->outstanding);
     mn_out_int(out, "messages_per_request", "messages of a request", plan->group);
+    mn_out_str(out, "memory", plan->memory ? "memory" : NULL, mn_memory_names[plan->memory]);
     mn_out_bool(out, "flush", plan->flush ? "flushed" : NULL, plan->flush);
     mn_out_bool(out, "complete", NULL, report->error == NULL);
     mn_out_str(out, "error", NULL, report->error);

@@ -43,6 +43,8 @@ void mn_collective_words(const struct mn_bench_options *o, struct mn_opt_list *w
     add_number(words, "warmup", o->warmup);
     add_number(words, "abi", o->abi);
     add_number(words, "device", o->device);
+    add(words, mn_asprintf("--memory=%s", mn_memory_names[o->memory]));
+    add(words, mn_asprintf("--gpu=%ld", o->gpu));
     add(words, mn_asprintf("--duration=%ums", repeat.duration_ms));
     add(words, mn_asprintf("--max-duration=%ums", repeat.most_ms));
     add(words, mn_asprintf("--precision=%g", repeat.precision));

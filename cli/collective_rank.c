@@ -118,7 +118,10 @@ int mn_collective_rank(void *ctx, int rank)
         report.plugin = mn_plugin_info(plugin);
         report.environments = mn_zalloc(sizeof *report.environments);
         report.n_environments = 1;
-        err = mn_group_use(group, plugin, (int)s->options->device, &diag);
+        err = mn_group_choose_memory(group, (enum mn_memory_kind)s->options->memory,
+                                     (int)s->options->gpu, &diag);
+        if (!err)
+            err = mn_group_use(group, plugin, (int)s->options->device, &diag);
         if (!err)
             err = pin(s, group, plugin, &diag);
         mn_environment_read(report.plugin, report.environments);

@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/collective_report.h"
 #include "cli/results_head.h"
@@ -109,6 +110,8 @@ void mn_collective_print(struct mn_out *out, const struct mn_collective_report *
     mn_out_strf(out, "symbol", "symbol", "ncclNetPlugin_v%d", plugin->version);
     mn_out_str(out, "sha256", "sha256", plugin->hash);
     mn_out_str(out, "clock", "clock", "CLOCK_MONOTONIC");
+    const char *memory = mn_group_memory_kind(group)->name;
+    mn_out_str(out, "memory", memory && strcmp(memory, "host") != 0 ? "memory" : NULL, memory);
     mn_out_int(out, "nranks", "ranks", mn_group_size(group));
     mn_out_list_begin(out, "ranks", NULL);
     for (int r = 0; r < mn_group_size(group); r++) {

@@ -244,7 +244,7 @@ moved()
     for end in INT KILL; do
         serve a --listen 127.0.0.1
         on a timeout 100 script -qfec "'$MESHNET' bench --token-file token --peer 127.0.0.1 \
-            --sizes 8,64K,1M --type lat,bw --duration 1s --memory 77777 --follow --json \
+            --sizes 8,64K,1M --type lat,bw --duration 1s --buffers 77777 --follow --json \
             >out.$end" tty.$end >/dev/null 2>&1 3>&- &
         bench=$!
         # Of eleven steps the fourth has begun, and two have left a row.
@@ -253,7 +253,7 @@ moved()
             sleep 0.1
         done
         if [ $end = INT ]; then
-            kill -INT "$(pgrep -of "^$MESHNET bench .*--memory 77777")"
+            kill -INT "$(pgrep -of "^$MESHNET bench .*--buffers 77777")"
         else
             kill -KILL "$(pgrep -P "$(pgrep -P $SERVER)")"
         fi
@@ -280,7 +280,7 @@ moved()
 @test "bench: buffers that connections share are no reason for wrong data" {
     serve a --listen 127.0.0.1
     export NCCL_SOCKET_IFNAME=lo
-    bench --peer 127.0.0.1 --sizes 4K,1M --connections 4 --memory 1M --iters 8 --tests bandwidth --json
+    bench --peer 127.0.0.1 --sizes 4K,1M --connections 4 --buffers 1M --iters 8 --tests bandwidth --json
     [ "$status" -eq 0 ]
     [ "$(jq .wrong_messages <<<"$output")" -eq 0 ]
     [ "$(jq .checked_messages <<<"$output")" -eq 256 ]
@@ -348,7 +348,7 @@ ranks()
 none_left()
 {
     for _ in $(seq 50); do
-        pgrep -f "$MESHNET bench .*--memory $1" >/dev/null || return 0
+        pgrep -f "$MESHNET bench .*--buffers $1" >/dev/null || return 0
         sleep 0.1
     done
     pgrep -fa "$MESHNET bench"
@@ -420,7 +420,7 @@ none_left()
 @test "bench: a rank that is killed ends all ranks with its name" {
     (
         for _ in $(seq 100); do
-            victim=$(pgrep -f "^$MESHNET bench .*--memory 77777" | sed -n 4p)
+            victim=$(pgrep -f "^$MESHNET bench .*--buffers 77777" | sed -n 4p)
             [ -n "$victim" ] && break
             sleep 0.1
         done
@@ -429,7 +429,7 @@ none_left()
         kill -9 "$victim"
     ) 3>&- &
     SECONDS=0
-    ranks --collective all-reduce --local 4 --sizes 8,1M --duration 60s --memory 77777 --json
+    ranks --collective all-reduce --local 4 --sizes 8,1M --duration 60s --buffers 77777 --json
     [ "$status" -eq 1 ]
     [ $SECONDS -lt 25 ]
     [[ "$stderr" == *"rank "[0-3]*"pid $(cat victim)"* ]]
@@ -439,7 +439,7 @@ none_left()
 @test "bench: a rank that stands still is waited for as long as --timeout says" {
     (
         for _ in $(seq 100); do
-            victim=$(pgrep -f "^$MESHNET bench .*--memory 66666" | sed -n 4p)
+            victim=$(pgrep -f "^$MESHNET bench .*--buffers 66666" | sed -n 4p)
             [ -n "$victim" ] && break
             sleep 0.1
         done
@@ -447,7 +447,7 @@ none_left()
         kill -STOP "$victim"
     ) 3>&- &
     SECONDS=0
-    ranks --collective all-reduce --local 3 --sizes 1M --duration 60s --timeout 3s --memory 66666
+    ranks --collective all-reduce --local 3 --sizes 1M --duration 60s --timeout 3s --buffers 66666
     [ "$status" -eq 1 ]
     [ $SECONDS -lt 35 ]
     [[ "$stderr" == *"nothing "*" for 3 s"*"rank "* ]]
@@ -469,13 +469,13 @@ none_left()
 @test "bench: Ctrl-C says what was measured so far and leaves no process" {
     (
         for _ in $(seq 100); do
-            launcher=$(pgrep -of "^$MESHNET bench .*--memory 88888") && break
+            launcher=$(pgrep -of "^$MESHNET bench .*--buffers 88888") && break
             sleep 0.1
         done
         sleep 2
         kill -INT "$launcher"
     ) 3>&- &
-    ranks --collective all-reduce --local 3 --sizes 8,1M --duration 1s --memory 88888 --json
+    ranks --collective all-reduce --local 3 --sizes 8,1M --duration 1s --buffers 88888 --json
     [ "$status" -eq 1 ]
     [[ "$stderr" == *interrupted* ]]
     [ "$(jq .complete <<<"$output")" = false ]
@@ -485,12 +485,12 @@ none_left()
 
 @test "bench: the ranks of a launcher that is killed end too" {
     export NCCL_SOCKET_IFNAME=lo
-    on a "$MESHNET" bench --collective all-reduce --local 3 --sizes 1M --duration 60s --memory 99999 >/dev/null 2>&1 3>&- &
+    on a "$MESHNET" bench --collective all-reduce --local 3 --sizes 1M --duration 60s --buffers 99999 >/dev/null 2>&1 3>&- &
     for _ in $(seq 100); do
-        [ "$(pgrep -cf "^$MESHNET bench .*--memory 99999")" -eq 4 ] && break
+        [ "$(pgrep -cf "^$MESHNET bench .*--buffers 99999")" -eq 4 ] && break
         sleep 0.1
     done
-    kill -9 "$(pgrep -of "^$MESHNET bench .*--memory 99999")"
+    kill -9 "$(pgrep -of "^$MESHNET bench .*--buffers 99999")"
     none_left 99999
 }
 

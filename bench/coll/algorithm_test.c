@@ -208,7 +208,7 @@ static void check(struct side *side, const struct mn_algorithm *a, int in_place)
 
 static void begin(struct side *side, const struct mn_algorithm *a, int in_place)
 {
-    const struct mn_wire wire = {&side->end, wire_send, wire_recv, wire_test};
+    const struct mn_wire wire = {&side->end, wire_send, wire_recv, wire_test, NULL};
 
     a->write(&side->job, &side->schedule);
     assert_int_equal(side->schedule.err, MN_OK);

@@ -144,20 +144,26 @@ static enum mn_err advance_remote(struct mn_run *run, struct queue *queue, uint6
     return MN_OK;
 }
 
-static void advance_local(struct mn_run *run, struct queue *queue, uint64_t *moved)
+static enum mn_err advance_local(struct mn_run *run, struct queue *queue, uint64_t *moved)
 {
     while (queue->ended < queue->n) {
         const struct mn_step *step = &run->schedule->steps[queue->steps[queue->ended]];
         if (!may_begin(run, step))
-            return;
+            break;
         uint8_t *to = run->bufs[step->to.buffer] + step->to.offset;
         const uint8_t *from = run->bufs[step->from.buffer] + step->from.offset;
-        if (step->kind == MN_STEP_REDUCE)
+        mn_reduce_fn *reduce = step->kind == MN_STEP_REDUCE ? run->reduce : NULL;
+        if (run->wire.local) {
+            if (step->bytes && (reduce || to != from) &&
+                run->wire.local(run->wire.ctx, to, from, step->bytes, reduce, run->element))
+                return MN_ERR_FAILED;
+        } else if (reduce)
             run->reduce(to, from, step->bytes / run->element);
         else if (to != from && step->bytes)
             memmove(to, from, step->bytes);
         end_step(run, queue, moved);
     }
+    return MN_OK;
 }
 
 enum mn_err mn_run_poll(struct mn_run *run, uint64_t *moved)
@@ -171,7 +177,7 @@ enum mn_err mn_run_poll(struct mn_run *run, uint64_t *moved)
             if (run->queues[q].ended < run->queues[q].n)
                 err = advance_remote(run, &run->queues[q], moved);
         if (!err)
-            advance_local(run, &run->queues[2 * run->nranks], moved);
+            err = advance_local(run, &run->queues[2 * run->nranks], moved);
     } while (!err && *moved != before && run->left);
     return err ? err : run->left ? MN_ERR_AGAIN : MN_OK;
 }

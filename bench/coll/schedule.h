@@ -66,6 +66,10 @@ struct mn_wire {
     int (*recv)(void *ctx, int peer, void *data, size_t bytes, enum mn_step_buffer buffer,
                 void **request);
     int (*test)(void *ctx, void *request, int *done, size_t *bytes);
+    /* A step that nobody else takes part in, where the buffers cannot be touched: reduce NULL
+     * copies. NULL: they can. */
+    int (*local)(void *ctx, void *to, const void *from, size_t bytes, mn_reduce_fn *reduce,
+                 size_t element);
 };
 
 /* A schedule being carried out. */

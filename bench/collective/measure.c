@@ -312,16 +312,25 @@ static enum mn_err check_it(struct session *s, struct mn_collective_times *t, st
 {
     struct mn_pattern pattern = {s->task->collective, &s->job, s->task->type, s->task->op};
     uint64_t mine[2], all[2 * MN_GROUP_RANKS];
+    const struct mn_memory *memory = mn_group_memory_kind(s->group);
     size_t in, out;
 
     extent(s, &in, &out);
-    memset(s->bufs[MN_OUT], 0xa5, out);
-    mn_pattern_fill(&pattern, s->bufs[MN_IN]);
-    enum mn_err err = once(s, diag);
+    uint8_t *data = mn_zalloc(in > out ? in + 1 : out + 1);
+    memset(data, 0xa5, out);
+    enum mn_err err = mn_area_put(memory, s->bufs[MN_OUT], data, out, diag);
+    mn_pattern_fill(&pattern, data);
+    if (!err)
+        err = mn_area_put(memory, s->bufs[MN_IN], data, in, diag);
+    if (!err)
+        err = once(s, diag);
+    if (!err)
+        err = mn_area_get(memory, data, s->bufs[MN_OUT], out, diag);
+    mine[0] = mn_collective_out(s->task->collective, &s->job);
+    mine[1] = err ? 0 : mn_pattern_wrong(&pattern, data);
+    free(data);
     if (err)
         return err;
-    mine[0] = mn_collective_out(s->task->collective, &s->job);
-    mine[1] = mn_pattern_wrong(&pattern, s->bufs[MN_OUT]);
     err = mn_group_allgather(s->group, mine, sizeof mine, all, diag);
     for (int r = 0; r < s->job.nranks && !err; r++) {
         t->checked += all[2 * r];

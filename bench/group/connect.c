@@ -69,8 +69,11 @@ static enum mn_err add_registration(struct mn_group *g, struct mn_group_link *li
 {
     if (!g->memory)
         return MN_OK;
-    int result = mn_plugin_reg_mr(g->plugin, link->comm, g->memory, g->memory_bytes, NCCL_PTR_HOST,
-                                  &link->mh);
+    int result;
+    enum mn_err err = mn_area_register(&g->kind, g->plugin, g->device, link->comm, g->memory,
+                                       g->memory_bytes, &link->mh, &result, diag);
+    if (err)
+        return err;
     return result ? mn_group_call_failed(g, link->peer, "regMr", result, diag) : MN_OK;
 }
 
@@ -168,9 +171,25 @@ static void deregister(struct mn_group *g)
 static void unmap(struct mn_group *g)
 {
     if (g->memory)
-        munmap(g->memory, g->memory_bytes);
+        mn_area_free(&g->kind, g->memory, g->memory_bytes);
     g->memory = NULL;
     g->memory_bytes = 0;
+}
+
+enum mn_err mn_group_choose_memory(struct mn_group *g, enum mn_memory_kind kind, int gpu,
+                                   struct mn_diag *diag)
+{
+    int hosts[MN_GROUP_RANKS], before = 0;
+
+    mn_group_hosts(g, hosts);
+    for (int r = 0; r < g->plan.rank; r++)
+        before += hosts[r] == hosts[g->plan.rank];
+    return mn_memory_open(kind, gpu < 0 ? before : gpu, &g->kind, diag);
+}
+
+const struct mn_memory *mn_group_memory_kind(const struct mn_group *g)
+{
+    return &g->kind;
 }
 
 enum mn_err mn_group_room(const struct mn_group *g, size_t bytes, struct mn_diag *diag)
@@ -198,10 +217,9 @@ enum mn_err mn_group_memory(struct mn_group *g, size_t bytes, uint8_t **memory,
     if (!g->memory || bytes > g->memory_bytes) {
         deregister(g);
         unmap(g);
-        void *area = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (area == MAP_FAILED)
-            return mn_fail_errno(diag, "%zu bytes for message buffers", bytes);
-        g->memory = area;
+        g->memory = mn_area_new(&g->kind, bytes, diag);
+        if (!g->memory)
+            return MN_ERR_FAILED;
         g->memory_bytes = bytes;
         for (int i = 0; i < 2 * g->plan.nranks && !err; i++)
             if (g->links[i & 1][i / 2])
@@ -213,6 +231,8 @@ enum mn_err mn_group_memory(struct mn_group *g, size_t bytes, uint8_t **memory,
 
 void mn_group_close_wire(struct mn_group *g)
 {
+    for (int i = 0; i < 2; i++)
+        free(g->staging[i]);
     if (!g->plugin)
         return;
     deregister(g);

@@ -11,6 +11,9 @@ struct mn_group_request {
     struct mn_group *group;
     struct mn_group_link *link;
     void *request;
+    void *data; /* received into */
+    size_t received;
+    int flushing;
 };
 
 /* A connection one way. */
@@ -40,8 +43,11 @@ struct mn_group {
     struct mn_plugin *plugin;
     int device;
     struct mn_group_link **links[2]; /* by peer: sending, receiving; NULL = none yet */
+    struct mn_memory kind;           /* of memory; all zero = the host's */
     uint8_t *memory;
     size_t memory_bytes;
+    uint8_t *staging[2]; /* for sums of memory that cannot be touched */
+    size_t staging_bytes;
     struct mn_wire wire;
     struct mn_diag wire_error;
     char log[512]; /* the plugin's last warning */

@@ -39,6 +39,8 @@ static int wire_begin(struct mn_group_link *link, void *data, size_t bytes, void
     if (link->begun - link->ended == MN_GROUP_FLIGHT)
         return 0;
     r->request = NULL;
+    r->data = data;
+    r->flushing = 0;
     if (link->receiving)
         result =
             mn_plugin_irecv(g->plugin, link->comm, 1, &data, &bytes, &tag, &link->mh, &r->request);
@@ -72,23 +74,68 @@ static int wire_recv(void *ctx, int peer, void *data, size_t bytes, enum mn_step
     return wire_begin(g->links[1][peer], data, bytes, request);
 }
 
+/* A receive into a GPU's memory is done when it is flushed, too. */
+static int flush(struct mn_group_request *r, int size)
+{
+    struct mn_group *g = r->group;
+    void *data = r->data, *mh = r->link->mh;
+
+    r->received = (size_t)size;
+    r->flushing = 1;
+    r->request = NULL;
+    return size ? mn_plugin_iflush(g->plugin, r->link->comm, 1, &data, &size, &mh, &r->request) : 0;
+}
+
 static int wire_test(void *ctx, void *request, int *done, size_t *bytes)
 {
     struct mn_group *g = ctx;
     struct mn_group_request *r = request;
     int sizes[MN_HOST_MAX_RECVS] = {0};
+    const char *call = "test";
     int result = mn_plugin_test(g->plugin, r->request, done, sizes);
 
+    if (!result && *done && r->link->receiving) {
+        if (!r->flushing)
+            r->received = (size_t)sizes[0];
+        if (!r->flushing && mn_memory_is_apart(&g->kind)) {
+            call = "iflush";
+            result = flush(r, sizes[0]);
+            *done = !r->request;
+        }
+        *bytes = r->received;
+    }
     if (result) {
-        mn_group_call_failed(g, r->link->peer, "test", result, &g->wire_error);
+        mn_group_call_failed(g, r->link->peer, call, result, &g->wire_error);
         return -1;
     }
-    if (*done) {
-        r->link->ended++;
-        if (r->link->receiving)
-            *bytes = (size_t)sizes[0];
-    }
+    r->link->ended += *done != 0;
     return 0;
+}
+
+/* Sums are made by the processor: there and back again. */
+static int wire_local(void *ctx, void *to, const void *from, size_t bytes, mn_reduce_fn *reduce,
+                      size_t element)
+{
+    struct mn_group *g = ctx;
+    struct mn_diag *diag = &g->wire_error;
+    enum mn_err err = MN_OK;
+
+    if (!reduce)
+        return mn_area_put(&g->kind, to, from, bytes, diag) ? -1 : 0;
+    if (bytes > g->staging_bytes) {
+        for (int i = 0; i < 2; i++) {
+            free(g->staging[i]);
+            g->staging[i] = mn_zalloc(bytes);
+        }
+        g->staging_bytes = bytes;
+    }
+    err = mn_area_get(&g->kind, g->staging[0], to, bytes, diag);
+    if (!err)
+        err = mn_area_get(&g->kind, g->staging[1], from, bytes, diag);
+    if (err)
+        return -1;
+    reduce(g->staging[0], g->staging[1], bytes / element);
+    return mn_area_put(&g->kind, to, g->staging[0], bytes, diag) ? -1 : 0;
 }
 
 const struct mn_wire *mn_group_wire(const struct mn_group *g)
@@ -115,7 +162,8 @@ enum mn_err mn_group_use(struct mn_group *g, struct mn_plugin *plugin, int devic
     }
     g->plugin = plugin;
     g->device = device;
-    g->wire = (struct mn_wire){g, wire_send, wire_recv, wire_test};
+    g->wire = (struct mn_wire){g, wire_send, wire_recv, wire_test,
+                               mn_memory_is_apart(&g->kind) ? wire_local : NULL};
     for (int way = 0; way < 2; way++)
         g->links[way] = mn_zalloc((size_t)g->plan.nranks * sizeof *g->links[way]);
     mn_plugin_set_log(plugin, on_log, g);

@@ -161,7 +161,9 @@ static enum mn_err ask(struct run *r, struct mn_ctl *ctl, struct mn_matrix_cell 
         .warmup = plan->warmup,
         .timeout_ms = plan->timeout_ms,
         .stop = plan->stop,
+        .buffers = plan->buffers,
         .memory = plan->memory,
+        .gpu = plan->gpu,
         .device = device_for(r, cell),
     };
     struct mn_p2p_report got = {.bandwidth = NULL};

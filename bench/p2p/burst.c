@@ -30,6 +30,16 @@ static enum mn_err expect_word(struct mn_p2p_pump *pump, void **request, struct 
     return err;
 }
 
+static enum mn_err take_word(struct mn_p2p_pump *pump, void *request, struct mn_p2p_watch *w,
+                             struct mn_diag *diag)
+{
+    void *data = pump->area[1];
+    int size = WORD;
+    enum mn_err err = mn_p2p_wait(pump, request, w, diag);
+
+    return err || !pump->flush ? err : mn_p2p_flush(pump, 0, 1, &data, &size, w, diag);
+}
+
 static enum mn_err send_word(struct mn_p2p_pump *pump, void **request, struct mn_p2p_watch *w,
                              struct mn_diag *diag)
 {
@@ -77,11 +87,11 @@ static enum mn_err send_burst(struct burst *b, int asked, float *took, struct mn
         rest(b->pause_ms);
     double start = mn_seconds();
     if (!err && asked)
-        err = mn_p2p_wait(b->pump, word, &b->watch, diag);
+        err = take_word(b->pump, word, &b->watch, diag);
     if (!err)
         err = mn_p2p_transfer(b->pump, b->size, b->messages, 1, 0, &seen, diag);
     if (!err && !asked)
-        err = mn_p2p_wait(b->pump, word, &b->watch, diag);
+        err = take_word(b->pump, word, &b->watch, diag);
     if (took)
         *took = (float)((mn_seconds() - start) * 1e6);
     return err;

@@ -81,17 +81,23 @@ static void on_log(void *ctx, int level, const char *line)
     pthread_mutex_unlock(&log_lock);
 }
 
-enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, struct mn_diag *diag)
+enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, enum mn_memory_kind memory, int gpu,
+                        struct mn_diag *diag)
 {
     size_t n = (size_t)pump->connections;
     struct rlimit files;
     int ndev = 0;
+    enum mn_err err = mn_memory_open(memory, gpu, &pump->memory, diag);
+
+    if (err)
+        return err;
 
     /* Every connection takes several sockets on each side. */
     if (!getrlimit(RLIMIT_NOFILE, &files) && files.rlim_cur < files.rlim_max) {
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
+    pump->flush |= mn_memory_is_apart(&pump->memory); /* as NCCL does */
     pump->listens = mn_zalloc(n * sizeof(void *));
     pump->sends = mn_zalloc(n * sizeof(void *));
     pump->recvs = mn_zalloc(n * sizeof(void *));
@@ -111,7 +117,7 @@ enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, struct mn_diag *diag)
     struct mn_plugin_props props = {.net = {.max_recvs = pump->group}};
     (void)mn_plugin_properties(pump->plugin, pump->device, &props);
     /* What the plugin has started by now comes along. */
-    enum mn_err err = mn_cpu_pin(pump->pin, props.net.pci_path, 0, 1, diag);
+    err = mn_cpu_pin(pump->pin, props.net.pci_path, 0, 1, diag);
     if (err)
         return err;
     if (pump->group > 1 && props.net.max_recvs < pump->group)
@@ -159,7 +165,7 @@ enum mn_err mn_p2p_connect(struct mn_p2p_pump *pump, struct mn_diag *diag)
     return MN_OK;
 }
 
-enum mn_err mn_p2p_buffers(struct mn_p2p_pump *pump, size_t largest, size_t memory,
+enum mn_err mn_p2p_buffers(struct mn_p2p_pump *pump, size_t largest, size_t bytes,
                            struct mn_diag *diag)
 {
     size_t group = (size_t)pump->group;
@@ -173,23 +179,23 @@ enum mn_err mn_p2p_buffers(struct mn_p2p_pump *pump, size_t largest, size_t memo
                        "messages of %zu bytes need buffers of %zu bytes, this host can spare %zu; "
                        "leave out the largest of --sizes",
                        largest, 2 * group * one, most);
-    if (memory > most)
-        memory = most;
-    if (slots * one > memory / 2)
-        slots = memory / 2 / one > group ? memory / 2 / one : group;
+    if (bytes > most)
+        bytes = most;
+    if (slots * one > bytes / 2)
+        slots = bytes / 2 / one > group ? bytes / 2 / one : group;
     pump->area_size = slots * one;
     for (int i = 0; i < 2; i++) {
-        void *area =
-            mmap(NULL, pump->area_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (area == MAP_FAILED)
-            return mn_fail_errno(diag, "%zu bytes for message buffers (see --memory)",
-                                 pump->area_size);
-        memset(area, 0x5a, pump->area_size); /* real pages, not the shared zero page */
+        uint8_t *area = mn_area_new(&pump->memory, pump->area_size, diag);
+        if (!area)
+            return MN_ERR_FAILED;
         pump->area[i] = area;
         for (int c = 0; c < pump->connections; c++) {
-            void *comm = i ? pump->recvs[c] : pump->sends[c];
-            int result = mn_plugin_reg_mr(pump->plugin, comm, area, pump->area_size, NCCL_PTR_HOST,
-                                          &pump->mhs[i][c]);
+            int result;
+            enum mn_err err = mn_area_register(&pump->memory, pump->plugin, pump->device,
+                                               i ? pump->recvs[c] : pump->sends[c], area,
+                                               pump->area_size, &pump->mhs[i][c], &result, diag);
+            if (err)
+                return err;
             if (result)
                 return mn_p2p_failed(pump, "regMr", result, diag);
         }
@@ -203,7 +209,7 @@ void mn_p2p_close(struct mn_p2p_pump *pump)
     for (int c = 0; c < pump->connections && pump->sends; c++) {
         for (int i = 0; i < 2; i++) {
             void *comm = i ? pump->recvs[c] : pump->sends[c];
-            if (comm && pump->area[i])
+            if (comm && pump->area[i] && pump->mhs[i][c])
                 mn_plugin_dereg_mr(pump->plugin, comm, pump->mhs[i][c]);
         }
         if (pump->sends[c])
@@ -215,7 +221,7 @@ void mn_p2p_close(struct mn_p2p_pump *pump)
     }
     for (int i = 0; i < 2; i++) {
         if (pump->area[i])
-            munmap(pump->area[i], pump->area_size);
+            mn_area_free(&pump->memory, pump->area[i], pump->area_size);
         free(pump->mhs[i]);
     }
     free(pump->listens);

@@ -20,6 +20,7 @@ struct mn_p2p_pump {
     int window;                       /* requests under way now, at most outstanding */
     void **listens, **sends, **recvs; /* one a connection, each way */
     uint8_t *handles, *peer_handles;  /* MN_HANDLE_SIZE a connection */
+    struct mn_memory memory;          /* what the buffers are of */
     uint8_t *area[2];                 /* message buffers: sent from, received into */
     size_t area_size;
     void **mhs[2];   /* registrations, one a comm */
@@ -42,10 +43,11 @@ struct mn_p2p_watch {
     unsigned idle;
 };
 
-enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, struct mn_diag *diag);
+enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, enum mn_memory_kind memory, int gpu,
+                        struct mn_diag *diag);
 /* After both sides know the other's handles. */
 enum mn_err mn_p2p_connect(struct mn_p2p_pump *pump, struct mn_diag *diag);
-enum mn_err mn_p2p_buffers(struct mn_p2p_pump *pump, size_t largest, size_t memory,
+enum mn_err mn_p2p_buffers(struct mn_p2p_pump *pump, size_t largest, size_t bytes,
                            struct mn_diag *diag);
 void mn_p2p_close(struct mn_p2p_pump *pump);
 

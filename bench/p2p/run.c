@@ -21,7 +21,7 @@ static enum mn_err set_up(struct mn_p2p_session *r, struct mn_diag *diag)
 {
     struct mn_p2p_pump *pump = &r->pump;
     cJSON *message, *reply;
-    enum mn_err err = mn_p2p_open(pump, diag);
+    enum mn_err err = mn_p2p_open(pump, r->plan->memory, r->plan->gpu, diag);
 
     if (err)
         return err;
@@ -31,6 +31,8 @@ static enum mn_err set_up(struct mn_p2p_session *r, struct mn_diag *diag)
     cJSON_AddNumberToObject(message, "threads", pump->threads);
     cJSON_AddNumberToObject(message, "group", pump->group);
     cJSON_AddNumberToObject(message, "flush", pump->flush);
+    cJSON_AddNumberToObject(message, "memory", r->plan->memory);
+    cJSON_AddNumberToObject(message, "gpu", r->plan->gpu);
     mn_p2p_put_handles(message, pump);
     err = mn_p2p_ask(r->pump.ctl, r->plan->timeout_ms, message, "opened", &reply, diag);
     if (err)
@@ -42,7 +44,7 @@ static enum mn_err set_up(struct mn_p2p_session *r, struct mn_diag *diag)
     cJSON_Delete(reply);
     message = mn_p2p_message("connect");
     cJSON_AddNumberToObject(message, "largest", (double)largest(r->plan));
-    cJSON_AddNumberToObject(message, "memory", (double)r->plan->memory);
+    cJSON_AddNumberToObject(message, "buffers", (double)r->plan->buffers);
     if (!err)
         err = mn_ctl_send(pump->ctl, message, diag);
     else
@@ -50,7 +52,7 @@ static enum mn_err set_up(struct mn_p2p_session *r, struct mn_diag *diag)
     if (!err)
         err = mn_p2p_connect(pump, diag);
     if (!err)
-        err = mn_p2p_buffers(pump, largest(r->plan), r->plan->memory, diag);
+        err = mn_p2p_buffers(pump, largest(r->plan), r->plan->buffers, diag);
     if (err)
         return err;
     err = mn_ctl_receive(pump->ctl, r->plan->timeout_ms, &reply, diag);

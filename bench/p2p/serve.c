@@ -7,7 +7,7 @@
 
 static enum mn_err on_open(struct mn_p2p_pump *pump, const cJSON *m, struct mn_diag *diag)
 {
-    double connections, outstanding, threads, group, flush;
+    double connections, outstanding, threads, group, flush, memory, gpu;
     enum mn_err err = mn_ctl_number(m, "connections", 1, MN_P2P_CONNECTIONS, &connections, diag);
 
     if (!err)
@@ -18,6 +18,10 @@ static enum mn_err on_open(struct mn_p2p_pump *pump, const cJSON *m, struct mn_d
         err = mn_ctl_number(m, "group", 1, MN_HOST_MAX_RECVS, &group, diag);
     if (!err)
         err = mn_ctl_number(m, "flush", 0, 1, &flush, diag);
+    if (!err)
+        err = mn_ctl_number(m, "memory", 0, MN_MEMORY_KINDS - 1, &memory, diag);
+    if (!err)
+        err = mn_ctl_number(m, "gpu", -1, 1023, &gpu, diag);
     if (!err && pump->listens)
         err = mn_fail(diag, MN_ERR_PROTO, "control message: 'open' twice");
     if (err)
@@ -27,7 +31,7 @@ static enum mn_err on_open(struct mn_p2p_pump *pump, const cJSON *m, struct mn_d
     pump->threads = (int)threads;
     pump->group = (int)group;
     pump->flush = flush != 0;
-    err = mn_p2p_open(pump, diag);
+    err = mn_p2p_open(pump, (enum mn_memory_kind)memory, (int)gpu, diag);
     if (!err)
         err = mn_p2p_get_handles(m, pump, diag);
     if (err)
@@ -40,17 +44,17 @@ static enum mn_err on_open(struct mn_p2p_pump *pump, const cJSON *m, struct mn_d
 
 static enum mn_err on_connect(struct mn_p2p_pump *pump, const cJSON *m, struct mn_diag *diag)
 {
-    double largest, memory;
+    double largest, buffers;
     enum mn_err err = mn_ctl_number(m, "largest", 0, MAX_SIZE, &largest, diag);
 
     if (!err)
-        err = mn_ctl_number(m, "memory", 4096, 64e9, &memory, diag);
+        err = mn_ctl_number(m, "buffers", 4096, 64e9, &buffers, diag);
     if (!err && (!pump->listens || pump->area[0]))
         err = mn_fail(diag, MN_ERR_PROTO, "control message: 'connect' out of order");
     if (!err)
         err = mn_p2p_connect(pump, diag);
     if (!err)
-        err = mn_p2p_buffers(pump, (size_t)largest, (size_t)memory, diag);
+        err = mn_p2p_buffers(pump, (size_t)largest, (size_t)buffers, diag);
     return err ? err : mn_ctl_send(pump->ctl, mn_p2p_message("connected"), diag);
 }
 

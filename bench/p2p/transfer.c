@@ -12,13 +12,15 @@
 struct flow {
     int connection, receiving;
     uint64_t steps, posted, done;
-    void *flush; /* of the oldest step, which has arrived */
+    void *flush;                  /* of the oldest step, which has arrived */
+    int sizes[MN_HOST_MAX_RECVS]; /* of that step */
     void *requests[MN_P2P_OUTSTANDING * MN_HOST_MAX_RECVS];
 };
 
 /* The flows of a thread: both ways of its connections. */
 struct lane {
     struct mn_p2p_mover *mover;
+    uint8_t *staging; /* a message, where the buffers cannot be touched */
     pthread_t thread;
     struct flow *flows;
     int n, started;
@@ -111,21 +113,34 @@ static int post_receive(struct mn_p2p_mover *m, struct flow *f)
                            request_of(m, f, f->posted));
 }
 
-static int post_send(struct mn_p2p_mover *m, struct flow *f)
+/* Where the process can write a message, or read it, that lies in data. */
+static uint8_t *touchable(const struct lane *lane, uint8_t *data)
 {
+    return lane->staging ? lane->staging : data;
+}
+
+static int post_send(struct lane *lane, struct flow *f, enum mn_err *err)
+{
+    struct mn_p2p_mover *m = lane->mover;
     struct mn_p2p_pump *pump = m->pump;
     uint8_t *data = slot(pump, f, f->posted, m->size);
 
-    if (m->check)
-        fill(data, m->size, f->connection, f->posted);
-    return mn_plugin_isend(pump->plugin, pump->sends[f->connection], data, m->size,
-                           (int)(f->posted % (uint64_t)pump->group), pump->mhs[0][f->connection],
-                           request_of(m, f, f->posted));
+    if (m->check) {
+        fill(touchable(lane, data), m->size, f->connection, f->posted);
+        if (lane->staging)
+            *err = mn_area_put(&pump->memory, data, lane->staging, m->size, &lane->diag);
+    }
+    return *err ? 0
+                : mn_plugin_isend(pump->plugin, pump->sends[f->connection], data, m->size,
+                                  (int)(f->posted % (uint64_t)pump->group),
+                                  pump->mhs[0][f->connection], request_of(m, f, f->posted));
 }
 
 /* As many steps as may be under way, or as the plugin takes now. */
-static enum mn_err post(struct mn_p2p_mover *m, struct flow *f, struct mn_diag *diag)
+static enum mn_err post(struct lane *lane, struct flow *f)
 {
+    struct mn_p2p_mover *m = lane->mover;
+    enum mn_err err = MN_OK;
     uint64_t window = (uint64_t)(m->alone ? 1 : m->pump->window);
 
     if (!f->receiving)
@@ -133,9 +148,11 @@ static enum mn_err post(struct mn_p2p_mover *m, struct flow *f, struct mn_diag *
     while (f->posted < f->steps && f->posted - f->done < window) {
         void **request = request_of(m, f, f->posted);
         *request = NULL;
-        int result = f->receiving ? post_receive(m, f) : post_send(m, f);
+        int result = f->receiving ? post_receive(m, f) : post_send(lane, f, &err);
+        if (err)
+            return err;
         if (result)
-            return mn_p2p_failed(m->pump, f->receiving ? "irecv" : "isend", result, diag);
+            return mn_p2p_failed(m->pump, f->receiving ? "irecv" : "isend", result, &lane->diag);
         if (!*request)
             break;
         f->posted++;
@@ -143,19 +160,24 @@ static enum mn_err post(struct mn_p2p_mover *m, struct flow *f, struct mn_diag *
     return MN_OK;
 }
 
-static void judge(struct mn_p2p_mover *m, struct flow *f, const int *sizes,
-                  struct mn_p2p_seen *seen)
+static enum mn_err judge(struct lane *lane, struct flow *f, const int *sizes)
 {
+    struct mn_p2p_mover *m = lane->mover;
     int n = step_messages(m, f, f->done);
+    enum mn_err err = MN_OK;
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && !err; i++) {
         uint64_t number = f->done * (uint64_t)m->pump->group + (uint64_t)i;
-        seen->messages++;
-        seen->bytes += (uint64_t)sizes[i];
+        uint8_t *data = slot(m->pump, f, number, m->size);
+        lane->seen.messages++;
+        lane->seen.bytes += (uint64_t)sizes[i];
+        if (m->check && lane->staging)
+            err = mn_area_get(&m->pump->memory, lane->staging, data, m->size, &lane->diag);
         if ((size_t)sizes[i] != m->size ||
-            (m->check && !right(slot(m->pump, f, number, m->size), m->size, f->connection, number)))
-            seen->wrong++;
+            (m->check && !right(touchable(lane, data), m->size, f->connection, number)))
+            lane->seen.wrong++;
     }
+    return err;
 }
 
 /* Starts the flush of what arrived; leaves f->flush NULL when the plugin has nothing to do. */
@@ -179,23 +201,22 @@ static enum mn_err start_flush(struct mn_p2p_mover *m, struct flow *f, int *size
 static enum mn_err turn(struct lane *lane, struct flow *f, int *moved)
 {
     struct mn_p2p_mover *m = lane->mover;
-    int done = 0, sizes[MN_HOST_MAX_RECVS] = {0}, flushed = f->flush != NULL;
-    enum mn_err err = post(m, f, &lane->diag);
+    int done = 0, unused[MN_HOST_MAX_RECVS], flushed = f->flush != NULL;
+    enum mn_err err = post(lane, f);
 
     if (err || f->done == f->posted)
         return err;
     int result = mn_plugin_test(m->pump->plugin, flushed ? f->flush : *request_of(m, f, f->done),
-                                &done, sizes);
+                                &done, flushed ? unused : f->sizes);
     if (result)
         return mn_p2p_failed(m->pump, "test", result, &lane->diag);
     if (!done)
         return MN_OK;
     f->flush = NULL;
-    if (f->receiving && !flushed) {
-        judge(m, f, sizes, &lane->seen);
-        if (m->pump->flush)
-            err = start_flush(m, f, sizes, &lane->diag);
-    }
+    if (f->receiving && !flushed && m->pump->flush)
+        err = start_flush(m, f, f->sizes, &lane->diag);
+    if (f->receiving && !f->flush && !err)
+        err = judge(lane, f, f->sizes);
     f->done += !f->flush;
     ++*moved;
     return err;
@@ -262,6 +283,8 @@ static void add_flows(struct mn_p2p_mover *m, struct lane *lane, int connection,
 
 void mn_p2p_cancel(struct mn_p2p_mover *m)
 {
+    for (int l = 0; l < m->n_lanes; l++)
+        free(m->lanes[l].staging);
     free(m->flows);
     free(m->lanes);
     free(m);
@@ -285,13 +308,17 @@ struct mn_p2p_mover *mn_p2p_begin(struct mn_p2p_pump *pump, size_t size, uint64_
     for (int l = 0; l < m->n_lanes; l++) {
         struct lane *lane = &m->lanes[l];
         lane->mover = m;
+        if (check && mn_memory_is_apart(&pump->memory))
+            lane->staging = mn_zalloc(size + 8);
         lane->flows = next;
         for (int c = l; c < pump->connections; c += m->n_lanes)
             add_flows(m, lane, c, ways);
         next += lane->n;
         for (int i = 0; i < lane->n && !err; i++)
             if (lane->flows[i].receiving && !m->alone)
-                err = post(m, &lane->flows[i], diag);
+                err = post(lane, &lane->flows[i]);
+        if (err && diag && lane->diag.code)
+            *diag = lane->diag;
     }
     if (!err)
         return m;
