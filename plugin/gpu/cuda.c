@@ -15,7 +15,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mn_cuda cu;
 static int opened;
 static struct mn_diag broken; /* why it cannot be opened, for good */
-static void *contexts[MAX_DEVICES];
+static CUcontext contexts[MAX_DEVICES];
 
 static const struct mn_gpu_advice advice[] = {
     {CUDA_ERROR_OUT_OF_MEMORY, MN_ERR_NOMEM,
@@ -132,7 +132,7 @@ static enum mn_err enter(int ordinal, struct mn_diag *diag)
 
 static enum mn_err leave(int code, const char *doing, struct mn_diag *diag)
 {
-    void *context;
+    CUcontext context;
     int popped = cu.context_pop(&context);
 
     TRY(code, doing);
@@ -169,7 +169,7 @@ static enum mn_err cuda_describe(int ordinal, struct mn_gpu_device *info, struct
 
 static enum mn_err cuda_where(const void *p, struct mn_gpu_place *place, struct mn_diag *diag)
 {
-    unsigned long long base, address = (uintptr_t)p;
+    CUdeviceptr base, address = (uintptr_t)p;
     unsigned int type = 0, managed = 0;
     int code = cu.pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
 
@@ -193,7 +193,7 @@ static enum mn_err cuda_where(const void *p, struct mn_gpu_place *place, struct 
 static enum mn_err cuda_alloc(int ordinal, enum mn_gpu_kind kind, size_t size, void **p,
                               struct mn_diag *diag)
 {
-    unsigned long long address = 0;
+    CUdeviceptr address = 0;
     enum mn_err err = enter(ordinal, diag);
 
     if (err)

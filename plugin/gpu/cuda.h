@@ -1,41 +1,47 @@
 /* What is used of the CUDA driver API, declared here so that no toolkit is needed to build:
- * NVIDIA, CUDA Driver API reference. tests/gpu-headers compares it with the toolkit's own header
- * where there is one. */
+ * NVIDIA, CUDA Driver API reference. plugin/gpu/headers_test.c compares it with the toolkit's own
+ * header where there is one. */
 #ifndef MN_GPU_CUDA_H
 #define MN_GPU_CUDA_H
 
 #include <stddef.h>
 
-/* CUresult and the enumerations are int, CUdevice an int, CUdeviceptr an unsigned long long,
- * CUcontext a pointer. X(member, symbol, optional, parameters) */
+#ifndef MN_CUDA_HEADER /* else the toolkit's header was included before this one */
+typedef int CUresult, CUdevice, CUdevice_attribute, CUpointer_attribute, CUmemRangeHandleType;
+typedef unsigned long long CUdeviceptr;
+typedef struct CUctx_st *CUcontext;
+#endif
+
+/* X(member, symbol, optional, parameters) */
 #define MN_CUDA_FUNCTIONS(X)                                                                       \
     X(init, cuInit, 0, (unsigned int flags))                                                       \
     X(driver_version, cuDriverGetVersion, 0, (int *version))                                       \
-    X(error_name, cuGetErrorName, 0, (int error, const char **name))                               \
+    X(error_name, cuGetErrorName, 0, (CUresult error, const char **name))                          \
     X(device_count, cuDeviceGetCount, 0, (int *count))                                             \
-    X(device_get, cuDeviceGet, 0, (int *device, int ordinal))                                      \
-    X(device_name, cuDeviceGetName, 0, (char *name, int size, int device))                         \
-    X(device_attribute, cuDeviceGetAttribute, 0, (int *value, int attribute, int device))          \
-    X(device_pci, cuDeviceGetPCIBusId, 0, (char *address, int size, int device))                   \
-    X(context_retain, cuDevicePrimaryCtxRetain, 0, (void **context, int device))                   \
-    X(context_push, cuCtxPushCurrent_v2, 0, (void *context))                                       \
-    X(context_pop, cuCtxPopCurrent_v2, 0, (void **context))                                        \
+    X(device_get, cuDeviceGet, 0, (CUdevice * device, int ordinal))                                \
+    X(device_name, cuDeviceGetName, 0, (char *name, int size, CUdevice device))                    \
+    X(device_attribute, cuDeviceGetAttribute, 0,                                                   \
+      (int *value, CUdevice_attribute attribute, CUdevice device))                                 \
+    X(device_pci, cuDeviceGetPCIBusId, 0, (char *address, int size, CUdevice device))              \
+    X(context_retain, cuDevicePrimaryCtxRetain, 0, (CUcontext * context, CUdevice device))         \
+    X(context_push, cuCtxPushCurrent_v2, 0, (CUcontext context))                                   \
+    X(context_pop, cuCtxPopCurrent_v2, 0, (CUcontext * context))                                   \
     X(context_sync, cuCtxSynchronize, 0, (void))                                                   \
-    X(alloc, cuMemAlloc_v2, 0, (unsigned long long *p, size_t size))                               \
-    X(alloc_managed, cuMemAllocManaged, 0,                                                         \
-      (unsigned long long *p, size_t size, unsigned int flags))                                    \
-    X(free, cuMemFree_v2, 0, (unsigned long long p))                                               \
-    X(copy, cuMemcpy, 0, (unsigned long long to, unsigned long long from, size_t size))            \
-    X(fill, cuMemsetD8_v2, 0, (unsigned long long p, unsigned char byte, size_t size))             \
+    X(alloc, cuMemAlloc_v2, 0, (CUdeviceptr * p, size_t size))                                     \
+    X(alloc_managed, cuMemAllocManaged, 0, (CUdeviceptr * p, size_t size, unsigned int flags))     \
+    X(free, cuMemFree_v2, 0, (CUdeviceptr p))                                                      \
+    X(copy, cuMemcpy, 0, (CUdeviceptr to, CUdeviceptr from, size_t size))                          \
+    X(fill, cuMemsetD8_v2, 0, (CUdeviceptr p, unsigned char byte, size_t size))                    \
     X(pointer_attribute, cuPointerGetAttribute, 0,                                                 \
-      (void *value, int attribute, unsigned long long p))                                          \
+      (void *value, CUpointer_attribute attribute, CUdeviceptr p))                                 \
     X(address_range, cuMemGetAddressRange_v2, 0,                                                   \
-      (unsigned long long *base, size_t *size, unsigned long long p))                              \
+      (CUdeviceptr * base, size_t * size, CUdeviceptr p))                                          \
     X(range_handle, cuMemGetHandleForAddressRange, 1, /* 11.7 */                                   \
-      (void *handle, unsigned long long p, size_t size, int type, unsigned long long flags))
+      (void *handle, CUdeviceptr p, size_t size, CUmemRangeHandleType type,                        \
+       unsigned long long flags))
 
 struct mn_cuda {
-#define X(member, symbol, optional, parameters) int(*member) parameters;
+#define X(member, symbol, optional, parameters) CUresult(*member) parameters;
     MN_CUDA_FUNCTIONS(X)
 #undef X
 };
@@ -67,7 +73,7 @@ struct mn_cuda {
     X(CU_MEM_ATTACH_GLOBAL, 1)                                                                     \
     X(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1)
 
-#ifndef MN_CUDA_NO_CONSTANTS /* where the toolkit's header has them */
+#ifndef MN_CUDA_HEADER
 enum {
 #define X(name, value) name = value,
     MN_CUDA_CONSTANTS(X)

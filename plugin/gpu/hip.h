@@ -1,42 +1,50 @@
 /* What is used of the HIP runtime API and of HSA, declared here so that no ROCm is needed to build:
- * AMD, HIP documentation, runtime API reference; ROCR-Runtime hsa_ext_amd.h. tests/gpu-headers
- * compares it with ROCm's own headers where there are some. */
+ * AMD, HIP documentation, runtime API reference; ROCR-Runtime hsa_ext_amd.h.
+ * plugin/gpu/headers_test.c compares it with ROCm's own headers where there are some. */
 #ifndef MN_GPU_HIP_H
 #define MN_GPU_HIP_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* hipError_t and the enumerations are int, hipDeviceptr_t a void *. X(member, symbol, optional,
- * parameters) */
+#ifndef MN_HIP_HEADER /* else ROCm's header was included before this one */
+typedef int hipError_t, hipDevice_t, hipMemcpyKind, hipPointer_attribute;
+typedef void *hipDeviceptr_t;
+#endif
+
+/* X(member, symbol, optional, parameters) */
 #define MN_HIP_FUNCTIONS(X)                                                                        \
     X(init, hipInit, 0, (unsigned int flags))                                                      \
     X(runtime_version, hipRuntimeGetVersion, 0, (int *version))                                    \
     X(device_count, hipGetDeviceCount, 0, (int *count))                                            \
     X(device_current, hipGetDevice, 0, (int *device))                                              \
     X(device_set, hipSetDevice, 0, (int device))                                                   \
-    X(device_name, hipDeviceGetName, 0, (char *name, int size, int device))                        \
+    X(device_name, hipDeviceGetName, 0, (char *name, int size, hipDevice_t device))                \
     X(device_pci, hipDeviceGetPCIBusId, 0, (char *address, int size, int device))                  \
     X(device_sync, hipDeviceSynchronize, 0, (void))                                                \
     X(alloc, hipMalloc, 0, (void **p, size_t size))                                                \
     X(alloc_managed, hipMallocManaged, 0, (void **p, size_t size, unsigned int flags))             \
     X(free, hipFree, 0, (void *p))                                                                 \
-    X(copy, hipMemcpy, 0, (void *to, const void *from, size_t size, int kind))                     \
+    X(copy, hipMemcpy, 0, (void *to, const void *from, size_t size, hipMemcpyKind kind))           \
     X(fill, hipMemset, 0, (void *p, int byte, size_t size))                                        \
-    X(pointer_attribute, hipPointerGetAttribute, 0, (void *value, int attribute, void *p))         \
-    X(address_range, hipMemGetAddressRange, 0, (void **base, size_t *size, void *p))
+    X(pointer_attribute, hipPointerGetAttribute, 0,                                                \
+      (void *value, hipPointer_attribute attribute, hipDeviceptr_t p))                             \
+    X(address_range, hipMemGetAddressRange, 0,                                                     \
+      (hipDeviceptr_t * base, size_t * size, hipDeviceptr_t p))
 
-/* In libhsa-runtime64.so.1, which the runtime above loads. ROCm 5.6. */
+/* Of HSA, in libhsa-runtime64.so.1, which the runtime above loads. ROCm 5.6. */
 #define MN_HSA_FUNCTIONS(X)                                                                        \
     X(export_dmabuf, hsa_amd_portable_export_dmabuf, 0,                                            \
       (const void *p, size_t size, int *fd, uint64_t *offset))
 
 struct mn_hip {
-#define X(member, symbol, optional, parameters) int(*member) parameters;
+#define X(member, symbol, optional, parameters) hipError_t(*member) parameters;
     MN_HIP_FUNCTIONS(X)
+#undef X
+#define X(member, symbol, optional, parameters) int(*member) parameters;
     MN_HSA_FUNCTIONS(X)
 #undef X
-    const char *(*error_name)(int error);
+    const char *(*error_name)(hipError_t error);
 };
 
 #define MN_HIP_CONSTANTS(X)                                                                        \
@@ -52,7 +60,7 @@ struct mn_hip {
     X(HIP_POINTER_ATTRIBUTE_IS_MANAGED, 8)                                                         \
     X(HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)
 
-#ifndef MN_HIP_NO_CONSTANTS /* where ROCm's header has them */
+#ifndef MN_HIP_HEADER
 enum {
 #define X(name, value) name = value,
     MN_HIP_CONSTANTS(X)

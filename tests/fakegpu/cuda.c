@@ -88,26 +88,26 @@ int cuDeviceGetPCIBusId(char *address, int size, int device)
     return CUDA_SUCCESS;
 }
 
-int cuDevicePrimaryCtxRetain(void **context, int device)
+int cuDevicePrimaryCtxRetain(CUcontext *context, int device)
 {
     if (fakegpu()->open)
         return (int)fakegpu()->open;
     contexts[device] = device;
-    *context = &contexts[device];
+    *context = (CUcontext)&contexts[device];
     return CUDA_SUCCESS;
 }
 
-int cuCtxPushCurrent_v2(void *context)
+int cuCtxPushCurrent_v2(CUcontext context)
 {
     stack[depth++] = (int)((int *)context - contexts);
     return CUDA_SUCCESS;
 }
 
-int cuCtxPopCurrent_v2(void **context)
+int cuCtxPopCurrent_v2(CUcontext *context)
 {
     if (!depth)
         return INVALID_CONTEXT;
-    *context = &contexts[stack[--depth]];
+    *context = (CUcontext)&contexts[stack[--depth]];
     return CUDA_SUCCESS;
 }
 
