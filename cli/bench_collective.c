@@ -6,6 +6,7 @@
 #include "bench/ctl.h"
 #include "bench/launch.h"
 #include "cli/bench_collective.h"
+#include "cli/rank_env.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
 
@@ -108,7 +109,7 @@ int mn_bench_collective(const struct mn_bench_options *options)
                                                .stop = &mn_launch_stop}};
     struct mn_diag diag;
     int code = 0, chosen = options->local || options->hosts.count, launched = 0;
-    enum mn_err err = chosen ? MN_OK : mn_collective_launched(&launched, &diag);
+    enum mn_err err = chosen ? MN_OK : mn_rank_launched(&launched, &diag);
     int of_mesh = is_matrix(&s) || options->mesh || options->print_order;
     int own = chosen || (of_mesh && !launched);
 
@@ -124,7 +125,9 @@ int mn_bench_collective(const struct mn_bench_options *options)
         err = launch(&s, &code, &diag);
     } else if (!err && launched) {
         mn_launch_catch();
-        err = mn_collective_meet(&s, &diag);
+        const struct mn_rank_options meet = {options->coordinator, options->token_file,
+                                             options->port};
+        err = mn_rank_meet(&s.plan, &meet, &diag);
         if (!err)
             err = plan(&s, &diag);
         if (!err)

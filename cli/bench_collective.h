@@ -41,10 +41,6 @@ int mn_matrix_rank(void *ctx, int rank);
 enum mn_err mn_collective_pin(const struct mn_collective_session *session,
                               const struct mn_group *group, const char *pci_path,
                               struct mn_diag *diag);
-/* collective_env.c: whether another launcher started this process as one of its ranks. */
-enum mn_err mn_collective_launched(int *launched, struct mn_diag *diag);
-/* Then: which rank this is, and where the ranks meet. */
-enum mn_err mn_collective_meet(struct mn_collective_session *session, struct mn_diag *diag);
 /* collective_command.c: the words of a command line, after "meshnet bench", by which a rank at
  * another host measures the same; they are to be freed. */
 void mn_collective_words(const struct mn_bench_options *options, struct mn_opt_list *words);

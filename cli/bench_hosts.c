@@ -7,22 +7,14 @@
 #include <string.h>
 
 #include "cli/bench_collective.h"
+#include "cli/rank_env.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
 enum mn_err mn_bench_token(const struct mn_bench_options *o, uint8_t token[MN_KEY_SIZE],
                            struct mn_diag *diag)
 {
-    const char *text = getenv("MESHNET_TOKEN");
-
-    if (o->token_file)
-        return mn_key_read(o->token_file, token, diag);
-    if (text)
-        return mn_key_parse(text, token, diag);
-    return mn_fail(diag, MN_ERR_USAGE,
-                   "which token? %s: put it into a file and give --token-file FILE",
-                   o->peer || o->agents ? "meshnet serve prints one"
-                                        : "any 32 hexadecimal digits, the same for all ranks");
+    return mn_token_read(o->token_file, "meshnet serve prints one", token, diag);
 }
 
 enum mn_err mn_bench_mesh(struct mn_collective_session *s, struct mn_diag *diag)

@@ -9,11 +9,13 @@
 #include "bench/trace/replay.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
+#include "cli/rank_env.h"
 #include "topo/base/alloc.h"
 #include "topo/base/out.h"
 
 struct options {
     const char *plugin;
+    struct mn_rank_options meet;
     long abi, device;
     unsigned timeout_ms;
     int timed, json;
@@ -52,6 +54,24 @@ static const struct mn_opt options[] = {
      .min = 1000,
      .max = 3600000,
      .help = "Give up when nothing moves for so long."},
+    {.name = "coordinator",
+     .type = MN_OPT_STRING,
+     .arg = "HOST",
+     .offset = offsetof(struct options, meet.coordinator),
+     .help = "Where rank 0 is, for ranks that mpirun, srun or torchrun started."},
+    {.name = "port",
+     .type = MN_OPT_INT,
+     .arg = "PORT",
+     .def = "18515",
+     .offset = offsetof(struct options, meet.port),
+     .min = 1,
+     .max = 65535,
+     .help = "Port of rank 0 there."},
+    {.name = "token-file",
+     .type = MN_OPT_STRING,
+     .arg = "FILE",
+     .offset = offsetof(struct options, meet.token_file),
+     .help = "32 hexadecimal digits all ranks share; default: $MESHNET_TOKEN."},
     {.name = "json",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, json),
@@ -168,6 +188,35 @@ static void on_line(void *ctx, int rank, const char *text)
         fprintf(stderr, "[%d] %s\n", rank, text);
 }
 
+/* All ranks in processes of this host. */
+static enum mn_err play_here(struct session *s, int *code, struct mn_diag *diag)
+{
+    struct mn_launch crew = {.nranks = s->n, .body = be_rank, .line = on_line, .ctx = s};
+    char line[MN_MEET_LINE];
+    enum mn_err err = mn_meet_open(&s->plan, NULL, 0, line, diag);
+
+    if (!err)
+        err = mn_meet_read(line, NULL, 0, &s->plan, s->host, diag);
+    return err ? err : mn_launch_local(&crew, code, diag);
+}
+
+/* The one that another launcher made of this process. */
+static enum mn_err play_one(struct session *s, int *code, struct mn_diag *diag)
+{
+    mn_launch_catch();
+    enum mn_err err = mn_rank_meet(&s->plan, &s->options->meet, diag);
+
+    if (!err && s->plan.nranks != s->n)
+        err =
+            mn_fail(diag, MN_ERR_USAGE,
+                    "%d traces for %d ranks: expected one each, all of them at every rank, in the "
+                    "order of the ranks",
+                    s->n, s->plan.nranks);
+    if (!err)
+        *code = be_rank(s, s->plan.rank);
+    return err;
+}
+
 static int run(const void *values, int argc, char **argv)
 {
     const struct options *o = values;
@@ -177,14 +226,12 @@ static int run(const void *values, int argc, char **argv)
                         .plan = {.nranks = argc,
                                  .timeout_ms = o->timeout_ms,
                                  .stop = &mn_launch_stop}};
-    struct mn_launch crew = {.nranks = argc, .body = be_rank, .line = on_line, .ctx = &s};
     struct mn_trace trace;
     struct mn_diag diag = {.text = ""};
-    char line[MN_MEET_LINE];
-    int code = 0;
-    enum mn_err err = MN_OK;
+    int code = 0, launched = 0;
+    enum mn_err err = mn_rank_launched(&launched, &diag);
 
-    if (argc < 1 || argc > MN_GROUP_RANKS)
+    if (!err && (argc < 1 || argc > MN_GROUP_RANKS))
         err = mn_fail(&diag, MN_ERR_USAGE, "expected the traces of a job's processes, up to %d",
                       MN_GROUP_RANKS);
     /* A file that is none is said before anything runs. */
@@ -195,11 +242,7 @@ static int run(const void *values, int argc, char **argv)
     }
     mn_plugin_path(o->plugin, s.plugin_path, sizeof s.plugin_path);
     if (!err)
-        err = mn_meet_open(&s.plan, NULL, 0, line, &diag);
-    if (!err)
-        err = mn_meet_read(line, NULL, 0, &s.plan, s.host, &diag);
-    if (!err)
-        err = mn_launch_local(&crew, &code, &diag);
+        err = launched ? play_one(&s, &code, &diag) : play_here(&s, &code, &diag);
     for (int i = 0; i < s.plan.n_doors; i++)
         close(s.plan.doors[i]);
     return err ? mn_cmd_fail("replay", &diag) : code;
@@ -212,7 +255,9 @@ const struct mn_command mn_cmd_replay = {
     .options = options,
     .options_size = sizeof(struct options),
     .notes = "Example: meshnet replay job.spark-a.4711 job.spark-b.4712\n"
-             "One process of this host plays each trace. Exit codes: 0, 1 when messages were wrong "
+             "One process of this host plays each trace; under mpirun, srun or torchrun's "
+             "variables each rank plays the trace of its number. Exit codes: 0, 1 when messages "
+             "were wrong "
              "or it could not be done, 2 on wrong usage or a file that is no trace.",
     .run = run,
 };

@@ -66,6 +66,24 @@ sum()
     [ "$(sum sent)" -gt 10 ]
 }
 
+@test "replay: ranks that another launcher started, each with the traces of all" {
+    record 3 --collective all-reduce,all-gather --sizes 8,100K --iters 3
+    export MESHNET_TOKEN=00112233445566778899aabbccddeeff
+    export WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
+    RANK=1 timeout 60 "$MESHNET" replay job.* >one 2>&1 3>&- &
+    RANK=2 timeout 60 "$MESHNET" replay job.* >two 2>&1 3>&- &
+    RANK=0 replay job.* --json
+    wait
+    cat one two
+    [ "$status" -eq 0 ]
+    [ "$(sum wrong)" -eq 0 ]
+    [ "$(sum left_out)" -eq 0 ]
+    [ "$(sum sent)" -gt 20 ]
+    RANK=0 WORLD_SIZE=2 replay job.*
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"3 traces for 2 ranks"* ]]
+}
+
 @test "replay: at the recorded times it takes no less" {
     record 2 --collective all-reduce --sizes 64K --duration 300ms
     replay job.* --json --timed

@@ -176,6 +176,31 @@ retries()
         awk '{ sum += $1 } END { print sum + 0 }'
 }
 
+@test "the recorded traffic of a collective is played again between three machines, every byte right" {
+    local traces=$BUILD/ci-traces node jobs=()
+    rm -rf "$traces"
+    mkdir -p "$traces"
+    MESHNET_TRACE=$traces/job.%p NCCL_SOCKET_IFNAME=lo "$MESHNET" bench --local 3 \
+        --plugin "$BUILD/lib/libnccl-net-meshtrace.so" --collective all-reduce,all-to-all \
+        --sizes 8,40K --iters 2 --warmup 1 >/dev/null
+    for node in c b; do
+        start_on spark-$node "$SLOW MESHNET_CONFIG=$MESH MESHNET_TOKEN=$TOKEN MESHNET_ALLOW_TCP=false \
+            RANK=$((${#jobs[@]} + 1)) WORLD_SIZE=3 MASTER_ADDR=spark-a MASTER_PORT=18600 \
+            $MESHNET replay --timeout 120s $traces/job.* >/root/replay 2>&1"
+        jobs+=($JOB)
+    done
+    run --separate-stderr on spark-a "$SLOW MESHNET_CONFIG=$MESH MESHNET_TOKEN=$TOKEN \
+        MESHNET_ALLOW_TCP=false RANK=0 WORLD_SIZE=3 MASTER_ADDR=spark-a MASTER_PORT=18600 \
+        $MESHNET replay --timeout 120s --json $traces/job.*"
+    echo "$output"
+    echo "$stderr"
+    on spark-b cat /root/replay
+    [ "$status" -eq 0 ]
+    wait "${jobs[@]}"
+    rm -r "$traces"
+    jq -e '.ranks | length == 3 and all(.wrong == 0 and .left_out == 0 and .sent > 8)' <<<"$output"
+}
+
 @test "packets get lost: slower, but right and without an error" {
     local before
     before=$(retries spark-a rocep1s0f1)
