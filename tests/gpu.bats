@@ -150,6 +150,16 @@ between()
     [ "$(jq -r .memory <<<"$output")" = cuda ]
     [ "$(jq '[.collectives[].wrong] | add' <<<"$output")" -eq 0 ]
     [ "$(jq '.collectives | length' <<<"$output")" -eq 24 ]
+    # Through the recording plugin, which hands DMA-BUFs on.
+    rm -f fabric
+    MESHNET_TRACE=$PWD/job.%p run --separate-stderr with_gpu a 1 env NCCL_SOCKET_IFNAME=mesh \
+        "$MESHNET" bench --local 2 --sizes 64K --iters 3 --memory cuda --json --collective all-reduce \
+        --plugin "$BUILD/lib/libnccl-net-meshtrace.so"
+    echo "$stderr"
+    [ "$status" -eq 0 ]
+    [ "$(jq '[.collectives[].wrong] | add' <<<"$output")" -eq 0 ]
+    [ "$("$MESHNET" trace stats job.* --json 2>/dev/null | grep -c iflush)" -gt 0 ] ||
+        "$MESHNET" trace show "$(ls job.* | head -n 1)" | grep -q iflush
 }
 
 @test "gpu: verify-plugin passes though a GPU's driver is there, and sees what memory is taken" {

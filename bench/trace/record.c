@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/trace/clock.h"
+#include "plugin/thread.h"
 #include "topo/base/alloc.h"
 
 /* The file grows by pieces that the file system has promised: a write into a mapped hole of a full
@@ -19,7 +22,9 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define PIECE 4096u /* records, 256 KiB */
+#define PIECE 4096u        /* records, 256 KiB */
+#define LOW   (4 * PIECE)  /* free records of which the thread is told */
+#define AHEAD (16 * PIECE) /* that it makes then */
 #define MOST  MN_TRACE_MOST
 
 enum { CLOSED, OPEN, FULL };
@@ -32,19 +37,16 @@ static struct {
     _Atomic uint64_t next, limit;
     _Atomic uint32_t threads;
     _Atomic int state;
-    uint64_t started_ns;
+    struct mn_trace_clock clock;
     pthread_mutex_t growth;
+    /* The thread that makes room before it is needed, so that no call waits for the disk. */
+    pthread_t thread;
+    int running;
+    sem_t wanted;
+    _Atomic int asked, ending;
 } trace = {.fd = -1, .growth = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local uint32_t own_thread, own_empty;
-
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec ts;
-
-    clock_gettime(clock, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static size_t bytes_of(uint64_t records)
 {
@@ -80,6 +82,33 @@ static int grow(uint64_t to)
     return limit >= to;
 }
 
+static void *make_room(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&trace.ending)) {
+        (void)grow(atomic_load(&trace.next) + AHEAD);
+        atomic_store(&trace.asked, 0);
+        while (sem_wait(&trace.wanted) && errno == EINTR)
+            ;
+    }
+    return NULL;
+}
+
+/* Without the thread, for want of one, calls make their room themselves. */
+void mn_trace_thread(int on)
+{
+    if (on && !trace.running && atomic_load(&trace.state) == OPEN) {
+        atomic_store(&trace.ending, 0);
+        (void)sem_init(&trace.wanted, 0, 0);
+        trace.running = !mn_thread_start("mn-trace", make_room, NULL, &trace.thread);
+    } else if (!on && trace.running) {
+        atomic_store(&trace.ending, 1);
+        (void)sem_post(&trace.wanted);
+        (void)pthread_join(trace.thread, NULL);
+        trace.running = 0;
+    }
+}
+
 /* The path, with the host's name for %h and the process number for %p. */
 static void expand(const char *path, const char *host)
 {
@@ -102,6 +131,7 @@ static void expand(const char *path, const char *host)
 static void in_copy(void)
 {
     atomic_store(&trace.state, CLOSED);
+    trace.running = 0;
 }
 
 enum mn_err mn_trace_open(const char *path, struct mn_diag *diag)
@@ -126,11 +156,11 @@ enum mn_err mn_trace_open(const char *path, struct mn_diag *diag)
     }
     trace.head = map;
     trace.records = (struct mn_trace_record *)(void *)((char *)map + sizeof *trace.head);
-    trace.started_ns = clock_ns(CLOCK_MONOTONIC);
+    trace.clock = mn_trace_clock_start();
     *trace.head = (struct mn_trace_head){.endian = MN_TRACE_ENDIAN,
                                          .record_size = sizeof *trace.records,
-                                         .wall_ns = clock_ns(CLOCK_REALTIME),
-                                         .started_ns = trace.started_ns,
+                                         .wall_ns = mn_kernel_ns(CLOCK_REALTIME),
+                                         .started_ns = mn_kernel_ns(CLOCK_MONOTONIC),
                                          .pid = (int32_t)getpid()};
     memcpy(trace.head->magic, MN_TRACE_MAGIC, sizeof trace.head->magic);
     mn_strlcpy(trace.head->host, host, sizeof trace.head->host);
@@ -156,6 +186,7 @@ void mn_trace_close(void)
 
     if (atomic_load(&trace.state) == CLOSED)
         return;
+    mn_trace_thread(0);
     pthread_mutex_lock(&trace.growth);
     atomic_store(&trace.state, CLOSED);
     used = atomic_exchange(&trace.next, (uint64_t)MOST * 2); /* beyond any limit */
@@ -168,7 +199,7 @@ void mn_trace_close(void)
 
 uint64_t mn_trace_now(void)
 {
-    return clock_ns(CLOCK_MONOTONIC) - trace.started_ns;
+    return mn_trace_clock_ns(&trace.clock);
 }
 
 struct mn_trace_record *mn_trace_take(int n, uint64_t start_ns)
@@ -180,9 +211,11 @@ struct mn_trace_record *mn_trace_take(int n, uint64_t start_ns)
         return NULL;
     at = state == OPEN ? atomic_fetch_add_explicit(&trace.next, (uint64_t)n, memory_order_relaxed)
                        : 0;
-    if (state == FULL ||
-        (at + (uint64_t)n > atomic_load_explicit(&trace.limit, memory_order_acquire) &&
-         !grow(at + (uint64_t)n))) {
+    uint64_t limit = atomic_load_explicit(&trace.limit, memory_order_acquire);
+    if (at + LOW > limit && !atomic_load_explicit(&trace.asked, memory_order_relaxed) &&
+        !atomic_exchange(&trace.asked, 1))
+        (void)sem_post(&trace.wanted);
+    if (state == FULL || (at + (uint64_t)n > limit && !grow(at + (uint64_t)n))) {
         __atomic_fetch_add(&trace.head->lost, (uint64_t)n, __ATOMIC_RELAXED);
         return NULL;
     }

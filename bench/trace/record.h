@@ -14,6 +14,9 @@ void mn_trace_describe(const char *plugin, const char *hash, int version);
 /* Cuts the file to what was written; nothing is recorded any more. */
 void mn_trace_close(void);
 
+/* Makes room ahead of the calls from now on, or no longer; from one thread at a time. */
+void mn_trace_thread(int on);
+
 /* Nanoseconds since the trace began. */
 uint64_t mn_trace_now(void);
 /* Room for n records that follow each other, to be filled; op last, by mn_trace_put. NULL when the

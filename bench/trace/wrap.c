@@ -134,6 +134,8 @@ static int begin(void *log)
     pthread_mutex_lock(&lock);
     memcpy(&logger, &log, sizeof logger);
     enum mn_err err = load(&diag);
+    if (!err)
+        mn_trace_thread(1);
     pthread_mutex_unlock(&lock);
     if (err)
         on_log(NULL, NCCL_LOG_WARN, diag.text);
@@ -216,6 +218,10 @@ int mn_net_finalize(struct mn_net *net)
     put(record(start, result, net), MN_TRACE_FINALIZE);
     mn_plugin_close(net->plugin);
     free(net);
+    pthread_mutex_lock(&lock);
+    if (!contexts && !ready)
+        mn_trace_thread(0);
+    pthread_mutex_unlock(&lock);
     return result == MN_HOST_ABSENT ? ncclSuccess : result;
 }
 
