@@ -56,7 +56,13 @@ static const struct mn_check_rule *find_rule(const char *id)
 
 static struct mn_check_target target_of(const char *plugin, int version, unsigned limit_ms)
 {
-    struct mn_check_target target = {.version = version, .limit_ms = limit_ms};
+    /* All-reduce, all-to-all and broadcast of two ranks; see tests/fixtures/README.md. */
+    static const char *const traces[] = {SOURCE_DIR "/tests/fixtures/traces/rank0",
+                                         SOURCE_DIR "/tests/fixtures/traces/rank1"};
+    struct mn_check_target target = {.version = version,
+                                     .limit_ms = limit_ms,
+                                     .traces = traces,
+                                     .n_traces = 2};
 
     snprintf(target.path, sizeof target.path, "%s/%s.so", PLUGIN_DIR, plugin);
     return target;

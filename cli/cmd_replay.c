@@ -87,8 +87,8 @@ struct session {
     char host[MN_ADDR_TEXT], plugin_path[512];
 };
 
-static int print(const struct session *s, const struct mn_group *group,
-                 const struct mn_plugin_info *plugin, const struct mn_replay_report *reports)
+static int print(const struct session *s, const struct mn_plugin_info *plugin,
+                 const struct mn_replay_report *reports)
 {
     static const struct mn_col cols[] = {
         {"rank", "rank", 1},
@@ -110,7 +110,7 @@ static int print(const struct session *s, const struct mn_group *group,
     mn_out_strf(out, "symbol", "symbol", "ncclNetPlugin_v%d", plugin->version);
     mn_out_str(out, "sha256", "sha256", plugin->hash);
     mn_out_table(out, "ranks", NULL, cols, (int)(sizeof cols / sizeof *cols));
-    for (int r = 0; r < mn_group_size(group); r++) {
+    for (int r = 0; r < s->n; r++) {
         const struct mn_replay_report *report = &reports[r];
         mn_out_row(out);
         mn_out_cell_int(out, r);
@@ -142,39 +142,21 @@ static int be_rank(void *ctx, int rank)
     const struct session *s = ctx;
     struct mn_replay_report *reports = mn_zalloc((size_t)s->n * sizeof *reports);
     struct mn_group_plan plan = s->plan;
-    struct mn_plugin *plugin = NULL;
-    struct mn_group *group = NULL;
-    struct mn_trace trace = {.n = 0};
+    struct mn_replay_rank own = {.plan = &plan,
+                                 .trace = s->files[rank],
+                                 .plugin = s->plugin_path,
+                                 .abi = (int)s->options->abi,
+                                 .device = (int)s->options->device,
+                                 .timed = s->options->timed};
     struct mn_diag diag = {.text = ""};
     int code = 0;
 
     plan.rank = rank;
-    enum mn_err err = mn_group_join(&plan, &group, &diag);
-    if (!err)
-        err = mn_trace_read(s->files[rank], &trace, &diag);
-    if (!err)
-        err = mn_plugin_open(s->plugin_path, (int)s->options->abi, &plugin, &diag);
-    if (!err)
-        err = mn_group_use(group, plugin, (int)s->options->device, &diag);
-    if (!err) {
-        struct mn_replay_plan replay = {.trace = &trace,
-                                        .plugin = plugin,
-                                        .device = (int)s->options->device,
-                                        .timed = s->options->timed};
-        err = mn_replay(group, &replay, reports, &diag);
-    }
-    if (!err)
-        err = mn_group_barrier(group, &diag);
-    if (err && group)
-        mn_group_fail(group, err, &diag);
+    enum mn_err err = mn_replay_play(&own, reports, &diag);
     if (!err && rank == 0)
-        code = print(s, group, mn_plugin_info(plugin), reports);
-    if (err && (rank == 0 || !group || !mn_group_told(group)))
+        code = print(s, &own.info, reports);
+    if (err && (rank == 0 || !own.joined || !own.told))
         code = mn_cmd_fail("replay", &diag);
-    mn_group_leave(group);
-    if (plugin)
-        mn_plugin_close(plugin);
-    mn_trace_free(&trace);
     free(reports);
     return err && !code ? mn_err_exit_code(err) : code;
 }

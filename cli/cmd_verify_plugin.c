@@ -10,6 +10,7 @@
 #include "bench/check/far.h"
 #include "bench/check/profile.h"
 #include "bench/check/raw.h"
+#include "bench/trace/replay.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
 #include "cli/verify_report.h"
@@ -31,7 +32,7 @@ static const struct mn_verify_format *const formats[] = {
 
 struct options {
     const char *version, *profile, *explain, *peer, *token_file;
-    struct mn_opt_list rules;
+    struct mn_opt_list rules, traces;
     int all_versions, list, format, json, verbose;
     long seed, jobs, port;
     unsigned timeout_ms, stress_ms;
@@ -75,6 +76,11 @@ static const struct mn_opt options[] = {
      .arg = "ID|FAMILY",
      .offset = offsetof(struct options, rules),
      .help = "Run only these rules or families; may be given several times."},
+    {.name = "trace",
+     .type = MN_OPT_LIST,
+     .arg = "FILE",
+     .offset = offsetof(struct options, traces),
+     .help = "Recorded traffic to play (scenario.trace): the traces of a job's processes."},
     {.name = "seed",
      .type = MN_OPT_INT,
      .arg = "N",
@@ -352,6 +358,18 @@ static enum mn_err read_target(const struct options *o, int argc, char **argv,
                        argv[1]);
     if (o->version && o->all_versions)
         return mn_fail(diag, MN_ERR_USAGE, "--version and --all-versions exclude each other");
+    target->traces = o->traces.items;
+    target->n_traces = (int)o->traces.count;
+    for (size_t i = 0; i < o->traces.count && !err; i++) {
+        struct mn_trace trace;
+        err = mn_trace_read(o->traces.items[i], &trace, diag);
+        if (!err)
+            mn_trace_free(&trace);
+    }
+    if (err)
+        return err;
+    if (o->traces.count > MN_GROUP_RANKS)
+        return mn_fail(diag, MN_ERR_USAGE, "--trace: at most %d", MN_GROUP_RANKS);
     target->seed = first_seed(o);
     target->limit_ms = o->timeout_ms;
     if (o->version)

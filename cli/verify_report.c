@@ -43,7 +43,7 @@ static size_t peer_options(const struct mn_verify_report *report, char *text, si
 void mn_verify_command(const struct mn_verify_report *report, const struct mn_check_job *job,
                        char *text, size_t size)
 {
-    char library[4200], options[1400] = "";
+    char library[4200], options[4000] = "";
     size_t used = 0;
 
     quote(report->target->path, library, sizeof library);
@@ -55,8 +55,13 @@ void mn_verify_command(const struct mn_verify_report *report, const struct mn_ch
     if (report->peer)
         used += peer_options(report, options + used, sizeof options - used);
     if (report->target->limit_ms != MN_VERIFY_TIMEOUT_MS)
-        snprintf(options + used, sizeof options - used, "--timeout %ums ",
-                 report->target->limit_ms);
+        used += (size_t)snprintf(options + used, sizeof options - used, "--timeout %ums ",
+                                 report->target->limit_ms);
+    for (int i = 0; i < report->target->n_traces && used < sizeof options; i++) {
+        char trace[600];
+        quote(report->target->traces[i], trace, sizeof trace);
+        used += (size_t)snprintf(options + used, sizeof options - used, "--trace %s ", trace);
+    }
     snprintf(text, size, "meshnet verify-plugin %s--rule %s --seed %llu %s", options, job->rule->id,
              (unsigned long long)job->result.seed, library);
 }

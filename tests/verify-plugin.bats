@@ -441,3 +441,20 @@ hostile()
     done
     [ "$left" -eq 0 ]
 }
+
+@test "verify-plugin: recorded traffic is a scenario; traces that are none are refused" {
+    traces="--trace $BATS_TEST_DIRNAME/fixtures/traces/rank0 --trace $BATS_TEST_DIRNAME/fixtures/traces/rank1"
+    run env NCCL_SOCKET_IFNAME=lo "$MESHNET" verify-plugin --rule scenario.trace -v $traces
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ $output == *"136 messages"* ]]
+    run "$MESHNET" verify-plugin --rule scenario.trace $traces \
+        "$BUILD/tests/broken/libnccl-net-fault-JOB_SIZE_SHORT.so"
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ $output == *"39 of 136 messages arrived with wrong data or size"* ]]
+    [[ $output == *"again: "*"--trace "*"/rank1 "*JOB_SIZE_SHORT.so* ]]
+    run "$MESHNET" verify-plugin --rule scenario.trace --trace "$MESHNET"
+    [ "$status" -eq 2 ]
+    [[ $output == *"is no trace"* ]]
+}

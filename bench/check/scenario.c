@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/check/stream.h"
+#include "bench/check/trace.h"
 #include "bench/host.h"
 
 #define MIB      ((size_t)1 << 20)
@@ -442,6 +443,10 @@ static const struct mn_check_rule rules[] = {
      "and irecv; test gets 128 sizes",
      check_rccl, .source = "RCCL of ROCm 7 transport/net.cc",
      .breaks = "Jobs on AMD GPUs crash or hang.", .since = 9},
+    {"scenario.trace", "recorded traffic is carried again, every byte right",
+     "the messages of a job, with its sizes, tags, order and number of requests at once",
+     mn_check_trace, .source = "what libnccl-net-meshtrace.so recorded (--trace)",
+     .breaks = "The job that was recorded fails with this plugin.", .since = 5},
 };
 
 MN_CHECK_FAMILY(mn_check_scenario_family, "scenario", "call sequences of NCCL and RCCL", rules);

@@ -68,14 +68,15 @@ static int grow(uint64_t to)
     pthread_mutex_lock(&trace.growth);
     limit = atomic_load(&trace.limit);
     while (limit < to && atomic_load(&trace.state) == OPEN) {
-        if (limit == MOST || posix_fallocate(trace.fd, (off_t)bytes_of(limit),
-                                             (off_t)(PIECE * sizeof *trace.records))) {
+        uint64_t piece = MOST - limit < PIECE ? MOST - limit : PIECE;
+        if (!piece || posix_fallocate(trace.fd, (off_t)bytes_of(limit),
+                                      (off_t)(piece * sizeof *trace.records))) {
             atomic_store(&trace.state, FULL);
             break;
         }
         /* One call for all pages, instead of a fault for each 64 records. Older kernels fault. */
-        (void)madvise(page_of(limit), PIECE * sizeof *trace.records, MADV_POPULATE_WRITE);
-        limit += PIECE;
+        (void)madvise(page_of(limit), piece * sizeof *trace.records, MADV_POPULATE_WRITE);
+        limit += piece;
         atomic_store(&trace.limit, limit);
     }
     pthread_mutex_unlock(&trace.growth);
@@ -95,18 +96,36 @@ static void *make_room(void *arg)
 }
 
 /* Without the thread, for want of one, calls make their room themselves. */
-void mn_trace_thread(int on)
+void mn_trace_begin(void)
 {
-    if (on && !trace.running && atomic_load(&trace.state) == OPEN) {
-        atomic_store(&trace.ending, 0);
-        (void)sem_init(&trace.wanted, 0, 0);
-        trace.running = !mn_thread_start("mn-trace", make_room, NULL, &trace.thread);
-    } else if (!on && trace.running) {
+    if (trace.fd < 0 || trace.running)
+        return;
+    if (atomic_load(&trace.state) == CLOSED)
+        atomic_store(&trace.state, OPEN);
+    atomic_store(&trace.ending, 0);
+    (void)sem_init(&trace.wanted, 0, 0);
+    trace.running = !mn_thread_start("mn-trace", make_room, NULL, &trace.thread);
+}
+
+/* A thread may be at its last record, which is counted: what it took is kept. */
+void mn_trace_end(void)
+{
+    if (trace.running) {
         atomic_store(&trace.ending, 1);
         (void)sem_post(&trace.wanted);
         (void)pthread_join(trace.thread, NULL);
         trace.running = 0;
     }
+    pthread_mutex_lock(&trace.growth);
+    if (atomic_load(&trace.state) == OPEN) {
+        atomic_store(&trace.state, CLOSED);
+        uint64_t used = atomic_exchange(&trace.next, (uint64_t)MOST * 2); /* beyond any limit */
+        used = used < atomic_load(&trace.limit) ? used : atomic_load(&trace.limit);
+        (void)!ftruncate(trace.fd, (off_t)bytes_of(used));
+        atomic_store(&trace.limit, used);
+        atomic_store(&trace.next, used);
+    }
+    pthread_mutex_unlock(&trace.growth);
 }
 
 /* The path, with the host's name for %h and the process number for %p. */
@@ -132,6 +151,7 @@ static void in_copy(void)
 {
     atomic_store(&trace.state, CLOSED);
     trace.running = 0;
+    trace.fd = -1;
 }
 
 enum mn_err mn_trace_open(const char *path, struct mn_diag *diag)
@@ -167,6 +187,7 @@ enum mn_err mn_trace_open(const char *path, struct mn_diag *diag)
     atomic_store(&trace.state, OPEN);
     (void)pthread_atfork(NULL, NULL, in_copy);
     (void)grow(1);
+    mn_trace_begin();
     return MN_OK;
 }
 
@@ -177,24 +198,6 @@ void mn_trace_describe(const char *plugin, const char *hash, int version)
     mn_strlcpy(trace.head->plugin, plugin, sizeof trace.head->plugin);
     mn_strlcpy(trace.head->hash, hash, sizeof trace.head->hash);
     trace.head->version = version;
-}
-
-/* The mapping stays: a thread may be at its last record, which is counted. */
-void mn_trace_close(void)
-{
-    uint64_t used;
-
-    if (atomic_load(&trace.state) == CLOSED)
-        return;
-    mn_trace_thread(0);
-    pthread_mutex_lock(&trace.growth);
-    atomic_store(&trace.state, CLOSED);
-    used = atomic_exchange(&trace.next, (uint64_t)MOST * 2); /* beyond any limit */
-    used = used < atomic_load(&trace.limit) ? used : atomic_load(&trace.limit);
-    (void)!ftruncate(trace.fd, (off_t)bytes_of(used));
-    close(trace.fd);
-    trace.fd = -1;
-    pthread_mutex_unlock(&trace.growth);
 }
 
 uint64_t mn_trace_now(void)

@@ -11,11 +11,10 @@
 enum mn_err mn_trace_open(const char *path, struct mn_diag *diag);
 /* What the head says of the plugin. */
 void mn_trace_describe(const char *plugin, const char *hash, int version);
-/* Cuts the file to what was written; nothing is recorded any more. */
-void mn_trace_close(void);
-
-/* Makes room ahead of the calls from now on, or no longer; from one thread at a time. */
-void mn_trace_thread(int on);
+/* Cuts the file to what was written and ends the thread that makes room ahead of the calls; nothing
+ * is recorded until mn_trace_begin. One thread at a time. */
+void mn_trace_end(void);
+void mn_trace_begin(void);
 
 /* Nanoseconds since the trace began. */
 uint64_t mn_trace_now(void);

@@ -28,4 +28,17 @@ struct mn_replay_report {
 enum mn_err mn_replay(struct mn_group *group, const struct mn_replay_plan *plan,
                       struct mn_replay_report *reports, struct mn_diag *diag);
 
+/* A rank of its own process, from joining the group to leaving it. */
+struct mn_replay_rank {
+    const struct mn_group_plan *plan; /* with its rank */
+    const char *trace, *plugin;       /* files */
+    int abi, device, timed;           /* abi 0 = the newest */
+    /* Filled: */
+    struct mn_plugin_info info;
+    int joined, told; /* told: rank 0 knows why it ended, and may be left to say it */
+};
+/* reports as of mn_replay. */
+enum mn_err mn_replay_play(struct mn_replay_rank *rank, struct mn_replay_report *reports,
+                           struct mn_diag *diag);
+
 #endif

@@ -124,7 +124,7 @@ static enum mn_err load(struct mn_diag *diag)
 
 __attribute__((destructor)) static void unload(void)
 {
-    mn_trace_close();
+    mn_trace_end();
 }
 
 static int begin(void *log)
@@ -135,7 +135,7 @@ static int begin(void *log)
     memcpy(&logger, &log, sizeof logger);
     enum mn_err err = load(&diag);
     if (!err)
-        mn_trace_thread(1);
+        mn_trace_begin();
     pthread_mutex_unlock(&lock);
     if (err)
         on_log(NULL, NCCL_LOG_WARN, diag.text);
@@ -220,7 +220,7 @@ int mn_net_finalize(struct mn_net *net)
     free(net);
     pthread_mutex_lock(&lock);
     if (!contexts && !ready)
-        mn_trace_thread(0);
+        mn_trace_end();
     pthread_mutex_unlock(&lock);
     return result == MN_HOST_ABSENT ? ncclSuccess : result;
 }
