@@ -192,8 +192,12 @@ static void report_host(const struct options *opt, const struct mn_host *host,
     mn_discover_nics(out, host, opt->all, format != MN_OUT_TEXT);
     if (format == MN_OUT_CSV)
         return;
-    if (format == MN_OUT_JSON || opt->verbose)
+    if (format == MN_OUT_JSON || opt->verbose) {
         mn_discover_details(out, host, opt->all);
+    } else if (mn_discover_has_gpu_nics(host)) {
+        mn_out_note(out, MN_PLAIN, "%s", "");
+        mn_discover_gpus(out, host, NULL);
+    }
     mn_discover_findings(out, found);
 }
 

@@ -11,6 +11,10 @@
 void mn_discover_nics(struct mn_out *out, const struct mn_host *host, int all, int wide);
 /* Every address, every RDMA port with its attributes and GIDs, every GPU. */
 void mn_discover_details(struct mn_out *out, const struct mn_host *host, int all);
+/* One row a GPU, with the NICs nearest to it. title: NULL for none. */
+void mn_discover_gpus(struct mn_out *out, const struct mn_host *host, const char *title);
+/* 1 when the host has a GPU and a port on PCI. */
+int mn_discover_has_gpu_nics(const struct mn_host *host);
 /* Text: severity, NIC, what and how to mend it; JSON: a list of objects. */
 void mn_discover_findings(struct mn_out *out, const struct mn_findings *found);
 

@@ -1,4 +1,4 @@
-/* The -v view: addresses, RDMA attributes (as ibv_devinfo -v has them), GID tables, GPUs. */
+/* The -v view: addresses, RDMA attributes (as ibv_devinfo -v has them), GID tables. */
 #include "cli/discover.h"
 
 #include <infiniband/verbs.h>
@@ -226,24 +226,6 @@ static void put_addresses(struct mn_out *out, const struct mn_host *host, int al
     mn_out_table_end(out);
 }
 
-static void put_gpus(struct mn_out *out, const struct mn_host *host)
-{
-    static const struct mn_col cols[] = {{"pci_address", "GPU", 0},
-                                         {"name", "NAME", 0},
-                                         {"numa", "NUMA", 1}};
-    mn_out_table(out, "gpus", "GPUs", cols, COUNT(cols));
-    for (size_t i = 0; i < host->n_gpus; i++) {
-        mn_out_row(out);
-        mn_out_cell(out, host->gpus[i].address);
-        mn_out_cell(out, host->gpus[i].name[0] ? host->gpus[i].name : NULL);
-        if (host->gpus[i].numa >= 0)
-            mn_out_cell_int(out, host->gpus[i].numa);
-        else
-            mn_out_cell(out, NULL);
-    }
-    mn_out_table_end(out);
-}
-
 void mn_discover_details(struct mn_out *out, const struct mn_host *host, int all)
 {
     put_addresses(out, host, all);
@@ -251,5 +233,5 @@ void mn_discover_details(struct mn_out *out, const struct mn_host *host, int all
     for (size_t i = 0; i < host->n_rdma; i++)
         put_port(out, &host->rdma[i]);
     mn_out_list_end(out);
-    put_gpus(out, host);
+    mn_discover_gpus(out, host, "GPUs");
 }

@@ -163,7 +163,7 @@ finding_ids()
         diff -u "$dir/discover.txt" <(printf '%s\n' "$output")
         seen=$((seen + 1))
     done
-    [ "$seen" -ge 4 ]
+    [ "$seen" -ge 9 ]
 }
 
 @test "every recorded host gives valid JSON whose findings the text names" {
@@ -181,6 +181,19 @@ finding_ids()
         recorded "$name" -v
         [ "$status" -eq 0 ]
     done
+}
+
+@test "GPUs are shown with the NICs nearest to them" {
+    recorded hgx-h100 --json
+    jq -e '.gpus | length == 8 and .[7] == {pci_address: "0000:cb:00.0", name: "NVIDIA 2330",
+        numa: 1, path: "switch", nearest_nics: "enp204s0np0 enp205s0np0"}' <<<"$output"
+    recorded dgx-spark --json
+    jq -e '.gpus[0].path == "across" and .gpus[0].numa == null' <<<"$output"
+    recorded mi300x -v
+    [[ "$output" == *GPU*PATH*"NEAREST NICS"*"switch  enp221s0np0"* ]]
+    [ "$(grep -c 'NEAREST NICS' <<<"$output")" -eq 1 ]
+    recorded irdma
+    [[ "$output" != *"NEAREST NICS"* ]]
 }
 
 @test "-v shows the GID tables" {

@@ -122,9 +122,20 @@ struct mn_nic {
 
 struct mn_gpu {
     char address[16]; /* PCI address */
+    char path[256];   /* as that of struct mn_pci */
     char name[64];
     int numa;
 };
+
+/* What a GPU and a NIC have in common, the nearest first. */
+enum mn_pci_distance {
+    MN_PCI_SWITCH, /* a PCIe switch or bridge below the host bridge */
+    MN_PCI_ROOT,   /* the host bridge */
+    MN_PCI_NUMA,   /* the NUMA node, known of both */
+    MN_PCI_ACROSS  /* nothing that is known */
+};
+#define MN_PCI_DISTANCES (MN_PCI_ACROSS + 1)
+const char *mn_pci_distance_name(enum mn_pci_distance distance); /* "switch", "root", … */
 
 struct mn_host {
     char hostname[65];
@@ -155,6 +166,14 @@ enum mn_err mn_host_read(const struct mn_host_source *src, struct mn_host *host,
 enum mn_err mn_host_locality(const struct mn_host_source *src, struct mn_host *host,
                              struct mn_diag *diag);
 void mn_host_free(struct mn_host *host);
+
+enum mn_pci_distance mn_gpu_distance(const struct mn_gpu *gpu, const struct mn_pci *pci);
+/* Into nics, which has room for host->n_nics, those of the host's ports and VFs on PCI that are
+ * nearest to gpu, all equally near; returns how many. */
+size_t mn_gpu_nics(const struct mn_host *host, const struct mn_gpu *gpu, const struct mn_nic **nics,
+                   enum mn_pci_distance *distance);
+/* More is nearer, by distance first, then by the number of common bridges; 0: nothing is shared. */
+int mn_gpu_nearness(const struct mn_gpu *gpu, const struct mn_pci *pci);
 
 const struct mn_nic *mn_host_nic(const struct mn_host *host, const char *netdev); /* or NULL */
 /* The NIC that owns addr, or NULL. */

@@ -43,6 +43,7 @@ static enum mn_err read_gpu(void *arg, const char *address, struct mn_diag *diag
         snprintf(gpu->name, sizeof gpu->name, "%s %04llx", vendors[i].name, device);
         mn_sysfs_text(r->root, gpu->name, sizeof gpu->name, "bus/pci/devices/%s/product_name",
                       address); /* amdgpu */
+        mn_sysfs_resolve(r->root, gpu->path, sizeof gpu->path, "bus/pci/devices/%s", address);
         mn_sysfs_number(r->root, &numa, "bus/pci/devices/%s/numa_node", address);
         gpu->numa = numa < 0 ? -1 : (int)numa;
     }
@@ -100,33 +101,13 @@ static enum mn_err ask_hwloc(struct mn_host *host, struct mn_diag *diag)
     return MN_OK;
 }
 
-/* From the host bridge ("/pci0000:00/…") on; "" when the device is not below one. */
-static const char *below_host_bridge(const char *path)
-{
-    const char *bridge = strstr(path, "/pci");
-    return bridge ? bridge : "";
-}
-
-/* 2 per bridge that both are below, 1 for a common NUMA node: more is nearer, 0 is unknown. */
-static int nearness(const char *root, const struct mn_pci *pci, const struct mn_gpu *gpu)
-{
-    char path[sizeof pci->path];
-    int near = pci->numa >= 0 && pci->numa == gpu->numa;
-    if (!mn_sysfs_resolve(root, path, sizeof path, "bus/pci/devices/%s", gpu->address))
-        return near;
-    const char *a = below_host_bridge(pci->path), *b = below_host_bridge(path);
-    for (int first = 1; *a && *a == *b; a++, b++, first = 0)
-        near += *a == '/' && !first ? 2 : 0;
-    return near;
-}
-
-static void find_nearest(const char *root, struct mn_host *host, struct mn_nic *nic)
+static void find_nearest(const struct mn_host *host, struct mn_nic *nic)
 {
     const struct mn_gpu *best = NULL;
     /* With several GPUs and nothing in common with any of them, none is nearest. */
     int most = host->n_gpus > 1 ? 0 : -1;
     for (size_t i = 0; i < host->n_gpus; i++) {
-        int near = nearness(root, &nic->pci, &host->gpus[i]);
+        int near = mn_gpu_nearness(&host->gpus[i], &nic->pci);
         if (near > most) {
             most = near;
             best = &host->gpus[i];
@@ -149,6 +130,6 @@ enum mn_err mn_host_locality(const struct mn_host_source *src, struct mn_host *h
         qsort(host->gpus, host->n_gpus, sizeof *host->gpus, by_address);
     for (size_t i = 0; i < host->n_nics; i++)
         if (host->nics[i].pci.path[0])
-            find_nearest(reader.root, host, &host->nics[i]);
+            find_nearest(host, &host->nics[i]);
     return MN_OK;
 }

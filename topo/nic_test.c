@@ -74,7 +74,7 @@ static void format_port(const struct mn_rdma_port *port, char *buf, size_t size)
 struct inventory {
     const char *fixture, *hostname;
     uint64_t memlock;
-    const char *nics[10], *ports[6], *gpus[4];
+    const char *nics[10], *ports[6], *gpus[10];
 };
 
 static const struct inventory inventories[] = {
@@ -163,6 +163,66 @@ static const struct inventory inventories[] = {
      {"mlx4_0/1 ib0 ACTIVE LinkUp InfiniBand 56000 x4 lid 7 0000:05:00.0 gids 0",
       "mlx4_0/2 enp5s0d1 DOWN Disabled Ethernet 10000 x4 lid 0 0000:05:00.0 gids"},
      {NULL}},
+    {"hgx-h100",
+     "hgx-1",
+     UINT64_MAX,
+     {"1 lo loopback - mtu 65536 up carrier 0 127.0.0.1/8",
+      "2 enp26s0np0 ethernet mlx5_core mtu 9000 up carrier 400000 0000:1a:00.0 x16/16 "
+      "32.0/32.0 numa 0 mlx5_0/1 gpu 0000:18:00.0 10.0.0.0/31",
+      "3 enp27s0np0 ethernet mlx5_core mtu 9000 up carrier 400000 0000:1b:00.0 x16/16 "
+      "32.0/32.0 numa 0 mlx5_1/1 gpu 0000:18:00.0 10.0.1.0/31",
+      "4 enp77s0np0 ethernet mlx5_core mtu 9000 up carrier 400000 0000:4d:00.0 x16/16 "
+      "32.0/32.0 numa 0 gpu 0000:4b:00.0 10.0.2.0/31",
+      "5 enp78s0np0 ethernet mlx5_core mtu 9000 up carrier 400000 0000:4e:00.0 x16/16 "
+      "32.0/32.0 numa 0 gpu 0000:4b:00.0 10.0.3.0/31",
+      "6 enp156s0np0 ethernet mlx5_core mtu 9000 up carrier 400000 0000:9c:00.0 x16/16 "
+      "32.0/32.0 numa 1 gpu 0000:9a:00.0 10.0.4.0/31",
+      "7 enp157s0np0 ethernet mlx5_core mtu 9000 up carrier 400000 0000:9d:00.0 x16/16 "
+      "32.0/32.0 numa 1 gpu 0000:9a:00.0 10.0.5.0/31",
+      "8 enp204s0np0 ethernet mlx5_core mtu 9000 up carrier 400000 0000:cc:00.0 x16/16 "
+      "32.0/32.0 numa 1 gpu 0000:ca:00.0 10.0.6.0/31",
+      "9 enp205s0np0 ethernet mlx5_core mtu 9000 up carrier 400000 0000:cd:00.0 x16/16 "
+      "32.0/32.0 numa 1 gpu 0000:ca:00.0 10.0.7.0/31"},
+     {"mlx5_0/1 enp26s0np0 ACTIVE LinkUp Ethernet 400000 x4 lid 0 0000:1a:00.0 gids 2 3",
+      "mlx5_1/1 enp27s0np0 ACTIVE LinkUp Ethernet 400000 x4 lid 0 0000:1b:00.0 gids 2 3"},
+     {"0000:18:00.0 NVIDIA 2330 0", "0000:19:00.0 NVIDIA 2330 0", "0000:4b:00.0 NVIDIA 2330 0",
+      "0000:4c:00.0 NVIDIA 2330 0", "0000:9a:00.0 NVIDIA 2330 1", "0000:9b:00.0 NVIDIA 2330 1",
+      "0000:ca:00.0 NVIDIA 2330 1", "0000:cb:00.0 NVIDIA 2330 1"}},
+    {"mi300x",
+     "mi300x-1",
+     UINT64_MAX,
+     {"1 lo loopback - mtu 65536 up carrier 0 127.0.0.1/8",
+      "2 enp27s0np0 ethernet bnxt_en mtu 9000 up carrier 400000 0000:1b:00.0 x16/16 "
+      "32.0/32.0 numa 0 gpu 0000:1a:00.0 10.1.0.1/30",
+      "3 enp61s0np0 ethernet bnxt_en mtu 9000 up carrier 400000 0000:3d:00.0 x16/16 "
+      "32.0/32.0 numa 0 gpu 0000:3c:00.0 10.1.1.1/30",
+      "4 enp78s0np0 ethernet bnxt_en mtu 9000 up carrier 400000 0000:4e:00.0 x16/16 "
+      "32.0/32.0 numa 0 gpu 0000:4d:00.0 10.1.2.1/30",
+      "5 enp95s0np0 ethernet bnxt_en mtu 9000 up carrier 400000 0000:5f:00.0 x16/16 "
+      "32.0/32.0 numa 0 gpu 0000:5e:00.0 10.1.3.1/30",
+      "6 enp157s0np0 ethernet bnxt_en mtu 9000 up carrier 400000 0000:9d:00.0 x16/16 "
+      "32.0/32.0 numa 1 gpu 0000:9c:00.0 10.1.4.1/30",
+      "7 enp189s0np0 ethernet bnxt_en mtu 9000 up carrier 400000 0000:bd:00.0 x16/16 "
+      "32.0/32.0 numa 1 gpu 0000:bc:00.0 10.1.5.1/30",
+      "8 enp205s0np0 ethernet bnxt_en mtu 9000 up carrier 400000 0000:cd:00.0 x16/16 "
+      "32.0/32.0 numa 1 gpu 0000:cc:00.0 10.1.6.1/30",
+      "9 enp221s0np0 ethernet bnxt_en mtu 9000 up carrier 400000 0000:dd:00.0 x16/16 "
+      "32.0/32.0 numa 1 gpu 0000:dc:00.0 10.1.7.1/30"},
+     {NULL},
+     {"0000:1a:00.0 AMD Instinct MI300X OAM 0", "0000:3c:00.0 AMD Instinct MI300X OAM 0",
+      "0000:4d:00.0 AMD Instinct MI300X OAM 0", "0000:5e:00.0 AMD Instinct MI300X OAM 0",
+      "0000:9c:00.0 AMD Instinct MI300X OAM 1", "0000:bc:00.0 AMD Instinct MI300X OAM 1",
+      "0000:cc:00.0 AMD Instinct MI300X OAM 1", "0000:dc:00.0 AMD Instinct MI300X OAM 1"}},
+    {"strix-halo",
+     "strix-1",
+     UINT64_MAX,
+     {"1 lo loopback - mtu 65536 up carrier 0 127.0.0.1/8",
+      "2 enp191s0 ethernet r8169 mtu 1500 up carrier 2500 0000:bf:00.0 x1/1 5.0/5.0 numa -1 "
+      "gpu 0000:c1:00.0 192.0.2.31/24",
+      "3 thunderbolt0 thunderbolt thunderbolt-net mtu 65520 up carrier 40000 0000:c3:00.5 x0/0 "
+      "0.0/0.0 numa -1 gpu 0000:c1:00.0 10.2.0.0/31"},
+     {NULL},
+     {"0000:c1:00.0 AMD 1586 -1"}},
 };
 
 static void inventories_are_exact(void **state)
@@ -194,6 +254,110 @@ static void inventories_are_exact(void **state)
         }
         assert_null(want->gpus[host.n_gpus]);
         mn_host_free(&host);
+    }
+}
+
+/* "switch eth0 eth1" */
+static void format_near(const struct mn_host *host, const struct mn_gpu *gpu, char *buf,
+                        size_t size)
+{
+    const struct mn_nic *near[16];
+    enum mn_pci_distance distance;
+    assert_true(host->n_nics <= COUNT(near));
+    size_t count = mn_gpu_nics(host, gpu, near, &distance);
+    FILE *file = fmemopen(buf, size, "w");
+    fprintf(file, "%s", mn_pci_distance_name(distance));
+    for (size_t i = 0; i < count; i++)
+        fprintf(file, " %s", near[i]->netdev);
+    fclose(file);
+}
+
+static void gpus_know_their_nics(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fixture, *near[8]; /* in the order of the GPUs */
+    } rows[] = {
+        {"dgx-spark",
+         {"across enP7s7 enp1s0f0np0 enp1s0f1np1 enP2p1s0f0np0 enP2p1s0f1np1"}}, /* numa -1 */
+        {"mlx5-vf-bond",
+         {"root ens1f0np0 ens1f1np1 ens1f0v0 ens1f0v1",
+          "across ens1f0np0 ens1f1np1 ens1f0v0 ens1f0v1"}},
+        {"hgx-h100",
+         {"switch enp26s0np0 enp27s0np0", "switch enp26s0np0 enp27s0np0",
+          "switch enp77s0np0 enp78s0np0", "switch enp77s0np0 enp78s0np0",
+          "switch enp156s0np0 enp157s0np0", "switch enp156s0np0 enp157s0np0",
+          "switch enp204s0np0 enp205s0np0", "switch enp204s0np0 enp205s0np0"}},
+        {"mi300x",
+         {"switch enp27s0np0", "switch enp61s0np0", "switch enp78s0np0", "switch enp95s0np0",
+          "switch enp157s0np0", "switch enp189s0np0", "switch enp205s0np0", "switch enp221s0np0"}},
+        {"strix-halo", {"root enp191s0 thunderbolt0"}},
+    };
+    char text[256];
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct mn_host host = load(rows[i].fixture);
+        for (size_t j = 0; j < host.n_gpus; j++) {
+            format_near(&host, &host.gpus[j], text, sizeof text);
+            assert_non_null(rows[i].near[j]);
+            assert_string_equal(text, rows[i].near[j]);
+        }
+        mn_host_free(&host);
+    }
+}
+
+/* No GPU is nearer to a NIC than the one named as its nearest. */
+static void nearest_gpu_agrees_with_distances(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < COUNT(inventories); i++) {
+        struct mn_host host = load(inventories[i].fixture);
+        for (size_t n = 0; n < host.n_nics; n++) {
+            const struct mn_nic *nic = &host.nics[n];
+            enum mn_pci_distance best = MN_PCI_ACROSS, named = MN_PCI_ACROSS;
+            for (size_t g = 0; g < host.n_gpus; g++) {
+                enum mn_pci_distance far = mn_gpu_distance(&host.gpus[g], &nic->pci);
+                best = far < best ? far : best;
+                if (!strcmp(host.gpus[g].address, nic->gpu))
+                    named = far;
+            }
+            assert_int_equal(named, best);
+        }
+        mn_host_free(&host);
+    }
+}
+
+static void distances(void **state)
+{
+    (void)state;
+    static const char gpu_path[] =
+        "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:00.0/0000:18:00.0";
+    static const struct {
+        const char *path;
+        int gpu_numa, numa;
+        enum mn_pci_distance distance;
+    } rows[] = {
+        {"/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:1a:00.0", 0, 0,
+         MN_PCI_SWITCH},
+        {"/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:1a:00.0", 0, 1,
+         MN_PCI_SWITCH},
+        {"/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.1", -1, -1, MN_PCI_SWITCH},
+        {"/sys/devices/pci0000:15/0000:15:01.1/0000:1a:00.0", 0, 0, MN_PCI_ROOT},
+        {"/sys/devices/pci0000:15/0000:15:02.0", -1, -1, MN_PCI_ROOT},
+        {"/sys/devices/pci0000:1/0000:1:02.0", -1, -1, MN_PCI_ACROSS}, /* a prefix is no part */
+        {"/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0", 0, 0, MN_PCI_NUMA},
+        {"/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0", 0, 1, MN_PCI_ACROSS},
+        {"/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0", -1, -1, MN_PCI_ACROSS},
+        {"/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0", -1, 0, MN_PCI_ACROSS},
+        {"/sys/devices/platform/pcie@15/pci0000:15/0000:15:02.0", -1, -1, MN_PCI_ROOT},
+        {"", 1, 1, MN_PCI_NUMA},
+        {"", -1, -1, MN_PCI_ACROSS},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct mn_gpu gpu = {.numa = rows[i].gpu_numa};
+        struct mn_pci pci = {.numa = rows[i].numa};
+        mn_strlcpy(gpu.path, gpu_path, sizeof gpu.path);
+        mn_strlcpy(pci.path, rows[i].path, sizeof pci.path);
+        assert_int_equal(mn_gpu_distance(&gpu, &pci), rows[i].distance);
     }
 }
 
@@ -393,6 +557,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(inventories_are_exact),
+        cmocka_unit_test(gpus_know_their_nics),
+        cmocka_unit_test(nearest_gpu_agrees_with_distances),
+        cmocka_unit_test(distances),
         cmocka_unit_test(device_attributes),
         cmocka_unit_test(gids_are_found_through_holes),
         cmocka_unit_test(lookups),
