@@ -12,7 +12,6 @@ enum { INVALID_CONTEXT = 201 };
 MN_CUDA_FUNCTIONS(X)
 #undef X
 
-static __thread int stack[8], depth;
 static int contexts[64];
 
 int cuInit(unsigned int flags)
@@ -99,28 +98,34 @@ int cuDevicePrimaryCtxRetain(CUcontext *context, int device)
 
 int cuCtxPushCurrent_v2(CUcontext context)
 {
-    stack[depth++] = (int)((int *)context - contexts);
+    struct fakegpu_thread *t = fakegpu_thread();
+
+    t->stack[t->depth++] = (int)((int *)context - contexts);
     return CUDA_SUCCESS;
 }
 
 int cuCtxPopCurrent_v2(CUcontext *context)
 {
-    if (!depth)
+    struct fakegpu_thread *t = fakegpu_thread();
+
+    if (!t->depth)
         return INVALID_CONTEXT;
-    *context = (CUcontext)&contexts[stack[--depth]];
+    *context = (CUcontext)&contexts[t->stack[--t->depth]];
     return CUDA_SUCCESS;
 }
 
 int cuCtxSynchronize(void)
 {
-    return depth ? CUDA_SUCCESS : INVALID_CONTEXT;
+    return fakegpu_thread()->depth ? CUDA_SUCCESS : INVALID_CONTEXT;
 }
 
 static int alloc(unsigned long long *p, size_t size, enum fakegpu_kind kind)
 {
-    if (!depth)
+    const struct fakegpu_thread *t = fakegpu_thread();
+
+    if (!t->depth)
         return INVALID_CONTEXT;
-    *p = (uintptr_t)fakegpu_alloc(stack[depth - 1], kind, size);
+    *p = (uintptr_t)fakegpu_alloc(t->stack[t->depth - 1], kind, size);
     return *p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -142,7 +147,7 @@ int cuMemFree_v2(unsigned long long p)
 
 int cuMemcpy(unsigned long long to, unsigned long long from, size_t size)
 {
-    if (!depth)
+    if (!fakegpu_thread()->depth)
         return INVALID_CONTEXT;
     return fakegpu_copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, size)
                ? CUDA_ERROR_INVALID_VALUE
@@ -151,7 +156,7 @@ int cuMemcpy(unsigned long long to, unsigned long long from, size_t size)
 
 int cuMemsetD8_v2(unsigned long long p, unsigned char byte, size_t size)
 {
-    if (!depth)
+    if (!fakegpu_thread()->depth)
         return INVALID_CONTEXT;
     return fakegpu_fill((void *)(uintptr_t)p, byte, size) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -198,7 +203,7 @@ int cuMemGetHandleForAddressRange(void *handle, unsigned long long p, size_t siz
     (void)flags;
     if (fakegpu()->export)
         return (int)fakegpu()->export;
-    if (!depth)
+    if (!fakegpu_thread()->depth)
         return INVALID_CONTEXT;
     if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || p % 4096 || size % 4096)
         return CUDA_ERROR_INVALID_VALUE;

@@ -63,6 +63,27 @@ const struct fakegpu_config *fakegpu(void)
     return &config;
 }
 
+static pthread_key_t thread_key;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+
+static void make_key(void)
+{
+    (void)pthread_key_create(&thread_key, free);
+}
+
+struct fakegpu_thread *fakegpu_thread(void)
+{
+    pthread_once(&key_once, make_key);
+    struct fakegpu_thread *thread = pthread_getspecific(thread_key);
+    if (!thread) {
+        thread = calloc(1, sizeof *thread);
+        if (!thread)
+            abort();
+        pthread_setspecific(thread_key, thread);
+    }
+    return thread;
+}
+
 static struct block *find(const void *p)
 {
     for (int i = 0; i < BLOCKS; i++)

@@ -25,6 +25,15 @@ struct fakegpu_config {
 enum fakegpu_kind { FAKEGPU_NONE, FAKEGPU_DEVICE, FAKEGPU_MANAGED };
 
 const struct fakegpu_config *fakegpu(void);
+
+/* What a driver keeps for each thread. No thread-local variable: LeakSanitizer loses its way in
+ * those of libraries opened at run time. */
+struct fakegpu_thread {
+    int stack[8], depth; /* CUDA's contexts */
+    int current;         /* HIP's device */
+};
+struct fakegpu_thread *fakegpu_thread(void);
+
 /* NULL: none left. */
 void *fakegpu_alloc(int device, enum fakegpu_kind kind, size_t size);
 /* 0, or 1 when p is not what an allocation gave. */

@@ -11,8 +11,6 @@ MN_HIP_FUNCTIONS(X)
 #undef X
 const char *hipGetErrorName(int error);
 
-static __thread int current;
-
 int hipInit(unsigned int flags)
 {
     (void)flags;
@@ -33,7 +31,7 @@ int hipGetDeviceCount(int *count)
 
 int hipGetDevice(int *device)
 {
-    *device = current;
+    *device = fakegpu_thread()->current;
     return hipSuccess;
 }
 
@@ -41,7 +39,7 @@ int hipSetDevice(int device)
 {
     if (fakegpu()->open)
         return (int)fakegpu()->open;
-    current = device;
+    fakegpu_thread()->current = device;
     return hipSuccess;
 }
 
@@ -64,13 +62,15 @@ int hipDeviceSynchronize(void)
 
 int hipMalloc(void **p, size_t size)
 {
-    *p = fakegpu_alloc(current, FAKEGPU_DEVICE, size);
+    *p = fakegpu_alloc(fakegpu_thread()->current, FAKEGPU_DEVICE, size);
     return *p ? hipSuccess : hipErrorOutOfMemory;
 }
 
 int hipMallocManaged(void **p, size_t size, unsigned int flags)
 {
-    *p = flags == hipMemAttachGlobal ? fakegpu_alloc(current, FAKEGPU_MANAGED, size) : NULL;
+    *p = flags == hipMemAttachGlobal
+             ? fakegpu_alloc(fakegpu_thread()->current, FAKEGPU_MANAGED, size)
+             : NULL;
     return *p ? hipSuccess : hipErrorOutOfMemory;
 }
 
