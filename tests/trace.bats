@@ -79,7 +79,11 @@ trace()
     "$MESHNET" bench --collective all-reduce --local 2 --sizes 64K --duration 60s --plugin "$TRACER" \
         >/dev/null 2>&1 3>&- &
     for _ in $(seq 200); do
-        [ "$(du -c job.* 2>/dev/null | tail -n 1 | cut -f 1)" -lt 600 ] || break
+        enough=0
+        for file in job.*; do # a trace that is still written can be read, too
+            [ "$("$MESHNET" trace stats "$file" --json 2>/dev/null | jq .records)" -le 1000 ] || enough=$((enough + 1))
+        done 2>/dev/null
+        [ $enough -lt 2 ] || break
         sleep 0.1
     done
     # The launcher's end is that of its ranks.
