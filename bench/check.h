@@ -89,7 +89,7 @@ struct mn_check_target {
     uint64_t seed;     /* with the rule's id, all that its random choices depend on */
     const struct mn_check_profile *profile; /* the release to behave like, or NULL (profile.h) */
     const struct mn_check_far *far;         /* where second processes run, NULL = here (far.h) */
-    const char *const *traces; /* of the processes of a job, for scenario.trace */
+    const char *const *traces;              /* of the processes of a job, for scenario.trace */
     int n_traces;
     int second_fd; /* this is the second process and hears of the first by it; 0 = the first */
 };

@@ -172,4 +172,8 @@ between()
         "$MESHNET" verify-plugin --rule load --rule device --rule transfer
     echo "$output"
     [ "$status" -eq 0 ]
+    run with_gpu a 1 env NCCL_SOCKET_IFNAME=mesh LD_PRELOAD=libcuda.so.1 \
+        "$MESHNET" verify-plugin --all-versions --rule load --rule device
+    echo "$output" | grep -v '^pass'
+    [ "$status" -eq 0 ]
 }

@@ -106,6 +106,12 @@ void mn_device_concurrent(struct mn_check *check)
 }
 
 /* NCCL picks one version, another release another: they describe the same devices. */
+/* Of ptrSupport, which a version knows: DMA-BUFs came with v6. */
+static int bits_of(int version)
+{
+    return version < 6 ? NCCL_PTR_HOST | NCCL_PTR_CUDA : ~0;
+}
+
 void mn_device_consistent(struct mn_check *check)
 {
     mn_check_init(check);
@@ -130,7 +136,9 @@ void mn_device_consistent(struct mn_check *check)
             if (props.name && own.name && strcmp(props.name, own.name) != 0)
                 mn_check_fail(check, "device %d is \"%s\" in v%d and \"%s\" in v%d", dev,
                               props.name, v->version, own.name, check->raw.version->version);
-            if (props.speed != own.speed || props.ptr_support != own.ptr_support)
+            if (props.speed != own.speed || (props.ptr_support ^ own.ptr_support) &
+                                                bits_of(v->version) &
+                                                bits_of(check->raw.version->version))
                 mn_check_fail(check, "device %d: speed or ptrSupport differ between v%d and v%d",
                               dev, v->version, check->raw.version->version);
         }

@@ -9,8 +9,10 @@ static ncclResult_t properties(int dev, ncclNetProperties_v4_t *props)
     struct mn_net_props p;
     ncclResult_t result = (ncclResult_t)mn_net_properties(dev, &p);
 
-    if (result == ncclSuccess)
+    if (result == ncclSuccess) {
+        p.ptr_support &= ~NCCL_PTR_DMABUF; /* which came with v6 */
         *props = (ncclNetProperties_v4_t){MN_PROPS_V4(p)};
+    }
     return result;
 }
 

@@ -3,11 +3,21 @@
 
 extern MN_EXPORT const ncclNet_v5_t ncclNetPlugin_v5;
 
+/* NCCL_PTR_DMABUF came with v6. */
+static ncclResult_t properties(int dev, ncclNetProperties_v5_t *props)
+{
+    ncclResult_t result = mn_abi_properties_v5(dev, props);
+
+    if (result == ncclSuccess)
+        props->ptrSupport &= ~NCCL_PTR_DMABUF;
+    return result;
+}
+
 const ncclNet_v5_t ncclNetPlugin_v5 = {
     .name = MN_PLUGIN_NAME,
     .init = mn_abi_init,
     .devices = mn_abi_devices,
-    .getProperties = mn_abi_properties_v5,
+    .getProperties = properties,
     .listen = mn_abi_listen,
     .connect = mn_abi_connect_v5,
     .accept = mn_abi_accept_v5,
