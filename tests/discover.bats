@@ -231,6 +231,18 @@ finding_ids()
     [ "$status" -eq 0 ]
 }
 
+@test "-o writes each GPU with the nearest NICs of the mesh" {
+    local file="$BATS_TEST_TMPDIR/a.yaml" from="$BATS_TEST_DIRNAME/fixtures/hgx-h100"
+    run "$MESHNET" discover --sysfs "$from/sys" --netlink "$from/netlink.json" -o "$file" \
+        --skip enp26s0np0 --skip enp77s0np0 --skip enp78s0np0
+    [ "$status" -eq 0 ]
+    [ "$(grep -c ' - {pci: ' "$file")" -eq 8 ]
+    grep -qF '{pci: "0000:18:00.0", name: "NVIDIA 2330", nics: [enp27s0np0], path: switch}' "$file"
+    grep -qF '{pci: 0000:4b:00.0, name: "NVIDIA 2330", nics: [enp27s0np0], path: numa}' "$file"
+    run "$MESHNET" discover --check "$file"
+    [ "$status" -eq 0 ]
+}
+
 make_triangle()
 {
     new_ns a

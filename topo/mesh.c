@@ -10,6 +10,7 @@
 #include "topo/base/log.h"
 #include "topo/mesh_check.h"
 #include "topo/mesh_file.h"
+#include "topo/mesh_gpu.h"
 
 void mn_mesh_init(struct mn_mesh *mesh)
 {
@@ -23,6 +24,7 @@ static void node_clear(struct mn_mesh_node *node)
     for (size_t i = 0; i < node->n_nics; i++)
         free(node->nics[i].addrs);
     free(node->nics);
+    mn_mesh_gpus_clear(node);
     memset(node, 0, sizeof *node);
 }
 
@@ -209,6 +211,7 @@ static void nic_from_host(struct mn_mesh_nic *to, const struct mn_host *host,
 enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host, struct mn_diag *diag)
 {
     struct mn_mesh_node node = {0};
+    struct mn_nic kept[MN_MESH_NICS_MAX];
     mn_strlcpy(node.name, host->hostname, sizeof node.name);
     mn_strlcpy(node.hostname, host->hostname, sizeof node.hostname);
     for (size_t i = 0; i < host->n_nics; i++) {
@@ -219,9 +222,11 @@ enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host, s
                     MN_MESH_NICS_MAX);
             continue;
         }
+        kept[node.n_nics] = host->nics[i];
         nic_from_host(mn_grow((void **)&node.nics, &node.n_nics, sizeof *node.nics), host,
                       &host->nics[i]);
     }
+    mn_mesh_gpus_from_host(&node, host, kept);
     return put_node(mesh, &node, diag);
 }
 
@@ -235,6 +240,7 @@ enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, str
         for (size_t j = 0; j < other->nodes[i].n_nics; j++)
             nic_copy(mn_grow((void **)&node.nics, &node.n_nics, sizeof *node.nics),
                      &other->nodes[i].nics[j]);
+        mn_mesh_gpus_copy(&node, &other->nodes[i]);
         enum mn_err err = put_node(mesh, &node, diag);
         if (err)
             return err;

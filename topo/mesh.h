@@ -6,6 +6,7 @@
 #include "topo/nic.h"
 
 #define MN_NAME_MAX 64
+#define MN_PCI_TEXT sizeof "0000:1a:00.0"
 
 struct mn_mesh_nic {
     char name[MN_NAME_MAX]; /* unique in its node; default: the netdev */
@@ -24,11 +25,23 @@ struct mn_mesh_nic {
     int line, column;        /* where it stands in the file; 0 = not read from a file */
 };
 
+/* A GPU and the NICs of its node that are nearest to it, all equally near. */
+struct mn_mesh_gpu {
+    char pci[MN_PCI_TEXT];  /* unique in its node, lower case */
+    char name[MN_NAME_MAX]; /* "" = none given */
+    int *nics;              /* indices, at least one */
+    size_t n_nics;
+    enum mn_pci_distance path; /* what lies between */
+    int line, column;
+};
+
 struct mn_mesh_node {
     char name[MN_NAME_MAX];
     char hostname[65]; /* default: name */
     struct mn_mesh_nic *nics;
     size_t n_nics;
+    struct mn_mesh_gpu *gpus; /* those with a NIC */
+    size_t n_gpus;
     int line, column;
 };
 
@@ -94,7 +107,8 @@ enum mn_err mn_mesh_find_self(const struct mn_mesh *mesh, const struct mn_host *
                               char *why, size_t why_size, struct mn_diag *diag);
 
 /* Adds this host as a node (its usable NICs: not loopback, bridge, tunnel or enslaved, with an
- * address other than fe80::/10, /32 and /128), or replaces the node of that name. */
+ * address other than fe80::/10, /32 and /128; the GPUs that mn_host_locality found, each with the
+ * nearest of these NICs), or replaces the node of that name. */
 enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host,
                              struct mn_diag *diag);
 /* Recomputes links: every pair of NICs of different nodes with an address pair that shares a subnet

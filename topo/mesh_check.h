@@ -7,6 +7,7 @@
 
 #define MN_MESH_NODES_MAX 64
 #define MN_MESH_NICS_MAX  32 /* of one node */
+#define MN_MESH_GPUS_MAX  16 /* of one node */
 #define MN_MESH_ADDRS_MAX 8  /* of one NIC */
 #define MN_MESH_LINKS_MAX 4096
 

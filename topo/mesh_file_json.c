@@ -58,6 +58,19 @@ static cJSON *nic_tree(const struct mn_mesh_nic *nic)
     return map;
 }
 
+static cJSON *gpu_tree(const struct mn_mesh_node *node, const struct mn_mesh_gpu *gpu)
+{
+    cJSON *map = cJSON_CreateObject();
+    add_text(map, "pci", gpu->pci);
+    if (gpu->name[0])
+        add_text(map, "name", gpu->name);
+    cJSON *list = cJSON_AddArrayToObject(map, "nics");
+    for (size_t i = 0; i < gpu->n_nics; i++)
+        cJSON_AddItemToArray(list, cJSON_CreateString(node->nics[gpu->nics[i]].name));
+    add_text(map, "path", mn_pci_distance_name(gpu->path));
+    return map;
+}
+
 static cJSON *node_tree(const struct mn_mesh_node *node)
 {
     cJSON *map = cJSON_CreateObject();
@@ -67,6 +80,9 @@ static cJSON *node_tree(const struct mn_mesh_node *node)
     cJSON *list = node->n_nics ? cJSON_AddArrayToObject(map, "nics") : NULL;
     for (size_t i = 0; i < node->n_nics; i++)
         cJSON_AddItemToArray(list, nic_tree(&node->nics[i]));
+    list = node->n_gpus ? cJSON_AddArrayToObject(map, "gpus") : NULL;
+    for (size_t i = 0; i < node->n_gpus; i++)
+        cJSON_AddItemToArray(list, gpu_tree(node, &node->gpus[i]));
     return map;
 }
 

@@ -37,11 +37,17 @@ static enum mn_err node_nics(struct mn_reader *r, const char *key, const struct 
                         mn_read_nic);
 }
 
+static enum mn_err node_gpus(struct mn_reader *r, const char *key, const struct mn_yaml *value)
+{
+    return mn_read_list(r, key, value, MN_MESH_GPUS_MAX, "a list of GPUs (- pci: …)", mn_read_gpu);
+}
+
 static enum mn_err read_node(struct mn_reader *r, const struct mn_yaml *value)
 {
     static const struct mn_read_key keys[] = {{"name", node_name, 1},
                                               {"hostname", node_hostname, 0},
                                               {"nics", node_nics, 0},
+                                              {"gpus", node_gpus, 0}, /* names NICs */
                                               {NULL, NULL, 0}};
     struct mn_mesh *mesh = r->mesh;
     struct mn_mesh_node *node = mn_grow((void **)&mesh->nodes, &mesh->n_nodes, sizeof *mesh->nodes);

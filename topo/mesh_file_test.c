@@ -92,6 +92,15 @@ static void assert_same_nic(const struct mn_mesh_nic *a, const struct mn_mesh_ni
     assert_same_addrs(a, b);
 }
 
+static void assert_same_gpu(const struct mn_mesh_gpu *a, const struct mn_mesh_gpu *b)
+{
+    assert_string_equal(a->pci, b->pci);
+    assert_string_equal(a->name, b->name);
+    assert_int_equal(a->path, b->path);
+    assert_int_equal(a->n_nics, b->n_nics);
+    assert_memory_equal(a->nics, b->nics, a->n_nics * sizeof *a->nics);
+}
+
 static void assert_same_mesh(const struct mn_mesh *a, const struct mn_mesh *b)
 {
     assert_int_equal(a->version, b->version);
@@ -104,6 +113,9 @@ static void assert_same_mesh(const struct mn_mesh *a, const struct mn_mesh *b)
         assert_int_equal(a->nodes[i].n_nics, b->nodes[i].n_nics);
         for (size_t j = 0; j < a->nodes[i].n_nics; j++)
             assert_same_nic(&a->nodes[i].nics[j], &b->nodes[i].nics[j]);
+        assert_int_equal(a->nodes[i].n_gpus, b->nodes[i].n_gpus);
+        for (size_t j = 0; j < a->nodes[i].n_gpus; j++)
+            assert_same_gpu(&a->nodes[i].gpus[j], &b->nodes[i].gpus[j]);
     }
     for (size_t i = 0; i < a->n_links; i++) {
         assert_string_equal(a->links[i].name, b->links[i].name);
@@ -191,6 +203,34 @@ static void every_key_is_read(void **state)
     mn_mesh_free(&mesh);
 }
 
+static void gpus_are_read_and_written(void **state)
+{
+    (void)state;
+    struct mn_mesh mesh;
+    char *yaml;
+    mn_mesh_init(&mesh);
+    assert_int_equal(mn_mesh_read(FIXTURES "/good/everything.yaml", &mesh, NULL), MN_OK);
+    const struct mn_mesh_gpu *gpu = mesh.nodes[0].gpus;
+    assert_int_equal(mesh.nodes[0].n_gpus, 2);
+    assert_int_equal(mesh.nodes[1].n_gpus, 0);
+    assert_string_equal(gpu->pci, "0000:1a:1f.7");
+    assert_string_equal(gpu->name, "NVIDIA \"H100\" 80GB/HBM3");
+    assert_int_equal(gpu->path, MN_PCI_SWITCH);
+    assert_int_equal(gpu->n_nics, 1);
+    assert_int_equal(gpu->nics[0], 0);
+    assert_int_equal(gpu[1].nics[0], 1);
+    assert_int_equal(gpu[1].nics[1], 0);
+    assert_int_equal(mn_mesh_format_yaml(&mesh, &yaml, NULL), MN_OK);
+    assert_non_null(strstr(yaml, "    gpus:\n"
+                                 "      - {pci: 0000:1a:1f.7, name: \"NVIDIA \\\"H100\\\" "
+                                 "80GB/HBM3\", nics: [p0], path: switch}\n"
+                                 "      - {pci: \"0000:18:00.0\", nics: [eth1, p0], "
+                                 "path: across}\n"
+                                 "  - name: b\n"));
+    free(yaml);
+    mn_mesh_free(&mesh);
+}
+
 static void files_that_cannot_be_read(void **state)
 {
     (void)state;
@@ -243,6 +283,7 @@ int main(void)
         cmocka_unit_test(wrong_files_are_explained),
         cmocka_unit_test(good_files_read_back_as_written),
         cmocka_unit_test(every_key_is_read),
+        cmocka_unit_test(gpus_are_read_and_written),
         cmocka_unit_test(files_that_cannot_be_read),
         cmocka_unit_test(place_of_the_file),
     };

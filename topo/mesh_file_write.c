@@ -81,7 +81,10 @@ static void put_flow(FILE *out, const cJSON *value)
             fputs(", ", out);
         if (item->string)
             fprintf(out, "%s: ", item->string);
-        put_scalar(out, item);
+        if (is_leaf(item))
+            put_scalar(out, item);
+        else
+            put_flow(out, item);
     }
     fputc(cJSON_IsArray(value) ? ']' : '}', out);
 }
@@ -94,7 +97,12 @@ static void put_list(FILE *out, const cJSON *list, int indent)
     cJSON_ArrayForEach(item, list)
     {
         fprintf(out, "%*s- ", indent, "");
-        put_map(out, item, indent + 2);
+        if (!strcmp(list->string, "gpus")) { /* a table: one on each line */
+            put_flow(out, item);
+            fputc('\n', out);
+        } else {
+            put_map(out, item, indent + 2);
+        }
     }
 }
 

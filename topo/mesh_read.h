@@ -11,7 +11,7 @@ struct mn_reader {
     const char *file;
     struct mn_diag *diag;
     struct mn_mesh *mesh;
-    size_t node, nic, link; /* being read */
+    size_t node, nic, gpu, link; /* being read */
 };
 
 struct mn_read_key {
@@ -49,5 +49,7 @@ enum mn_err mn_read_long(struct mn_reader *r, const char *key, const struct mn_y
 struct mn_mesh_node *mn_reader_node(struct mn_reader *r); /* the one being read */
 /* Adds a NIC to it: mesh_read_nic.c. */
 enum mn_err mn_read_nic(struct mn_reader *r, const struct mn_yaml *value);
+/* Adds a GPU to it, whose NICs were read before: mesh_read_gpu.c. */
+enum mn_err mn_read_gpu(struct mn_reader *r, const struct mn_yaml *value);
 
 #endif
