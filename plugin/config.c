@@ -301,17 +301,26 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
     return MN_OK;
 }
 
-enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag)
+enum mn_err mn_config_from_host(struct mn_config *config, const struct mn_host *host,
+                                struct mn_diag *diag)
 {
-    struct mn_host host;
     struct mn_mesh mesh;
 
     memset(config, 0, sizeof *config);
     mn_mesh_init(&mesh);
+    enum mn_err err = load_with_host(config, &mesh, host, diag);
+    mn_mesh_free(&mesh);
+    return err;
+}
+
+enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag)
+{
+    struct mn_host host;
+
+    memset(config, 0, sizeof *config);
     enum mn_err err = mn_host_read(NULL, &host, diag);
     if (!err)
-        err = load_with_host(config, &mesh, &host, diag);
-    mn_mesh_free(&mesh);
+        err = mn_config_from_host(config, &host, diag);
     mn_host_free(&host);
     return err;
 }

@@ -26,7 +26,7 @@ struct mn_local {
 
 struct mn_device {
     char name[MN_NAME_MAX];
-    char pci_path[256]; /* "" = not PCI, or several NICs in different places */
+    char pci_path[256]; /* its NIC's; of several, the first of the fastest; "" = not PCI */
     uint64_t guid;
     long speed_mbps; /* of the fastest NIC */
     struct mn_local locals[MN_MAX_LOCALS];
@@ -47,6 +47,9 @@ struct mn_config {
  * logs each choice with its reason at INFO. May read files and ask the kernel: called from init
  * only. */
 enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag);
+/* The same for a host that was read before. */
+enum mn_err mn_config_from_host(struct mn_config *config, const struct mn_host *host,
+                                struct mn_diag *diag);
 
 /* NCCL's interface list syntax (NCCL documentation, NCCL_SOCKET_IFNAME, NCCL_IB_HCA): a comma
  * separated list of prefixes; "=" in front: exact names; "^" in front: all but these. port is

@@ -1,0 +1,204 @@
+/* Where the devices are, on recorded hosts: NCCL places rings by pciPath, so that each device must
+ * have that of its own NIC. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "plugin/config.h"
+#include "topo/base/alloc.h"
+#include "topo/mesh_file.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const struct {
+    const char *host;
+    struct {
+        const char *netdev, *path;
+    } nics[9];
+} recorded[] = {
+    {.host = "hgx-h100",
+     .nics =
+         {
+             {"enp26s0np0",
+              "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:02.0/0000:1a:00.0"},
+             {"enp27s0np0",
+              "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:03.0/0000:1b:00.0"},
+             {"enp77s0np0",
+              "/sys/devices/pci0000:48/0000:48:01.0/0000:49:00.0/0000:4a:02.0/0000:4d:00.0"},
+             {"enp78s0np0",
+              "/sys/devices/pci0000:48/0000:48:01.0/0000:49:00.0/0000:4a:03.0/0000:4e:00.0"},
+             {"enp156s0np0",
+              "/sys/devices/pci0000:97/0000:97:01.0/0000:98:00.0/0000:99:02.0/0000:9c:00.0"},
+             {"enp157s0np0",
+              "/sys/devices/pci0000:97/0000:97:01.0/0000:98:00.0/0000:99:03.0/0000:9d:00.0"},
+             {"enp204s0np0",
+              "/sys/devices/pci0000:c7/0000:c7:01.0/0000:c8:00.0/0000:c9:02.0/0000:cc:00.0"},
+             {"enp205s0np0",
+              "/sys/devices/pci0000:c7/0000:c7:01.0/0000:c8:00.0/0000:c9:03.0/0000:cd:00.0"},
+         }},
+    {.host = "mi300x",
+     .nics =
+         {
+             {"enp27s0np0",
+              "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0/0000:17:01.0/0000:1b:00.0"},
+             {"enp61s0np0",
+              "/sys/devices/pci0000:37/0000:37:01.0/0000:38:00.0/0000:39:01.0/0000:3d:00.0"},
+             {"enp78s0np0",
+              "/sys/devices/pci0000:48/0000:48:01.0/0000:49:00.0/0000:4a:01.0/0000:4e:00.0"},
+             {"enp95s0np0",
+              "/sys/devices/pci0000:59/0000:59:01.0/0000:5a:00.0/0000:5b:01.0/0000:5f:00.0"},
+             {"enp157s0np0",
+              "/sys/devices/pci0000:97/0000:97:01.0/0000:98:00.0/0000:99:01.0/0000:9d:00.0"},
+             {"enp189s0np0",
+              "/sys/devices/pci0000:b7/0000:b7:01.0/0000:b8:00.0/0000:b9:01.0/0000:bd:00.0"},
+             {"enp205s0np0",
+              "/sys/devices/pci0000:c7/0000:c7:01.0/0000:c8:00.0/0000:c9:01.0/0000:cd:00.0"},
+             {"enp221s0np0",
+              "/sys/devices/pci0000:d7/0000:d7:01.0/0000:d8:00.0/0000:d9:01.0/0000:dd:00.0"},
+         }},
+    {.host = "dgx-spark",
+     .nics =
+         {
+             {"enP7s7", "/sys/devices/pci0007:00/0007:00:00.0/0007:01:00.0"},
+             {"enp1s0f0np0", "/sys/devices/pci0000:00/0000:00:00.0/0000:01:00.0"},
+             {"enP2p1s0f0np0", "/sys/devices/pci0002:00/0002:00:00.0/0002:01:00.0"},
+         }},
+};
+
+static struct mn_host load_host(const char *name)
+{
+    char *sysfs = mn_asprintf(SOURCE_DIR "/tests/fixtures/%s/sys", name);
+    char *netlink = mn_asprintf(SOURCE_DIR "/tests/fixtures/%s/netlink.json", name);
+    const struct mn_host_source src = {.sysfs = sysfs, .netlink = netlink};
+    struct mn_host host;
+    struct mn_diag diag = {0};
+    if (mn_host_read(&src, &host, &diag))
+        fail_msg("%s: %s", name, diag.text);
+    free(sysfs);
+    free(netlink);
+    return host;
+}
+
+/* As by "meshnet discover -o", beside it nothing of the environment counts. */
+static void with_mesh_file(const struct mn_host *host, const char *path)
+{
+    struct mn_mesh mesh;
+    char *text;
+    mn_mesh_init(&mesh);
+    assert_int_equal(mn_mesh_add_host(&mesh, host, NULL), MN_OK);
+    assert_int_equal(mn_mesh_format_yaml(&mesh, &text, NULL), MN_OK);
+    assert_int_equal(mn_file_write(path, text, strlen(text), 1, NULL), MN_OK);
+    free(text);
+    mn_mesh_free(&mesh);
+    setenv("MESHNET_CONFIG", path, 1);
+}
+
+static struct mn_config load_config(const struct mn_host *host)
+{
+    struct mn_config config;
+    struct mn_diag diag = {0};
+    if (mn_config_from_host(&config, host, &diag))
+        fail_msg("%s", diag.text);
+    return config;
+}
+
+static void check_per_link(size_t row, const struct mn_host *host)
+{
+    struct mn_config config = load_config(host);
+    int n = 0;
+    for (; recorded[row].nics[n].netdev; n++) {
+        const struct mn_device *dev = &config.devices[n];
+        char *name = mn_asprintf("mesh-%s", recorded[row].nics[n].netdev);
+        assert_true(n < config.n_devices);
+        assert_string_equal(dev->name, name);
+        assert_string_equal(dev->pci_path, recorded[row].nics[n].path);
+        for (int i = 0; i < dev->n_locals; i++)
+            assert_string_equal(dev->locals[i].netdev, recorded[row].nics[n].netdev);
+        assert_int_equal(dev->n_locals, 1);
+        for (int i = 0; i < n; i++)
+            assert_true(config.devices[i].guid != dev->guid);
+        free(name);
+    }
+    assert_int_equal(config.n_devices, n);
+}
+
+static void each_device_has_the_place_of_its_nic(void **state)
+{
+    setenv("MESHNET_DEVICE_MODE", "per-link", 1);
+    for (size_t row = 0; row < COUNT(recorded); row++) {
+        struct mn_host host = load_host(recorded[row].host);
+        with_mesh_file(&host, *state);
+        check_per_link(row, &host);
+        unsetenv("MESHNET_CONFIG"); /* the same without a file */
+        if (access("/etc/meshnet/mesh.yaml", F_OK) != 0)
+            check_per_link(row, &host);
+        mn_host_free(&host);
+    }
+    unsetenv("MESHNET_DEVICE_MODE");
+}
+
+static void a_nic_without_address_is_no_device(void **state)
+{
+    struct mn_host host = load_host("hgx-h100");
+    with_mesh_file(&host, *state);
+    setenv("MESHNET_DEVICE_MODE", "per-link", 1);
+    for (size_t i = 0; i < host.n_nics; i++)
+        if (!strcmp(host.nics[i].netdev, "enp27s0np0"))
+            host.nics[i].n_addrs = 0;
+    struct mn_config config = load_config(&host);
+    assert_int_equal(config.n_devices, 7);
+    assert_string_equal(config.devices[0].pci_path, recorded[0].nics[0].path);
+    assert_string_equal(config.devices[1].name, "mesh-enp77s0np0");
+    assert_string_equal(config.devices[1].pci_path, recorded[0].nics[2].path);
+    unsetenv("MESHNET_DEVICE_MODE");
+    mn_host_free(&host);
+}
+
+/* The port of 1 Gb/s comes first, the cables are the other two. */
+static void one_device_has_the_place_of_its_fastest_nic(void **state)
+{
+    struct mn_host host = load_host("dgx-spark");
+    with_mesh_file(&host, *state);
+    struct mn_config config = load_config(&host);
+    assert_int_equal(config.n_devices, 1);
+    assert_string_equal(config.devices[0].name, "mesh0");
+    assert_string_equal(config.devices[0].pci_path, recorded[2].nics[1].path);
+    assert_int_equal(config.devices[0].speed_mbps, 200000);
+    assert_int_equal(config.devices[0].n_locals, 3);
+    mn_host_free(&host);
+}
+
+static int make_place(void **state)
+{
+    static const char *const others[] = {"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_SOCKET_FAMILY",
+                                         "MESHNET_NODE", "MESHNET_DEVICE_MODE"};
+    static char path[] = "/tmp/meshnet-config-test-XXXXXX";
+    int fd = mkstemp(path);
+    for (size_t i = 0; i < COUNT(others); i++)
+        unsetenv(others[i]);
+    setenv("XDG_CONFIG_HOME", "/nonexistent", 1);
+    *state = path;
+    return fd < 0 || close(fd);
+}
+
+static int remove_place(void **state)
+{
+    return unlink(*state);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_device_has_the_place_of_its_nic),
+        cmocka_unit_test(a_nic_without_address_is_no_device),
+        cmocka_unit_test(one_device_has_the_place_of_its_fastest_nic),
+    };
+    return cmocka_run_group_tests(tests, make_place, remove_place);
+}
