@@ -1,7 +1,6 @@
 #include "plugin/gpu/cuda.h"
 
 #include <ctype.h>
-#include <pthread.h>
 #include <stdio.h>
 
 #include "plugin/gpu.h"
@@ -11,10 +10,8 @@
 #define HOPPER        9 /* from this compute capability on, writes are visible in order */
 #define DMABUF_NEEDED "DMA-BUF export needs CUDA 11.7, the open kernel modules and Linux 5.12"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mn_gpu_once once = MN_GPU_ONCE;
 static struct mn_cuda cu;
-static int opened;
-static struct mn_diag broken; /* why it cannot be opened, for good */
 static CUcontext contexts[MAX_DEVICES];
 
 static const struct mn_gpu_advice advice[] = {
@@ -77,19 +74,7 @@ static enum mn_err begin(int load, struct mn_diag *diag)
 
 static enum mn_err cuda_open(int load, struct mn_diag *diag)
 {
-    pthread_mutex_lock(&lock);
-    enum mn_err err = opened ? MN_OK : broken.code;
-    struct mn_diag why = broken;
-    if (!opened && !err) {
-        err = begin(load, &why);
-        opened = !err;
-        if (err && err != MN_ERR_NOTFOUND)
-            broken = why;
-    }
-    pthread_mutex_unlock(&lock);
-    if (err && diag)
-        *diag = why;
-    return err;
+    return mn_gpu_open_once(&once, begin, load, diag);
 }
 
 static enum mn_err cuda_count(int *n, struct mn_diag *diag)
@@ -105,11 +90,10 @@ static enum mn_err handle_of(int ordinal, int *device, struct mn_diag *diag)
     int n;
     enum mn_err err = cuda_count(&n, diag);
 
+    if (!err)
+        err = mn_gpu_check_number("CUDA", ordinal, n, diag);
     if (err)
         return err;
-    if (ordinal < 0 || ordinal >= n)
-        return mn_fail(diag, MN_ERR_CONFIG, "CUDA: no GPU %d: there %s %d, from 0 on", ordinal,
-                       n == 1 ? "is" : "are", n);
     TRY(cu.device_get(device, ordinal), "finding a GPU");
     return MN_OK;
 }
@@ -122,9 +106,9 @@ static enum mn_err enter(int ordinal, struct mn_diag *diag)
 
     if (err)
         return err;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&once.lock);
     int code = contexts[ordinal] ? CUDA_SUCCESS : cu.context_retain(&contexts[ordinal], device);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&once.lock);
     TRY(code, "opening the GPU");
     TRY(cu.context_push(contexts[ordinal]), "entering the GPU's context");
     return MN_OK;

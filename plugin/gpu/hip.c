@@ -1,16 +1,14 @@
 #include "plugin/gpu/hip.h"
 
 #include <ctype.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "plugin/gpu.h"
 #include "plugin/gpu/library.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mn_gpu_once once = MN_GPU_ONCE;
 static struct mn_hip hip;
-static int opened, runtime;
-static struct mn_diag broken; /* why it cannot be opened, for good */
+static int runtime;
 
 static const struct mn_gpu_advice advice[] = {
     {hipErrorOutOfMemory, MN_ERR_NOMEM, "the GPU's memory is used up; rocm-smi shows by whom"},
@@ -70,19 +68,7 @@ static enum mn_err begin(int load, struct mn_diag *diag)
 
 static enum mn_err hip_open(int load, struct mn_diag *diag)
 {
-    pthread_mutex_lock(&lock);
-    enum mn_err err = opened ? MN_OK : broken.code;
-    struct mn_diag why = broken;
-    if (!opened && !err) {
-        err = begin(load, &why);
-        opened = !err;
-        if (err && err != MN_ERR_NOTFOUND)
-            broken = why;
-    }
-    pthread_mutex_unlock(&lock);
-    if (err && diag)
-        *diag = why;
-    return err;
+    return mn_gpu_open_once(&once, begin, load, diag);
 }
 
 static enum mn_err hip_count(int *n, struct mn_diag *diag)
@@ -96,10 +82,7 @@ static enum mn_err check(int device, struct mn_diag *diag)
     int n;
     enum mn_err err = hip_count(&n, diag);
 
-    if (err || (device >= 0 && device < n))
-        return err;
-    return mn_fail(diag, MN_ERR_CONFIG, "HIP: no GPU %d: there %s %d, from 0 on", device,
-                   n == 1 ? "is" : "are", n);
+    return err ? err : mn_gpu_check_number("HIP", device, n, diag);
 }
 
 static enum mn_err hip_describe(int device, struct mn_gpu_device *info, struct mn_diag *diag)

@@ -28,6 +28,33 @@ enum mn_err mn_gpu_library_open(const char *const *names, int load,
     return MN_OK; /* stays loaded: drivers do not survive being unloaded */
 }
 
+enum mn_err mn_gpu_open_once(struct mn_gpu_once *once,
+                             enum mn_err (*begin)(int load, struct mn_diag *diag), int load,
+                             struct mn_diag *diag)
+{
+    pthread_mutex_lock(&once->lock);
+    enum mn_err err = once->opened ? MN_OK : once->broken.code;
+    struct mn_diag why = once->broken;
+    if (!once->opened && !err) {
+        err = begin(load, &why);
+        once->opened = !err;
+        if (err && err != MN_ERR_NOTFOUND)
+            once->broken = why;
+    }
+    pthread_mutex_unlock(&once->lock);
+    if (err && diag)
+        *diag = why;
+    return err;
+}
+
+enum mn_err mn_gpu_check_number(const char *vendor, int device, int n, struct mn_diag *diag)
+{
+    return device >= 0 && device < n
+               ? MN_OK
+               : mn_fail(diag, MN_ERR_CONFIG, "%s: no GPU %d: there %s %d, from 0 on", vendor,
+                         device, n == 1 ? "is" : "are", n);
+}
+
 enum mn_err mn_gpu_explain(const char *vendor, const char *doing, int code, const char *name,
                            const struct mn_gpu_advice *advice, struct mn_diag *diag)
 {

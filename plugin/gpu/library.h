@@ -2,6 +2,7 @@
 #ifndef MN_GPU_LIBRARY_H
 #define MN_GPU_LIBRARY_H
 
+#include <pthread.h>
 #include <stddef.h>
 
 #include "topo/base/err.h"
@@ -17,6 +18,23 @@ struct mn_gpu_symbol {
 enum mn_err mn_gpu_library_open(const char *const *names, int load,
                                 const struct mn_gpu_symbol *symbols, size_t n, void *table,
                                 struct mn_diag *diag);
+
+/* The open() of a driver: begin once, or again while it says MN_ERR_NOTFOUND; any other error is
+ * for good. */
+struct mn_gpu_once {
+    pthread_mutex_t lock;
+    int opened;
+    struct mn_diag broken;
+};
+#define MN_GPU_ONCE                                                                                \
+    {                                                                                              \
+        .lock = PTHREAD_MUTEX_INITIALIZER                                                          \
+    }
+enum mn_err mn_gpu_open_once(struct mn_gpu_once *once,
+                             enum mn_err (*begin)(int load, struct mn_diag *diag), int load,
+                             struct mn_diag *diag);
+/* MN_ERR_CONFIG unless device is one of n. */
+enum mn_err mn_gpu_check_number(const char *vendor, int device, int n, struct mn_diag *diag);
 
 /* What a driver's code means and what to do about it. */
 struct mn_gpu_advice {
