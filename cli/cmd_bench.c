@@ -3,6 +3,7 @@
 #include "cli/bench.h"
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
+#include "cli/plugin_path.h"
 #include "topo/cpu.h"
 
 static const struct mn_opt options[] = {
@@ -263,26 +264,7 @@ static const struct mn_opt options[] = {
      .min = 0.001,
      .max = 1e6,
      .help = "Exit with 1 when the best bandwidth of a direction is below X Gb/s."},
-    {.name = "plugin",
-     .type = MN_OPT_STRING,
-     .arg = "FILE",
-     .offset = offsetof(struct mn_bench_options, plugin),
-     .help = "Network plugin to drive; default: meshnet's own."},
-    {.name = "abi",
-     .type = MN_OPT_INT,
-     .arg = "N",
-     .offset = offsetof(struct mn_bench_options, abi),
-     .min = MN_HOST_OLDEST,
-     .max = MN_HOST_NEWEST,
-     .help = "Drive this ABI version; default: the newest the plugin has."},
-    {.name = "device",
-     .type = MN_OPT_INT,
-     .arg = "N",
-     .def = "0",
-     .offset = offsetof(struct mn_bench_options, device),
-     .min = 0,
-     .max = 127,
-     .help = "Device of the plugin."},
+    MN_PLUGIN_OPTIONS(struct mn_bench_options),
     {.name = "pin",
      .type = MN_OPT_STRING,
      .arg = "CPUS",
