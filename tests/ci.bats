@@ -113,3 +113,17 @@ END
     run ci/seeds --preset nothing
     [ "$status" -eq 2 ]
 }
+
+@test "gpu-check: where there is no GPU it says so; wrong usage is refused" {
+    ! python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || skip "there is one"
+    mkdir -p build/release/lib
+    touch build/release/lib/libnccl-net-mesh.so
+    run ci/gpu-check
+    [ "$status" -eq 77 ]
+    [ "$output" = "no GPU here" ]
+    run ci/gpu-check --ranks 1
+    [ "$status" -eq 2 ]
+    run ci/gpu-check --build nowhere
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"no plugin in nowhere"* ]]
+}

@@ -1,0 +1,159 @@
+"""For ci/gpu-check: "run" is a rank, "table" compares two runs, "probe" says whether there is a GPU."""
+import json
+import os
+import sys
+import time
+from datetime import timedelta
+
+WARMUP, FEW, MANY = 3, 5, 50
+
+
+def bytes_of(text):
+    return int(text.rstrip("KM")) << {"K": 10, "M": 20}.get(text[-1], 0)
+
+
+def sizes(most):
+    size = 8
+    while size <= most:
+        yield size
+        size *= 8 if size < 1 << 20 else 4
+
+
+def operations(torch, dist, rank, ranks):
+    """name, whether the size is that of all ranks' blocks, make(count) -> (call, result, expected)."""
+
+    def pattern(count, who):
+        return (torch.arange(count, device="cuda") % 13 + who).float()
+
+    def whole(count):
+        return torch.stack([pattern(count, r) for r in range(ranks)])
+
+    def all_reduce(count):
+        given, out = pattern(count, rank), torch.empty(count, device="cuda")
+
+        def call():
+            out.copy_(given)
+            dist.all_reduce(out)
+
+        return call, out, whole(count).sum(0)
+
+    def reduce(count):
+        given, out = pattern(count, rank), torch.empty(count, device="cuda")
+
+        def call():
+            out.copy_(given)
+            dist.reduce(out, 0)
+
+        return call, (out if rank == 0 else given), (whole(count).sum(0) if rank == 0 else given)
+
+    def broadcast(count):
+        out = torch.empty(count, device="cuda")
+
+        def call():
+            out.copy_(pattern(count, 0) if rank == 0 else torch.zeros_like(out))
+            dist.broadcast(out, 0)
+
+        return call, out, pattern(count, 0)
+
+    def all_gather(count):
+        given, out = pattern(count, rank), torch.empty(ranks * count, device="cuda")
+        return lambda: dist.all_gather_into_tensor(out, given), out, whole(count).flatten()
+
+    def reduce_scatter(count):
+        given, out = pattern(ranks * count, rank), torch.empty(count, device="cuda")
+        expected = whole(ranks * count).sum(0)[rank * count : (rank + 1) * count]
+        return lambda: dist.reduce_scatter_tensor(out, given), out, expected
+
+    def all_to_all(count):
+        given, out = pattern(ranks * count, 100 * rank), torch.empty(ranks * count, device="cuda")
+        expected = torch.cat([pattern(ranks * count, 100 * r)[rank * count : (rank + 1) * count]
+                              for r in range(ranks)])
+        return lambda: dist.all_to_all_single(out, given), out, expected
+
+    def send_recv(count):
+        given, out = pattern(count, rank), torch.empty(count, device="cuda")
+
+        def call():
+            pairs = [dist.P2POp(dist.isend, given, (rank + 1) % ranks),
+                     dist.P2POp(dist.irecv, out, (rank - 1) % ranks)]
+            for request in dist.batch_isend_irecv(pairs):
+                request.wait()
+
+        return call, out, pattern(count, (rank - 1) % ranks)
+
+    return [("all_reduce", 0, all_reduce), ("reduce", 0, reduce), ("broadcast", 0, broadcast),
+            ("all_gather", 1, all_gather), ("reduce_scatter", 1, reduce_scatter),
+            ("all_to_all", 1, all_to_all), ("send_recv", 0, send_recv)]
+
+
+def measure(torch, dist, call, iterations):
+    for _ in range(WARMUP):
+        call()
+    torch.cuda.synchronize()
+    dist.barrier()
+    start = time.perf_counter()
+    for _ in range(iterations):
+        call()
+    torch.cuda.synchronize()
+    took = torch.tensor([(time.perf_counter() - start) / iterations * 1e6], device="cuda")
+    dist.all_reduce(took, op=dist.ReduceOp.MAX)
+    return took.item()
+
+
+def run(most, path):
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    os.environ["NCCL_HOSTID"] = f"gpu-check-{rank}"  # before NCCL looks
+    import torch
+    import torch.distributed as dist
+
+    torch.cuda.set_device(0)
+    dist.init_process_group("nccl", timeout=timedelta(seconds=120))
+    wrong, rows = 0, []
+    for name, divided, make in operations(torch, dist, rank, ranks):
+        for size in sizes(bytes_of(most)):
+            count = size // 4 // (ranks if divided else 1)
+            if not count:
+                continue
+            call, result, expected = make(count)
+            us = measure(torch, dist, call, MANY if size <= 1 << 20 else FEW)
+            bad = torch.tensor([int((result != expected).sum())], device="cuda")
+            dist.all_reduce(bad)
+            wrong += int(bad.item())
+            rows.append({"op": name, "bytes": size, "us": us, "wrong": int(bad.item())})
+            del call, result, expected
+    if rank == 0:
+        with open(path, "w") as file:
+            json.dump({"ranks": ranks, "nccl": torch.cuda.nccl.version(), "rows": rows}, file)
+        print(f"NCCL {torch.cuda.nccl.version()}, {len(rows)} measurements, {wrong} elements wrong")
+    dist.destroy_process_group()
+    return 1 if wrong else 0
+
+
+def table(ours, theirs):
+    try:
+        runs = [json.load(open(path)) for path in (ours, theirs)]
+    except OSError as error:
+        print(f"no table: {error}")
+        return 1
+    other = {(row["op"], row["bytes"]): row for row in runs[1]["rows"]}
+    print(f"{'operation':16}{'bytes':>12}{'plugin us':>13}{'sockets us':>13}{'ratio':>8}  target")
+    for row in runs[0]["rows"]:
+        us = other[row["op"], row["bytes"]]["us"]
+        target = 1.2 if row["bytes"] >= 1 << 20 else 1.0
+        met = "" if row["op"] != "all_reduce" else \
+            f"  >= {target} {'met' if us / row['us'] >= target else 'missed'}"
+        print(f"{row['op']:16}{row['bytes']:12}{row['us']:13.1f}{us:13.1f}{us / row['us']:8.2f}{met}")
+    return 0
+
+
+def probe():
+    try:
+        import torch
+        import torch.distributed as dist
+    except ImportError:
+        return 1
+    return 0 if torch.cuda.is_available() and dist.is_nccl_available() else 1
+
+
+if __name__ == "__main__":
+    sys.exit({"run": run, "table": table, "probe": probe}[sys.argv[1]](*sys.argv[2:]))
