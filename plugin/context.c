@@ -73,12 +73,13 @@ int mn_net_explain(enum mn_err err, const char *doing, const struct mn_diag *dia
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
-/* TCP takes host memory alone: where it may have to step in, only that is offered. */
+/* TCP takes host memory alone: where it may have to step in, or where the mesh file says so, only
+ * that is offered. */
 static int pointers_of(const struct mn_config *config)
 {
     const struct mn_settings *s = &config->settings;
 
-    return s->transport == MN_TRANSPORT_TCP || s->allow_tcp == MN_TCP_ALLOWED
+    return s->transport == MN_TRANSPORT_TCP || s->allow_tcp == MN_TCP_ALLOWED || !s->gpu_direct
                ? mn_transport_tcp.pointers(config)
                : mn_transport_verbs.pointers(config);
 }

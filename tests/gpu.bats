@@ -103,9 +103,15 @@ between()
     wait $SERVER || true
     rm -f fabric
     DMABUF=2
-    MESHNET_ALLOW_TCP=true between --memory cuda --sizes 64K --iters 20
-    [ "$status" -eq 1 ]
-    [[ $stderr == *'takes host memory only'* ]]
+    for reason in MESHNET_ALLOW_TCP=true MESHNET_GPU_DIRECT=false; do
+        export "${reason?}"
+        between --memory cuda --sizes 64K --iters 20
+        unset "${reason%%=*}"
+        [ "$status" -eq 1 ]
+        [[ $stderr == *'takes host memory only'* ]]
+        wait $SERVER || true
+        rm -f fabric
+    done
 }
 
 @test "gpu: a peer memory module is enough" {

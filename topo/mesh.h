@@ -75,6 +75,7 @@ struct mn_settings {
     unsigned connect_ms;      /* connect: default 60s: how long connect() keeps trying */
     int traffic_class;        /* -1 = default */
     int service_level;        /* 0..15, default 0 */
+    int gpu_direct;           /* default true */
     /* plugin: */
     enum mn_device_mode device_mode; /* mesh (default) | per-link */
     int port_base;                   /* 0 = any port (default); else first of port_count ports */

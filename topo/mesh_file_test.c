@@ -196,6 +196,7 @@ static void every_key_is_read(void **state)
     assert_int_equal(s->connect_ms, 90000);
     assert_int_equal(s->traffic_class, 106);
     assert_int_equal(s->service_level, 3);
+    assert_int_equal(s->gpu_direct, 0);
     assert_int_equal(s->device_mode, MN_DEVICE_PER_LINK);
     assert_int_equal(s->port_base, 20000);
     assert_int_equal(s->port_count, 10);
