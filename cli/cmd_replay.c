@@ -18,7 +18,7 @@ struct options {
     struct mn_rank_options meet;
     long abi, device;
     unsigned timeout_ms;
-    int timed, json;
+    int timed, local, json;
 };
 
 static const struct mn_opt options[] = {
@@ -35,6 +35,10 @@ static const struct mn_opt options[] = {
      .min = 1000,
      .max = 3600000,
      .help = "Give up when nothing moves for so long."},
+    {.name = "local",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct options, local),
+     .help = "All ranks here, whatever the variables of mpirun, srun or torchrun say."},
     {.name = "coordinator",
      .type = MN_OPT_STRING,
      .arg = "HOST",
@@ -170,11 +174,10 @@ static enum mn_err play_one(struct session *s, int *code, struct mn_diag *diag)
     enum mn_err err = mn_rank_meet(&s->plan, &s->options->meet, diag);
 
     if (!err && s->plan.nranks != s->n)
-        err =
-            mn_fail(diag, MN_ERR_USAGE,
-                    "%d traces for %d ranks: expected one each, all of them at every rank, in the "
-                    "order of the ranks",
-                    s->n, s->plan.nranks);
+        err = mn_fail(diag, MN_ERR_USAGE,
+                      "%d traces for %d ranks: expected one each, all of them at every rank, in "
+                      "the order of the ranks; or --local to play all here",
+                      s->n, s->plan.nranks);
     if (!err)
         *code = be_rank(s, s->plan.rank);
     return err;
@@ -192,7 +195,7 @@ static int run(const void *values, int argc, char **argv)
     struct mn_trace trace;
     struct mn_diag diag = {.text = ""};
     int code = 0, launched = 0;
-    enum mn_err err = mn_rank_launched(&launched, &diag);
+    enum mn_err err = o->local ? MN_OK : mn_rank_launched(&launched, &diag);
 
     if (!err && (argc < 1 || argc > MN_GROUP_RANKS))
         err = mn_fail(&diag, MN_ERR_USAGE, "expected the traces of a job's processes, up to %d",

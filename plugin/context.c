@@ -1,6 +1,7 @@
 #include "plugin/context.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 static pthread_mutex_t life_lock = PTHREAD_MUTEX_INITIALIZER; /* init and finalize */
 static struct mn_net *nets, *shared;
 static struct mn_config *base; /* what the first context read and the others copy */
+static atomic_int pointers;    /* of base, for who does not hold the lock */
 static ncclDebugLogger_t nccl_logger;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* what the contexts own */
@@ -95,6 +97,7 @@ static enum mn_err read_config(struct mn_diag *diag)
         return err;
     }
     fresh->pointers = pointers_of(fresh);
+    atomic_store(&pointers, fresh->pointers);
     base = fresh;
     return MN_OK;
 }
@@ -205,6 +208,11 @@ struct mn_net *mn_net_or_shared(struct mn_net *net)
 const struct mn_device *mn_net_device(const struct mn_net *net, int dev)
 {
     return net && dev >= 0 && dev < net->config.n_devices ? &net->config.devices[dev] : NULL;
+}
+
+int mn_net_takes_dmabuf(void)
+{
+    return (atomic_load(&pointers) & NCCL_PTR_DMABUF) != 0;
 }
 
 const struct mn_config *mn_net_config(void)

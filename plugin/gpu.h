@@ -49,7 +49,7 @@ struct mn_gpu_driver {
     enum mn_err (*count)(int *n, struct mn_diag *diag);
     enum mn_err (*describe)(int device, struct mn_gpu_device *info, struct mn_diag *diag);
     enum mn_err (*where)(const void *p, struct mn_gpu_place *place, struct mn_diag *diag);
-    /* MN_GPU_DEVICE or MN_GPU_MANAGED; the caller frees. */
+    /* MN_GPU_DEVICE or MN_GPU_MANAGED; whole pages, whatever the size. The caller frees. */
     enum mn_err (*alloc)(int device, enum mn_gpu_kind kind, size_t size, void **p,
                          struct mn_diag *diag);
     enum mn_err (*free)(int device, void *p, struct mn_diag *diag);

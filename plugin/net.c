@@ -123,13 +123,6 @@ int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
     return registered(c, c->ops->reg_mr(c, data, size, type, mhandle), mhandle);
 }
 
-int mn_net_takes_dmabuf(void)
-{
-    const struct mn_config *config = mn_net_config();
-
-    return config && config->pointers & NCCL_PTR_DMABUF;
-}
-
 int mn_net_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,
                       void **mhandle)
 {

@@ -65,7 +65,7 @@ int mn_net_connect_early(int dev, void *handle, void **send_comm);
 int mn_net_accept_wait(void *listen_comm, void **recv_comm);
 
 int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle);
-/* Whether DMA-BUFs can be registered: constant from the first init on that succeeds. */
+/* Whether DMA-BUFs can be registered, as the last init that read the configuration found. */
 int mn_net_takes_dmabuf(void);
 /* The caller closes fd afterwards. */
 int mn_net_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t offset, int fd,

@@ -106,10 +106,11 @@ void mn_device_concurrent(struct mn_check *check)
 }
 
 /* NCCL picks one version, another release another: they describe the same devices. */
-/* Of ptrSupport, which a version knows: DMA-BUFs came with v6. */
+/* Of ptrSupport, in which versions must agree: DMA-BUFs came with v6, and the connections of v4,
+ * which block, may be for host memory alone. */
 static int bits_of(int version)
 {
-    return version < 6 ? NCCL_PTR_HOST | NCCL_PTR_CUDA : ~0;
+    return version < 5 ? NCCL_PTR_HOST : version < 6 ? NCCL_PTR_HOST | NCCL_PTR_CUDA : ~0;
 }
 
 void mn_device_consistent(struct mn_check *check)

@@ -60,8 +60,8 @@ static void *page_of(uint64_t record)
     return (void *)(at / page * page);
 }
 
-/* Room up to a record, or the end of it. */
-static int grow(uint64_t to)
+/* Room up to a record, or the end of it. needed: a call waits for it. */
+static int grow(uint64_t to, int needed)
 {
     uint64_t limit;
 
@@ -71,7 +71,8 @@ static int grow(uint64_t to)
         uint64_t piece = MOST - limit < PIECE ? MOST - limit : PIECE;
         if (!piece || posix_fallocate(trace.fd, (off_t)bytes_of(limit),
                                       (off_t)(piece * sizeof *trace.records))) {
-            atomic_store(&trace.state, FULL);
+            if (needed)
+                atomic_store(&trace.state, FULL);
             break;
         }
         /* One call for all pages, instead of a fault for each 64 records. Older kernels fault. */
@@ -87,8 +88,9 @@ static void *make_room(void *arg)
 {
     (void)arg;
     while (!atomic_load(&trace.ending)) {
-        (void)grow(atomic_load(&trace.next) + AHEAD);
-        atomic_store(&trace.asked, 0);
+        /* A disk that is full is not asked again for every record. */
+        if (grow(atomic_load(&trace.next) + AHEAD, 0))
+            atomic_store(&trace.asked, 0);
         while (sem_wait(&trace.wanted) && errno == EINTR)
             ;
     }
@@ -103,6 +105,7 @@ void mn_trace_begin(void)
     if (atomic_load(&trace.state) == CLOSED)
         atomic_store(&trace.state, OPEN);
     atomic_store(&trace.ending, 0);
+    atomic_store(&trace.asked, 0);
     (void)sem_init(&trace.wanted, 0, 0);
     trace.running = !mn_thread_start("mn-trace", make_room, NULL, &trace.thread);
 }
@@ -110,6 +113,8 @@ void mn_trace_begin(void)
 /* A thread may be at its last record, which is counted: what it took is kept. */
 void mn_trace_end(void)
 {
+    if (trace.fd < 0) /* a forked copy, whose lock nobody may hold any more */
+        return;
     if (trace.running) {
         atomic_store(&trace.ending, 1);
         (void)sem_post(&trace.wanted);
@@ -117,13 +122,15 @@ void mn_trace_end(void)
         trace.running = 0;
     }
     pthread_mutex_lock(&trace.growth);
-    if (atomic_load(&trace.state) == OPEN) {
-        atomic_store(&trace.state, CLOSED);
+    int state = atomic_exchange(&trace.state, CLOSED);
+    if (state != CLOSED) {
         uint64_t used = atomic_exchange(&trace.next, (uint64_t)MOST * 2); /* beyond any limit */
         used = used < atomic_load(&trace.limit) ? used : atomic_load(&trace.limit);
         (void)!ftruncate(trace.fd, (off_t)bytes_of(used));
         atomic_store(&trace.limit, used);
         atomic_store(&trace.next, used);
+        if (state == FULL)
+            atomic_store(&trace.state, FULL);
     }
     pthread_mutex_unlock(&trace.growth);
 }
@@ -151,6 +158,7 @@ static void in_copy(void)
 {
     atomic_store(&trace.state, CLOSED);
     trace.running = 0;
+    close(trace.fd);
     trace.fd = -1;
 }
 
@@ -186,7 +194,7 @@ enum mn_err mn_trace_open(const char *path, struct mn_diag *diag)
     mn_strlcpy(trace.head->host, host, sizeof trace.head->host);
     atomic_store(&trace.state, OPEN);
     (void)pthread_atfork(NULL, NULL, in_copy);
-    (void)grow(1);
+    (void)grow(1, 1);
     mn_trace_begin();
     return MN_OK;
 }
@@ -218,7 +226,7 @@ struct mn_trace_record *mn_trace_take(int n, uint64_t start_ns)
     if (at + LOW > limit && !atomic_load_explicit(&trace.asked, memory_order_relaxed) &&
         !atomic_exchange(&trace.asked, 1))
         (void)sem_post(&trace.wanted);
-    if (state == FULL || (at + (uint64_t)n > limit && !grow(at + (uint64_t)n))) {
+    if (state == FULL || (at + (uint64_t)n > limit && !grow(at + (uint64_t)n, 1))) {
         __atomic_fetch_add(&trace.head->lost, (uint64_t)n, __ATOMIC_RELAXED);
         return NULL;
     }

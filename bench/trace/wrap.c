@@ -127,6 +127,15 @@ __attribute__((destructor)) static void unload(void)
     mn_trace_end();
 }
 
+static int opening; /* inits under way, under the lock: the trace stays open for them */
+
+/* Under the lock. */
+static void end_if_last(void)
+{
+    if (!contexts && !ready && !opening)
+        mn_trace_end();
+}
+
 static int begin(void *log)
 {
     struct mn_diag diag = {.text = ""};
@@ -136,6 +145,7 @@ static int begin(void *log)
     enum mn_err err = load(&diag);
     if (!err)
         mn_trace_begin();
+    opening += !err;
     pthread_mutex_unlock(&lock);
     if (err)
         on_log(NULL, NCCL_LOG_WARN, diag.text);
@@ -158,6 +168,8 @@ int mn_net_init(void *log)
             atomic_store(&live, first.plugin);
         put(record(start, result, NULL), MN_TRACE_INIT);
     }
+    opening--;
+    end_if_last();
     pthread_mutex_unlock(&lock);
     return result;
 }
@@ -170,26 +182,32 @@ int mn_net_open(void *log, int traffic_class, struct mn_net **net)
     if (result)
         return result;
     struct mn_net *new = calloc(1, sizeof *new);
-    if (!new)
-        return ncclSystemError;
-    new->plugin = mn_plugin_context(first.plugin);
-    mn_plugin_set_log(new->plugin, on_log, NULL);
-    mn_plugin_set_config(new->plugin, 0, traffic_class);
-    uint64_t start = mn_trace_now();
-    result = mn_plugin_init(new->plugin);
-    put(record(start, result, new), MN_TRACE_INIT);
-    if (result) {
+    if (new) {
+        new->plugin = mn_plugin_context(first.plugin);
+        mn_plugin_set_log(new->plugin, on_log, NULL);
+        mn_plugin_set_config(new->plugin, 0, traffic_class);
+        uint64_t start = mn_trace_now();
+        result = mn_plugin_init(new->plugin);
+        put(record(start, result, new), MN_TRACE_INIT);
+    } else {
+        result = ncclSystemError;
+    }
+    if (new &&result) {
         mn_plugin_close(new->plugin);
         free(new);
-    } else {
-        pthread_mutex_lock(&lock);
+        new = NULL;
+    }
+    pthread_mutex_lock(&lock);
+    opening--;
+    if (new) {
         new->next = contexts;
         contexts = new;
         if (!atomic_load(&live))
             atomic_store(&live, new->plugin);
-        pthread_mutex_unlock(&lock);
-        *net = new;
     }
+    end_if_last();
+    pthread_mutex_unlock(&lock);
+    *net = new;
     return result;
 }
 
@@ -219,8 +237,7 @@ int mn_net_finalize(struct mn_net *net)
     mn_plugin_close(net->plugin);
     free(net);
     pthread_mutex_lock(&lock);
-    if (!contexts && !ready)
-        mn_trace_end();
+    end_if_last();
     pthread_mutex_unlock(&lock);
     return result == MN_HOST_ABSENT ? ncclSuccess : result;
 }

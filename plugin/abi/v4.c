@@ -10,7 +10,8 @@ static ncclResult_t properties(int dev, ncclNetProperties_v4_t *props)
     ncclResult_t result = (ncclResult_t)mn_net_properties(dev, &p);
 
     if (result == ncclSuccess) {
-        p.ptr_support &= ~NCCL_PTR_DMABUF; /* which came with v6 */
+        p.ptr_support =
+            NCCL_PTR_HOST; /* all that a connection takes before its handshake is through */
         *props = (ncclNetProperties_v4_t){MN_PROPS_V4(p)};
     }
     return result;

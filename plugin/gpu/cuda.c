@@ -7,6 +7,7 @@
 #include "plugin/gpu/library.h"
 
 #define MAX_DEVICES   64
+#define BLOCK         ((size_t)2 << 20)
 #define HOPPER        9 /* from this compute capability on, writes are visible in order */
 #define DMABUF_NEEDED "DMA-BUF export needs CUDA 11.7, the open kernel modules and Linux 5.12"
 
@@ -182,6 +183,8 @@ static enum mn_err cuda_alloc(int ordinal, enum mn_gpu_kind kind, size_t size, v
 
     if (err)
         return err;
+    /* Smaller ones may share a block, and then begin and end inside of pages. */
+    size = (size + BLOCK - 1) / BLOCK * BLOCK;
     err = leave(kind == MN_GPU_MANAGED ? cu.alloc_managed(&address, size, CU_MEM_ATTACH_GLOBAL)
                                        : cu.alloc(&address, size),
                 "allocating GPU memory", diag);

@@ -248,17 +248,28 @@ void tcp_linger_sweep(void)
     pthread_mutex_unlock(&linger_lock);
 }
 
+/* Nobody was offered this here: the peer alone asked for TCP. */
+static enum mn_err refuse_gpu(const struct mn_comm *base)
+{
+    const struct tcp_comm *comm = (const struct tcp_comm *)base;
+
+    if (comm->config->pointers != NCCL_PTR_HOST)
+        MN_WARN("peer %s: GPU memory cannot be registered: the connection is TCP though RDMA was "
+                "expected; give all nodes the same transport, or transport.gpu_direct: false",
+                comm->peer);
+    return MN_ERR_UNSUPPORTED;
+}
+
 /* TCP copies from and to any host memory: registration only has to say so. */
 static enum mn_err tcp_reg_mr(struct mn_comm *base, void *data, size_t size, int type,
                               void **mhandle)
 {
     static char host_memory;
 
-    (void)base;
     (void)data;
     (void)size;
     if (type != NCCL_PTR_HOST)
-        return MN_ERR_UNSUPPORTED;
+        return refuse_gpu(base);
     *mhandle = &host_memory;
     return MN_OK;
 }
@@ -266,8 +277,8 @@ static enum mn_err tcp_reg_mr(struct mn_comm *base, void *data, size_t size, int
 static enum mn_err tcp_reg_dmabuf(struct mn_comm *base, void *data, size_t size, int type,
                                   uint64_t offset, int fd, void **mhandle)
 {
-    (void)base, (void)data, (void)size, (void)type, (void)offset, (void)fd, (void)mhandle;
-    return MN_ERR_UNSUPPORTED;
+    (void)data, (void)size, (void)type, (void)offset, (void)fd, (void)mhandle;
+    return refuse_gpu(base);
 }
 
 static enum mn_err tcp_dereg_mr(struct mn_comm *base, void *mhandle)

@@ -293,8 +293,10 @@ static enum mn_err reg(struct mn_comm *base, void *data, size_t size, int type, 
     struct verbs_comm *comm = (struct verbs_comm *)base;
     struct verbs_memory *memory;
     struct mn_diag diag;
+    /* Reads of relaxed memory may pass the writes before them on AMD's GPUs: see verbs_flush.c. */
+    int relaxed = type == NCCL_PTR_HOST || mn_gpu_hip.open(0, NULL) != MN_OK;
     enum mn_err err =
-        verbs_memory_get(comm->devices, data, size, type, fd, offset, 1, &memory, &diag);
+        verbs_memory_get(comm->devices, data, size, type, fd, offset, relaxed, &memory, &diag);
 
     if (!err && type != NCCL_PTR_HOST && !base->is_send) {
         err = verbs_flush_prepare(comm, data, &diag);

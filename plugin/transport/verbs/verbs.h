@@ -122,7 +122,7 @@ struct verbs_flush {
     struct mn_request base;
     uint32_t target[VERBS_LINKS]; /* done when as many reads of each link are */
     uint8_t posted;
-    uint64_t since_ms; /* waited for after the connection has failed */
+    uint64_t since_ms; /* waited for; 0 = not yet */
 };
 struct verbs_flushing;
 

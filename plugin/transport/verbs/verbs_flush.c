@@ -3,8 +3,8 @@
  * same). Every link has a device of its own and so needs a read of its own: a queue pair connected
  * to itself fetches a byte from the memory received into, on each link that delivered bytes.
  *
- * On AMD GPUs a page of GPU memory without relaxed ordering is written and read back instead, as
- * AMD's own plugin does: reads of relaxed memory may pass writes. */
+ * On AMD GPUs a page of GPU memory is written and read back instead, as AMD's own plugin does, and
+ * no memory is registered with relaxed ordering: its reads may pass writes. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -18,6 +18,8 @@
 
 #define READS 8 /* of a link under way; further flushes wait for the next */
 #define PAGE  ((size_t)64 << 10)
+
+#define HUNG_TIMES 4 /* as for writes */
 
 struct flusher {
     struct ibv_cq *cq;
@@ -50,7 +52,7 @@ static enum mn_err make_flusher(struct verbs_comm *comm, struct verbs_flushing *
     struct flusher *own = &f->links[i];
     const struct mn_ibv *ibv = link->device->ibv;
 
-    own->cq = ibv->create_cq(link->device->context, 2 * READS, NULL, NULL, 0);
+    own->cq = ibv->create_cq(link->device->context, 2 * READS, &link->watch, NULL, 0);
     own->mr = ibv->reg_mr(link->device->pd, f->landing, sizeof f->landing, IBV_ACCESS_LOCAL_WRITE);
     if (!own->cq || !own->mr)
         return mn_fail_errno(diag, "making a queue to flush GPU memory on %s", link->device->name);
@@ -97,8 +99,11 @@ static void make_page(struct verbs_comm *comm, struct verbs_flushing *f, const v
     enum mn_err err = hip->alloc(f->gpu, MN_GPU_DEVICE, PAGE, &f->page, &diag);
     if (err)
         f->page = NULL;
+    /* By its address where it cannot be exported but a peer memory module is there. */
     if (!err && comm->config->pointers & NCCL_PTR_DMABUF)
         err = hip->dmabuf(f->gpu, f->page, PAGE, &fd, &offset, &diag);
+    if (f->page && fd < 0 && comm->config->pointers & NCCL_PTR_CUDA)
+        err = MN_OK;
     if (!err)
         err = verbs_memory_get(comm->devices, f->page, PAGE, NCCL_PTR_CUDA, fd, offset, 0,
                                &f->page_memory, &diag);
@@ -106,7 +111,7 @@ static void make_page(struct verbs_comm *comm, struct verbs_flushing *f, const v
         close(fd);
     if (err) {
         f->page_memory = NULL;
-        MN_WARN("peer %s: flushes read the received memory itself: %s", comm->peer, diag.text);
+        MN_INFO("peer %s: flushes read the received memory itself: %s", comm->peer, diag.text);
     }
 }
 
@@ -286,11 +291,15 @@ enum mn_err verbs_flush_test(struct verbs_comm *comm, struct verbs_flush *flush,
         flush->posted = 0;
         return MN_OK;
     }
+    /* Ports and devices are looked at; what the peer does is no matter here. */
     if (!verbs_error(comm))
-        return verbs_idle(comm);
+        (void)verbs_idle(comm);
     uint64_t now = mn_now_ms();
     if (!flush->since_ms)
         flush->since_ms = now;
-    return now - flush->since_ms > comm->config->settings.rdma_silence_ms ? verbs_error(comm)
-                                                                          : MN_OK;
+    if (now - flush->since_ms <= HUNG_TIMES * comm->config->settings.rdma_silence_ms)
+        return MN_OK;
+    return verbs_fail(comm, -1, MN_ERR_LINK_DEAD,
+                      "the device has not read GPU memory back for %u s, as a flush asks",
+                      HUNG_TIMES * comm->config->settings.rdma_silence_ms / 1000);
 }
