@@ -40,7 +40,6 @@ struct mn_gpu_place {
 struct mn_gpu_driver {
     const char *name;   /* "CUDA" */
     const char *option; /* "cuda" */
-    const char *library;
     /* The library in this process and initialised: loaded when it must be, else only when somebody
      * has loaded it already. MN_ERR_NOTFOUND: no library, or no device; else what is wrong. The
      * first call decides for all that follow, but that a library not found may come. */

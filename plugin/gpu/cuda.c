@@ -239,7 +239,6 @@ static enum mn_err cuda_dmabuf(int ordinal, void *p, size_t size, int *fd, uint6
 const struct mn_gpu_driver mn_gpu_cuda = {
     .name = "CUDA",
     .option = "cuda",
-    .library = "libcuda.so.1",
     .open = cuda_open,
     .count = cuda_count,
     .describe = cuda_describe,

@@ -15,7 +15,6 @@ typedef struct CUctx_st *CUcontext;
 /* X(member, symbol, optional, parameters) */
 #define MN_CUDA_FUNCTIONS(X)                                                                       \
     X(init, cuInit, 0, (unsigned int flags))                                                       \
-    X(driver_version, cuDriverGetVersion, 0, (int *version))                                       \
     X(error_name, cuGetErrorName, 0, (CUresult error, const char **name))                          \
     X(device_count, cuDeviceGetCount, 0, (int *count))                                             \
     X(device_get, cuDeviceGet, 0, (CUdevice * device, int ordinal))                                \

@@ -202,7 +202,6 @@ static enum mn_err hip_dmabuf(int device, void *p, size_t size, int *fd, uint64_
 const struct mn_gpu_driver mn_gpu_hip = {
     .name = "HIP",
     .option = "hip",
-    .library = "libamdhip64.so",
     .open = hip_open,
     .count = hip_count,
     .describe = hip_describe,

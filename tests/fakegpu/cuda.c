@@ -22,12 +22,6 @@ int cuInit(unsigned int flags)
                                 : CUDA_ERROR_NO_DEVICE;
 }
 
-int cuDriverGetVersion(int *version)
-{
-    *version = 12040;
-    return CUDA_SUCCESS;
-}
-
 int cuGetErrorName(int error, const char **name)
 {
 #define X(constant, value)                                                                         \
