@@ -116,18 +116,12 @@ enum mn_err mn_area_register(const struct mn_memory *memory, struct mn_plugin *p
                    memory->name, dev, props.net.ptr_support);
 }
 
-enum mn_err mn_area_put(const struct mn_memory *memory, void *to, const void *from, size_t size,
-                        struct mn_diag *diag)
+enum mn_err mn_area_copy(const struct mn_memory *memory, void *to, const void *from, size_t size,
+                         struct mn_diag *diag)
 {
     if (mn_memory_is_apart(memory) && size)
         return memory->gpu->copy(memory->device, to, from, size, diag);
     if (size)
         memcpy(to, from, size);
     return MN_OK;
-}
-
-enum mn_err mn_area_get(const struct mn_memory *memory, void *to, const void *from, size_t size,
-                        struct mn_diag *diag)
-{
-    return mn_area_put(memory, to, from, size, diag);
 }

@@ -24,7 +24,7 @@ struct mn_memory {
  * Otherwise why there is no such memory here. */
 enum mn_err mn_memory_open(enum mn_memory_kind kind, int device, struct mn_memory *memory,
                            struct mn_diag *diag);
-/* 1: the process cannot touch it; only put and get can. */
+/* 1: the process cannot touch it; only mn_area_copy() can. */
 int mn_memory_is_apart(const struct mn_memory *memory);
 
 /* Real pages, each byte 0x5a. NULL with *diag filled. Freed with the same size. */
@@ -37,10 +37,8 @@ void mn_area_free(const struct mn_memory *memory, void *area, size_t size);
 enum mn_err mn_area_register(const struct mn_memory *memory, struct mn_plugin *plugin, int dev,
                              void *comm, void *area, size_t size, void **mhandle, int *result,
                              struct mn_diag *diag);
-/* Bytes to and from it, whoever may touch it. */
-enum mn_err mn_area_put(const struct mn_memory *memory, void *to, const void *from, size_t size,
-                        struct mn_diag *diag);
-enum mn_err mn_area_get(const struct mn_memory *memory, void *to, const void *from, size_t size,
-                        struct mn_diag *diag);
+/* Bytes into it, out of it or within it, whoever may touch it; done when it returns. */
+enum mn_err mn_area_copy(const struct mn_memory *memory, void *to, const void *from, size_t size,
+                         struct mn_diag *diag);
 
 #endif

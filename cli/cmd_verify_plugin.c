@@ -13,6 +13,7 @@
 #include "bench/trace/replay.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
+#include "cli/rank_env.h"
 #include "cli/verify_report.h"
 #include "cli/verify_rules.h"
 #include "topo/base/alloc.h"
@@ -331,20 +332,10 @@ static uint64_t first_seed(const struct options *o)
 /* The other machine: it must be there before anything is judged. */
 static enum mn_err read_far(const struct options *o, struct mn_check_far *far, struct mn_diag *diag)
 {
-    const char *token = getenv("MESHNET_TOKEN");
-    enum mn_err err;
-
     if (!mn_strlcpy(far->host, o->peer, sizeof far->host))
         return mn_fail(diag, MN_ERR_USAGE, "--peer: the name is too long");
     far->port = (uint16_t)o->port;
-    if (o->token_file)
-        err = mn_key_read(o->token_file, far->token, diag);
-    else if (token)
-        err = mn_key_parse(token, far->token, diag);
-    else
-        err = mn_fail(diag, MN_ERR_USAGE,
-                      "which token? meshnet serve prints one: put it into a file and give "
-                      "--token-file FILE");
+    enum mn_err err = mn_token_read(o->token_file, "meshnet serve prints one", far->token, diag);
     return err ? err : mn_far_probe(far, diag);
 }
 

@@ -318,14 +318,14 @@ static enum mn_err check_it(struct session *s, struct mn_collective_times *t, st
     extent(s, &in, &out);
     uint8_t *data = mn_zalloc(in > out ? in + 1 : out + 1);
     memset(data, 0xa5, out);
-    enum mn_err err = mn_area_put(memory, s->bufs[MN_OUT], data, out, diag);
+    enum mn_err err = mn_area_copy(memory, s->bufs[MN_OUT], data, out, diag);
     mn_pattern_fill(&pattern, data);
     if (!err)
-        err = mn_area_put(memory, s->bufs[MN_IN], data, in, diag);
+        err = mn_area_copy(memory, s->bufs[MN_IN], data, in, diag);
     if (!err)
         err = once(s, diag);
     if (!err)
-        err = mn_area_get(memory, data, s->bufs[MN_OUT], out, diag);
+        err = mn_area_copy(memory, data, s->bufs[MN_OUT], out, diag);
     mine[0] = mn_collective_out(s->task->collective, &s->job);
     mine[1] = err ? 0 : mn_pattern_wrong(&pattern, data);
     free(data);

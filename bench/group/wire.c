@@ -121,7 +121,7 @@ static int wire_local(void *ctx, void *to, const void *from, size_t bytes, mn_re
     enum mn_err err = MN_OK;
 
     if (!reduce)
-        return mn_area_put(&g->kind, to, from, bytes, diag) ? -1 : 0;
+        return mn_area_copy(&g->kind, to, from, bytes, diag) ? -1 : 0;
     if (bytes > g->staging_bytes) {
         for (int i = 0; i < 2; i++) {
             free(g->staging[i]);
@@ -129,13 +129,13 @@ static int wire_local(void *ctx, void *to, const void *from, size_t bytes, mn_re
         }
         g->staging_bytes = bytes;
     }
-    err = mn_area_get(&g->kind, g->staging[0], to, bytes, diag);
+    err = mn_area_copy(&g->kind, g->staging[0], to, bytes, diag);
     if (!err)
-        err = mn_area_get(&g->kind, g->staging[1], from, bytes, diag);
+        err = mn_area_copy(&g->kind, g->staging[1], from, bytes, diag);
     if (err)
         return -1;
     reduce(g->staging[0], g->staging[1], bytes / element);
-    return mn_area_put(&g->kind, to, g->staging[0], bytes, diag) ? -1 : 0;
+    return mn_area_copy(&g->kind, to, g->staging[0], bytes, diag) ? -1 : 0;
 }
 
 const struct mn_wire *mn_group_wire(const struct mn_group *g)

@@ -128,7 +128,7 @@ static int post_send(struct lane *lane, struct flow *f, enum mn_err *err)
     if (m->check) {
         fill(touchable(lane, data), m->size, f->connection, f->posted);
         if (lane->staging)
-            *err = mn_area_put(&pump->memory, data, lane->staging, m->size, &lane->diag);
+            *err = mn_area_copy(&pump->memory, data, lane->staging, m->size, &lane->diag);
     }
     return *err ? 0
                 : mn_plugin_isend(pump->plugin, pump->sends[f->connection], data, m->size,
@@ -160,7 +160,7 @@ static enum mn_err post(struct lane *lane, struct flow *f)
     return MN_OK;
 }
 
-static enum mn_err judge(struct lane *lane, struct flow *f, const int *sizes)
+static enum mn_err judge(struct lane *lane, struct flow *f)
 {
     struct mn_p2p_mover *m = lane->mover;
     int n = step_messages(m, f, f->done);
@@ -170,10 +170,10 @@ static enum mn_err judge(struct lane *lane, struct flow *f, const int *sizes)
         uint64_t number = f->done * (uint64_t)m->pump->group + (uint64_t)i;
         uint8_t *data = slot(m->pump, f, number, m->size);
         lane->seen.messages++;
-        lane->seen.bytes += (uint64_t)sizes[i];
+        lane->seen.bytes += (uint64_t)f->sizes[i];
         if (m->check && lane->staging)
-            err = mn_area_get(&m->pump->memory, lane->staging, data, m->size, &lane->diag);
-        if ((size_t)sizes[i] != m->size ||
+            err = mn_area_copy(&m->pump->memory, lane->staging, data, m->size, &lane->diag);
+        if ((size_t)f->sizes[i] != m->size ||
             (m->check && !right(touchable(lane, data), m->size, f->connection, number)))
             lane->seen.wrong++;
     }
@@ -181,8 +181,7 @@ static enum mn_err judge(struct lane *lane, struct flow *f, const int *sizes)
 }
 
 /* Starts the flush of what arrived; leaves f->flush NULL when the plugin has nothing to do. */
-static enum mn_err start_flush(struct mn_p2p_mover *m, struct flow *f, int *sizes,
-                               struct mn_diag *diag)
+static enum mn_err start_flush(struct mn_p2p_mover *m, struct flow *f, struct mn_diag *diag)
 {
     void *data[MN_HOST_MAX_RECVS], *mhs[MN_HOST_MAX_RECVS];
     int n = step_messages(m, f, f->done), result;
@@ -192,8 +191,8 @@ static enum mn_err start_flush(struct mn_p2p_mover *m, struct flow *f, int *size
         mhs[i] = m->pump->mhs[1][f->connection];
     }
     f->flush = NULL;
-    result = mn_plugin_iflush(m->pump->plugin, m->pump->recvs[f->connection], n, data, sizes, mhs,
-                              &f->flush);
+    result = mn_plugin_iflush(m->pump->plugin, m->pump->recvs[f->connection], n, data, f->sizes,
+                              mhs, &f->flush);
     return result ? mn_p2p_failed(m->pump, "iflush", result, diag) : MN_OK;
 }
 
@@ -214,9 +213,9 @@ static enum mn_err turn(struct lane *lane, struct flow *f, int *moved)
         return MN_OK;
     f->flush = NULL;
     if (f->receiving && !flushed && m->pump->flush)
-        err = start_flush(m, f, f->sizes, &lane->diag);
+        err = start_flush(m, f, &lane->diag);
     if (f->receiving && !f->flush && !err)
-        err = judge(lane, f, f->sizes);
+        err = judge(lane, f);
     f->done += !f->flush;
     ++*moved;
     return err;
