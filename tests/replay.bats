@@ -69,7 +69,7 @@ sum()
 @test "replay: ranks that another launcher started, each with the traces of all" {
     record 3 --collective all-reduce,all-gather --sizes 8,100K --iters 3
     export MESHNET_TOKEN=00112233445566778899aabbccddeeff
-    export WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
+    export WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$(free_port)
     RANK=1 timeout 60 "$MESHNET" replay job.* >one 2>&1 3>&- &
     RANK=2 timeout 60 "$MESHNET" replay job.* >two 2>&1 3>&- &
     RANK=0 replay job.* --json

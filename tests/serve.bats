@@ -40,7 +40,7 @@ serve()
 
 @test "serve: without a token file it prints a fresh token each time, and ends on SIGINT" {
     for n in 1 2; do
-        timeout -s INT 1 "$MESHNET" serve --port 18599 --listen 127.0.0.1 >"$BATS_TEST_TMPDIR/$n" || true
+        timeout -s INT 1 "$MESHNET" serve --port "$(free_port)" --listen 127.0.0.1 >"$BATS_TEST_TMPDIR/$n" || true
         grep -Eq '^token [0-9a-f]{32} ' "$BATS_TEST_TMPDIR/$n"
     done
     [ "$(grep ^token "$BATS_TEST_TMPDIR/1")" != "$(grep ^token "$BATS_TEST_TMPDIR/2")" ]

@@ -40,7 +40,7 @@ fault()
 # A free port, and meshnet serve at it with eight places and the plugin given.
 start_serve()
 {
-    PORT=$((20000 + RANDOM % 10000))
+    PORT=$(free_port)
     echo 00112233445566778899aabbccddeeff >token
     timeout 200 "$MESHNET" serve --listen 127.0.0.1 --port "$PORT" --clients 8 \
         --token-file token --plugin "$1" >serve.log 2>&1 &
