@@ -5,7 +5,7 @@
  * there and does not work is explained, with what to do.
  *
  * All functions are thread-safe and may block in the driver: never called on the data path. None
- * changes the calling thread's current device or context. */
+ * but use() changes the calling thread's current device or context. */
 #ifndef MN_GPU_H
 #define MN_GPU_H
 
@@ -59,6 +59,13 @@ struct mn_gpu_driver {
      * size are multiples of the page size. MN_ERR_UNSUPPORTED: what is missing. */
     enum mn_err (*dmabuf)(int device, void *p, size_t size, int *fd, uint64_t *offset,
                           struct mn_diag *diag);
+    /* The calling thread's current device from now on, as libraries that work on one expect it. */
+    enum mn_err (*use)(int device, struct mn_diag *diag);
+    /* A stream that waits for no other: cudaStream_t or hipStream_t. */
+    enum mn_err (*stream_new)(int device, void **stream, struct mn_diag *diag);
+    /* Returns when all that it was given is done. */
+    enum mn_err (*stream_wait)(int device, void *stream, struct mn_diag *diag);
+    void (*stream_free)(int device, void *stream);
 };
 
 /* NULL-terminated. */

@@ -1,4 +1,5 @@
 /* The drivers' table over the double of tests/fakegpu, and the places of peer memory modules. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -46,6 +47,34 @@ static void tells_memory_apart(void **state)
         assert_int_equal(gpu->free(0, managed, &diag), MN_OK);
         assert_int_equal(gpu->where(device, &place, &diag), MN_OK);
         assert_int_equal(place.kind, MN_GPU_UNKNOWN);
+    }
+}
+
+static void *use_and_wait(void *arg)
+{
+    const struct mn_gpu_driver *gpu = arg;
+    struct mn_diag diag;
+    void *stream = NULL;
+
+    assert_int_equal(gpu->use(1, &diag), MN_OK);
+    assert_int_equal(gpu->use(7, &diag), MN_ERR_CONFIG);
+    assert_int_equal(gpu->stream_new(1, &stream, &diag), MN_OK);
+    assert_non_null(stream);
+    assert_int_equal(gpu->stream_wait(1, stream, &diag), MN_OK);
+    gpu->stream_free(1, stream);
+    return NULL;
+}
+
+/* On a thread of its own, since use() stays. */
+static void a_thread_has_a_device_and_streams(void **state)
+{
+    struct mn_diag diag;
+    pthread_t thread;
+
+    (void)state;
+    for (int i = 0; mn_gpu_drivers[i]; i++) {
+        assert_int_equal(pthread_create(&thread, NULL, use_and_wait, (void *)drivers(i, &diag)), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
     }
 }
 

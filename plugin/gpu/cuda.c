@@ -63,8 +63,8 @@ static enum mn_err begin(int load, struct mn_diag *diag)
 #undef X
     };
     int n = 0;
-    enum mn_err err =
-        mn_gpu_library_open(names, load, symbols, sizeof symbols / sizeof *symbols, &cu, diag);
+    enum mn_err err = mn_gpu_library_open(names, MN_GPU_HINT, load, symbols,
+                                          sizeof symbols / sizeof *symbols, &cu, diag);
 
     if (err)
         return err;
@@ -99,8 +99,8 @@ static enum mn_err handle_of(int ordinal, int *device, struct mn_diag *diag)
     return MN_OK;
 }
 
-/* The device's primary context, which the runtime and NCCL use too, for the length of one call. */
-static enum mn_err enter(int ordinal, struct mn_diag *diag)
+/* The device's primary context, which the runtime and NCCL use too. */
+static enum mn_err primary(int ordinal, struct mn_diag *diag)
 {
     int device;
     enum mn_err err = handle_of(ordinal, &device, diag);
@@ -111,6 +111,16 @@ static enum mn_err enter(int ordinal, struct mn_diag *diag)
     int code = contexts[ordinal] ? CUDA_SUCCESS : cu.context_retain(&contexts[ordinal], device);
     pthread_mutex_unlock(&once.lock);
     TRY(code, "opening the GPU");
+    return MN_OK;
+}
+
+/* That context, for the length of one call. */
+static enum mn_err enter(int ordinal, struct mn_diag *diag)
+{
+    enum mn_err err = primary(ordinal, diag);
+
+    if (err)
+        return err;
     TRY(cu.context_push(contexts[ordinal]), "entering the GPU's context");
     return MN_OK;
 }
@@ -236,6 +246,41 @@ static enum mn_err cuda_dmabuf(int ordinal, void *p, size_t size, int *fd, uint6
     return leave(code, "exporting GPU memory as a DMA-BUF (" DMABUF_NEEDED ")", diag);
 }
 
+static enum mn_err cuda_use(int ordinal, struct mn_diag *diag)
+{
+    enum mn_err err = primary(ordinal, diag);
+
+    if (err)
+        return err;
+    TRY(cu.context_set(contexts[ordinal]), "entering the GPU's context");
+    return MN_OK;
+}
+
+static enum mn_err cuda_stream_new(int ordinal, void **stream, struct mn_diag *diag)
+{
+    CUstream new = NULL;
+    enum mn_err err = enter(ordinal, diag);
+
+    if (err)
+        return err;
+    err = leave(cu.stream_create(&new, CU_STREAM_NON_BLOCKING), "making a stream", diag);
+    *stream = new;
+    return err;
+}
+
+static enum mn_err cuda_stream_wait(int ordinal, void *stream, struct mn_diag *diag)
+{
+    enum mn_err err = enter(ordinal, diag);
+
+    return err ? err : leave(cu.stream_sync(stream), "waiting for a stream", diag);
+}
+
+static void cuda_stream_free(int ordinal, void *stream)
+{
+    if (!enter(ordinal, NULL))
+        (void)leave(cu.stream_destroy(stream), "ending a stream", NULL);
+}
+
 const struct mn_gpu_driver mn_gpu_cuda = {
     .name = "CUDA",
     .option = "cuda",
@@ -248,4 +293,8 @@ const struct mn_gpu_driver mn_gpu_cuda = {
     .copy = cuda_copy,
     .fill = cuda_fill,
     .dmabuf = cuda_dmabuf,
+    .use = cuda_use,
+    .stream_new = cuda_stream_new,
+    .stream_wait = cuda_stream_wait,
+    .stream_free = cuda_stream_free,
 };

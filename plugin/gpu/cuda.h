@@ -10,6 +10,7 @@
 typedef int CUresult, CUdevice, CUdevice_attribute, CUpointer_attribute, CUmemRangeHandleType;
 typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
 #endif
 
 /* X(member, symbol, optional, parameters) */
@@ -25,7 +26,11 @@ typedef struct CUctx_st *CUcontext;
     X(context_retain, cuDevicePrimaryCtxRetain, 0, (CUcontext * context, CUdevice device))         \
     X(context_push, cuCtxPushCurrent_v2, 0, (CUcontext context))                                   \
     X(context_pop, cuCtxPopCurrent_v2, 0, (CUcontext * context))                                   \
+    X(context_set, cuCtxSetCurrent, 0, (CUcontext context))                                        \
     X(context_sync, cuCtxSynchronize, 0, (void))                                                   \
+    X(stream_create, cuStreamCreate, 0, (CUstream * stream, unsigned int flags))                   \
+    X(stream_sync, cuStreamSynchronize, 0, (CUstream stream))                                      \
+    X(stream_destroy, cuStreamDestroy_v2, 0, (CUstream stream))                                    \
     X(alloc, cuMemAlloc_v2, 0, (CUdeviceptr * p, size_t size))                                     \
     X(alloc_managed, cuMemAllocManaged, 0, (CUdeviceptr * p, size_t size, unsigned int flags))     \
     X(free, cuMemFree_v2, 0, (CUdeviceptr p))                                                      \
@@ -70,6 +75,7 @@ struct mn_cuda {
     X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                                                      \
     X(CU_MEMORYTYPE_HOST, 1)                                                                       \
     X(CU_MEM_ATTACH_GLOBAL, 1)                                                                     \
+    X(CU_STREAM_NON_BLOCKING, 1)                                                                   \
     X(CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 1)
 
 #ifndef MN_CUDA_HEADER

@@ -50,8 +50,8 @@ static enum mn_err begin(int load, struct mn_diag *diag)
 #undef X
     };
     int n = 0;
-    enum mn_err err =
-        mn_gpu_library_open(names, load, symbols, sizeof symbols / sizeof *symbols, &hip, diag);
+    enum mn_err err = mn_gpu_library_open(names, MN_GPU_HINT, load, symbols,
+                                          sizeof symbols / sizeof *symbols, &hip, diag);
 
     if (err)
         return err;
@@ -60,8 +60,8 @@ static enum mn_err begin(int load, struct mn_diag *diag)
     if (n < 1)
         return failed(hipErrorNoDevice, "counting GPUs", diag);
     TRY(hip.runtime_version(&runtime), "asking the runtime's version");
-    if (mn_gpu_library_open(hsa_names, load, hsa_symbols, sizeof hsa_symbols / sizeof *hsa_symbols,
-                            &hip, NULL))
+    if (mn_gpu_library_open(hsa_names, MN_GPU_HINT, load, hsa_symbols,
+                            sizeof hsa_symbols / sizeof *hsa_symbols, &hip, NULL))
         hip.export_dmabuf = NULL;
     return MN_OK;
 }
@@ -199,6 +199,45 @@ static enum mn_err hip_dmabuf(int device, void *p, size_t size, int *fd, uint64_
     return MN_OK;
 }
 
+static enum mn_err hip_use(int device, struct mn_diag *diag)
+{
+    enum mn_err err = check(device, diag);
+
+    if (err)
+        return err;
+    TRY(hip.device_set(device), "choosing the GPU");
+    return MN_OK;
+}
+
+static enum mn_err hip_stream_new(int device, void **stream, struct mn_diag *diag)
+{
+    hipStream_t new = NULL;
+    int before;
+    enum mn_err err = enter(device, &before, diag);
+
+    if (err)
+        return err;
+    err = leave(before, hip.stream_create(&new, hipStreamNonBlocking), "making a stream", diag);
+    *stream = new;
+    return err;
+}
+
+static enum mn_err hip_stream_wait(int device, void *stream, struct mn_diag *diag)
+{
+    int before;
+    enum mn_err err = enter(device, &before, diag);
+
+    return err ? err : leave(before, hip.stream_sync(stream), "waiting for a stream", diag);
+}
+
+static void hip_stream_free(int device, void *stream)
+{
+    int before;
+
+    if (!enter(device, &before, NULL))
+        (void)leave(before, hip.stream_destroy(stream), "ending a stream", NULL);
+}
+
 const struct mn_gpu_driver mn_gpu_hip = {
     .name = "HIP",
     .option = "hip",
@@ -211,4 +250,8 @@ const struct mn_gpu_driver mn_gpu_hip = {
     .copy = hip_copy,
     .fill = hip_fill,
     .dmabuf = hip_dmabuf,
+    .use = hip_use,
+    .stream_new = hip_stream_new,
+    .stream_wait = hip_stream_wait,
+    .stream_free = hip_stream_free,
 };

@@ -10,6 +10,7 @@
 #ifndef MN_HIP_HEADER /* else ROCm's header was included before this one */
 typedef int hipError_t, hipDevice_t, hipMemcpyKind, hipPointer_attribute;
 typedef void *hipDeviceptr_t;
+typedef struct ihipStream_t *hipStream_t;
 #endif
 
 /* X(member, symbol, optional, parameters) */
@@ -22,6 +23,9 @@ typedef void *hipDeviceptr_t;
     X(device_name, hipDeviceGetName, 0, (char *name, int size, hipDevice_t device))                \
     X(device_pci, hipDeviceGetPCIBusId, 0, (char *address, int size, int device))                  \
     X(device_sync, hipDeviceSynchronize, 0, (void))                                                \
+    X(stream_create, hipStreamCreateWithFlags, 0, (hipStream_t * stream, unsigned int flags))      \
+    X(stream_sync, hipStreamSynchronize, 0, (hipStream_t stream))                                  \
+    X(stream_destroy, hipStreamDestroy, 0, (hipStream_t stream))                                   \
     X(alloc, hipMalloc, 0, (void **p, size_t size))                                                \
     X(alloc_managed, hipMallocManaged, 0, (void **p, size_t size, unsigned int flags))             \
     X(free, hipFree, 0, (void *p))                                                                 \
@@ -56,6 +60,7 @@ struct mn_hip {
     X(hipErrorNotSupported, 801)                                                                   \
     X(hipMemcpyDefault, 4)                                                                         \
     X(hipMemAttachGlobal, 1)                                                                       \
+    X(hipStreamNonBlocking, 1)                                                                     \
     X(HIP_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                                                        \
     X(HIP_POINTER_ATTRIBUTE_IS_MANAGED, 8)                                                         \
     X(HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
-enum mn_err mn_gpu_library_open(const char *const *names, int load,
+enum mn_err mn_gpu_library_open(const char *const *names, const char *hint, int load,
                                 const struct mn_gpu_symbol *symbols, size_t n, void *table,
                                 struct mn_diag *diag)
 {
@@ -13,14 +13,13 @@ enum mn_err mn_gpu_library_open(const char *const *names, int load,
     for (; *name && !library; name += !library)
         library = dlopen(*name, RTLD_NOW | RTLD_LOCAL | (load ? 0 : RTLD_NOLOAD));
     if (!library)
-        return mn_fail(diag, MN_ERR_NOTFOUND, "%s cannot be loaded: is the GPU's driver installed?",
-                       names[0]);
+        return mn_fail(diag, MN_ERR_NOTFOUND, "%s cannot be loaded: %s", names[0], hint);
     for (size_t i = 0; i < n; i++) {
         void *symbol = dlsym(library, symbols[i].name);
         if (!symbol && !symbols[i].optional) {
             dlclose(library);
             return mn_fail(diag, MN_ERR_UNSUPPORTED,
-                           "%s has no %s: the driver is too old, or not what its name says", *name,
+                           "%s has no %s: it is too old, or not what its name says", *name,
                            symbols[i].name);
         }
         memcpy((char *)table + symbols[i].offset, &symbol, sizeof symbol);

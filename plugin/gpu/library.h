@@ -14,10 +14,11 @@ struct mn_gpu_symbol {
 };
 
 /* The first of the names (NULL-terminated) that is there; load 0: that is loaded already.
- * MN_ERR_NOTFOUND: none; MN_ERR_UNSUPPORTED: one that lacks a symbol. */
-enum mn_err mn_gpu_library_open(const char *const *names, int load,
+ * MN_ERR_NOTFOUND: none, and the hint; MN_ERR_UNSUPPORTED: one that lacks a symbol. */
+enum mn_err mn_gpu_library_open(const char *const *names, const char *hint, int load,
                                 const struct mn_gpu_symbol *symbols, size_t n, void *table,
                                 struct mn_diag *diag);
+#define MN_GPU_HINT "is the GPU's driver installed?"
 
 /* The open() of a driver: begin once, or again while it says MN_ERR_NOTFOUND; any other error is
  * for good. */

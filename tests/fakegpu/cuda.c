@@ -108,6 +108,33 @@ int cuCtxPopCurrent_v2(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
+int cuCtxSetCurrent(CUcontext context)
+{
+    struct fakegpu_thread *t = fakegpu_thread();
+
+    if (!t->depth)
+        t->depth = 1;
+    t->stack[t->depth - 1] = (int)((int *)context - contexts);
+    return CUDA_SUCCESS;
+}
+
+/* What a stream is given here is done when it is given. */
+int cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+    *stream = (CUstream)&contexts;
+    return flags == CU_STREAM_NON_BLOCKING ? cuCtxSynchronize() : CUDA_ERROR_INVALID_VALUE;
+}
+
+int cuStreamSynchronize(CUstream stream)
+{
+    return stream == (CUstream)&contexts ? cuCtxSynchronize() : CUDA_ERROR_INVALID_VALUE;
+}
+
+int cuStreamDestroy_v2(CUstream stream)
+{
+    return cuStreamSynchronize(stream);
+}
+
 int cuCtxSynchronize(void)
 {
     return fakegpu_thread()->depth ? CUDA_SUCCESS : INVALID_CONTEXT;

@@ -60,6 +60,23 @@ int hipDeviceSynchronize(void)
     return hipSuccess;
 }
 
+/* What a stream is given here is done when it is given. */
+int hipStreamCreateWithFlags(hipStream_t *stream, unsigned int flags)
+{
+    *stream = (hipStream_t)&hipMalloc;
+    return flags == hipStreamNonBlocking ? hipSuccess : hipErrorInvalidValue;
+}
+
+int hipStreamSynchronize(hipStream_t stream)
+{
+    return stream == (hipStream_t)&hipMalloc ? hipSuccess : hipErrorInvalidValue;
+}
+
+int hipStreamDestroy(hipStream_t stream)
+{
+    return hipStreamSynchronize(stream);
+}
+
 int hipMalloc(void **p, size_t size)
 {
     *p = fakegpu_alloc(fakegpu_thread()->current, FAKEGPU_DEVICE, size);
