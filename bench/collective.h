@@ -3,6 +3,7 @@
 #define MN_COLLECTIVE_H
 
 #include "bench/coll/algorithm.h"
+#include "bench/engine.h"
 #include "bench/group.h"
 #include "bench/repeat.h"
 
@@ -23,10 +24,10 @@ struct mn_collective_task {
 struct mn_collective_times {
     int measured; /* 0: this collective has no such place */
     uint64_t iterations;
-    double mean, min, p50, p99;
-    double algbw, busbw;     /* GB/s, 10^9 */
-    uint64_t checked, wrong; /* elements, of all ranks */
-    struct mn_spread spread; /* of the repetitions' means; outliers: iterations */
+    double mean, min, p50, p99; /* p50, p99: NaN where iterations are not timed one by one */
+    double algbw, busbw;        /* GB/s, 10^9 */
+    uint64_t checked, wrong;    /* elements, of all ranks */
+    struct mn_spread spread;    /* of the repetitions' means; outliers: iterations */
 };
 
 struct mn_collective_row {
@@ -37,8 +38,10 @@ struct mn_collective_row {
 
 /* Why the task cannot be done by so many ranks; NULL: it can. */
 const char *mn_collective_refusal(const struct mn_collective_task *task, int nranks);
-/* Together. *row is the same at every rank. */
-enum mn_err mn_collective_measure(struct mn_group *group, const struct mn_collective_task *task,
+/* engine: who carries it out; NULL = bench/coll over the group's plugin. Together. *row is the same
+ * at every rank. */
+enum mn_err mn_collective_measure(struct mn_group *group, struct mn_engine *engine,
+                                  const struct mn_collective_task *task,
                                   struct mn_collective_row *row, struct mn_diag *diag);
 
 #endif

@@ -41,6 +41,7 @@ enum mn_err mn_group_join(const struct mn_group_plan *plan, struct mn_group **gr
  * the others see this rank as dead. */
 void mn_group_leave(struct mn_group *group);
 int mn_group_rank(const struct mn_group *group);
+unsigned mn_group_timeout_ms(const struct mn_group *group); /* of its plan */
 int mn_group_size(const struct mn_group *group);
 const char *mn_group_name(const struct mn_group *group, int rank); /* "rank 2 (node-b, pid 123)" */
 /* By rank the number of its host, from 0 on: ranks of one node name share one. */
@@ -94,10 +95,13 @@ enum mn_err mn_group_connect(struct mn_group *group, const struct mn_schedule *s
 /* Whether this host can spare so much memory for each of its ranks; to be asked before any of them
  * takes it. */
 enum mn_err mn_group_room(const struct mn_group *group, size_t bytes, struct mn_diag *diag);
-/* Memory of at least that size, registered with every connection, page aligned; what an earlier
- * call gave is gone, unless it is large enough. All buffers of a run over the wire lie in it. */
+/* Memory of at least that size, registered with every connection (if any), page aligned; what an
+ * earlier call gave is gone, unless it is large enough. All buffers of a run over the wire lie in
+ * it. */
 enum mn_err mn_group_memory(struct mn_group *group, size_t bytes, uint8_t **memory,
                             struct mn_diag *diag);
+/* The memory stays until the process ends, since something may still be at work on it. */
+void mn_group_forsake_memory(struct mn_group *group);
 /* What runs move through; its errors are explained by mn_group_wire_error. */
 const struct mn_wire *mn_group_wire(const struct mn_group *group);
 enum mn_err mn_group_wire_error(const struct mn_group *group, struct mn_diag *diag);

@@ -2,19 +2,20 @@
 #ifndef MN_BENCH_H
 #define MN_BENCH_H
 
+#include "bench/engine.h"
 #include "bench/p2p.h"
 #include "topo/base/opt.h"
 
 struct mn_bench_options {
-    const char *peer, *token_file, *plugin, *coordinator, *mesh, *pin;
-    struct mn_opt_list sizes, tests, collectives, types, ops, algorithms, hosts;
+    const char *peer, *token_file, *plugin, *coordinator, *mesh, *pin, *library;
+    struct mn_opt_list sizes, tests, collectives, types, ops, algorithms, hosts, networks;
     long port, iters, warmup, abi, device, local, root, gpu;
     long flows, threads, outstanding, group, burst; /* 0 = not given */
     unsigned duration_ms, max_duration_ms, timeout_ms, pause_ms;
     unsigned long long buffers;
     double min_gbps, min_ratio, precision;
     int memory, direction, flush, raw_verbs, no_check, json, csv, links, pairs, agents, print_order,
-        follow;
+        follow, engine, apart;
 };
 
 /* What --sizes asks for: sizes, and ranges BEGIN:END:FACTOR, in the order given. free(size) in

@@ -55,7 +55,11 @@ static int is_matrix(const struct mn_collective_session *s)
 
 static int be_rank(void *ctx, int rank)
 {
-    return is_matrix(ctx) ? mn_matrix_rank(ctx, rank) : mn_collective_rank(ctx, rank);
+    const struct mn_collective_session *s = ctx;
+
+    return is_matrix(s)         ? mn_matrix_rank(ctx, rank)
+           : s->options->engine ? mn_bench_engine_rank(ctx, rank)
+                                : mn_collective_rank(ctx, rank);
 }
 
 static int start_rank(void *ctx, int rank)

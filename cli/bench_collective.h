@@ -22,12 +22,27 @@ struct mn_collective_session {
     size_t n_tasks;
     struct mn_group_plan plan;
     char plugin_path[512];
+    enum mn_engine_network network;        /* of --engine, of the run that comes next */
+    int more;                              /* and other runs follow it */
+    struct mn_bench_engine_share *earlier; /* what the runs before it found; NULL = none */
 };
 
 /* collective_tasks.c: fills tasks from the options; plan.nranks is set. */
 enum mn_err mn_collective_plan(struct mn_collective_session *session, struct mn_diag *diag);
 /* collective_rank.c: measures as one of the ranks; ctx is the session. Returns the exit code. */
 int mn_collective_rank(void *ctx, int rank);
+/* bench_engine.c: whether the options of --engine go together. */
+enum mn_err mn_bench_engine_check(const struct mn_bench_options *options, struct mn_diag *diag);
+/* mn_collective_rank for --engine: one run after the other, each but the last in a process of its
+ * own, since a library reads its environment once. */
+int mn_bench_engine_rank(void *ctx, int rank);
+/* What the runs of --engine over the networks before the last leave to be reported with it. */
+struct mn_bench_engine_share {
+    struct mn_engine_report engines[MN_NETWORKS];
+    int n_engines;
+    size_t n_rows;
+    struct mn_collective_row rows[];
+};
 /* bench_hosts.c: reads the mesh file, which may be absent unless it is needed; then, in the process
  * that starts the ranks, chooses and orders their hosts by it. Prints the order if that was asked.
  */

@@ -94,6 +94,29 @@ static const struct mn_opt options[] = {
      .def = "auto",
      .offset = offsetof(struct mn_bench_options, algorithms),
      .help = "How --collective is done: auto, ring, …, or all in turn."},
+    {.name = "engine",
+     .type = MN_OPT_CHOICE,
+     .arg = "NAME",
+     .def = "own",
+     .offset = offsetof(struct mn_bench_options, engine),
+     .choices = MN_ENGINE_CHOICES,
+     .help = "Who carries out --collective: own, in meshnet; NCCL or RCCL, found at run time."},
+    {.name = "library",
+     .type = MN_OPT_STRING,
+     .arg = "FILE",
+     .offset = offsetof(struct mn_bench_options, library),
+     .help = "The libnccl.so.2 or librccl.so.1 of --engine, instead of the loader's."},
+    {.name = "networks",
+     .type = MN_OPT_LIST,
+     .arg = "LIST",
+     .offset = offsetof(struct mn_bench_options, networks),
+     .help = "What --engine talks over, side by side: mesh (the plugin), own (the library's own "
+             "transports) [own,mesh]."},
+    {.name = "apart",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_bench_options, apart),
+     .help = "Each rank of --engine is a host of its own (NCCL_HOSTID), so that all goes over the "
+             "network; ranks that share a GPU are so always."},
     {.name = "root",
      .type = MN_OPT_INT,
      .arg = "RANK",
@@ -301,7 +324,7 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
         return mn_fail(diag, MN_ERR_USAGE,
                        "--flows, --threads, --outstanding, --messages-per-request, --burst, "
                        "--flush and --raw-verbs are for --peer");
-    if (mn_cpu_check(o->pin, diag))
+    if (mn_cpu_check(o->pin, diag) || mn_bench_engine_check(o, diag))
         return diag->code;
     if (o->local && o->hosts.count)
         return mn_fail(diag, MN_ERR_USAGE, "--local or --hosts, not both");
@@ -334,6 +357,7 @@ const struct mn_command mn_cmd_bench = {
              "  meshnet bench --peer spark-b --type lat,rate,burst --sizes 4K:64K:2 --flows 4\n"
              "  meshnet bench --links --pairs --mesh mesh.yaml --min 0.9\n"
              "  meshnet bench --collective all-reduce --local 4 --sizes 8,64K,16M\n"
+             "  meshnet bench --collective all --hosts a,b --engine nccl\n"
              "Exit code: 0 good, 1 measured and failed (wrong data, below --min or --min-gbps, "
              "peer lost), "
              "2 usage.",

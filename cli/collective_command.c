@@ -38,6 +38,14 @@ void mn_collective_words(const struct mn_bench_options *o, struct mn_opt_list *w
     add_list(words, "op", &o->ops);
     add_list(words, "algorithm", &o->algorithms);
     add(words, mn_asprintf("--pin=%s", o->pin));
+    if (o->engine) {
+        add(words, mn_asprintf("--engine=%s", o->engine == MN_ENGINE_RCCL ? "rccl" : "nccl"));
+        add_list(words, "networks", &o->networks);
+        if (o->library)
+            add(words, mn_asprintf("--library=%s", o->library));
+        if (o->apart)
+            add(words, mn_asprintf("%s", "--apart"));
+    }
     add_number(words, "root", o->root);
     add_number(words, "iters", o->iters);
     add_number(words, "warmup", o->warmup);

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
@@ -24,7 +25,8 @@ static void print_so_far(struct mn_out *out, const void *ctx)
 }
 
 static enum mn_err measure(const struct mn_collective_session *s, struct mn_group *group,
-                           int progress, struct mn_collective_report *report, struct mn_diag *diag)
+                           struct mn_engine *engine, int progress,
+                           struct mn_collective_report *report, struct mn_diag *diag)
 {
     struct mn_live live = {.print = s->options->follow ? print_so_far : NULL,
                            .ctx = report,
@@ -34,7 +36,7 @@ static enum mn_err measure(const struct mn_collective_session *s, struct mn_grou
     for (size_t i = 0; i < s->n_tasks && !err; i++) {
         struct mn_collective_row row;
         show_progress(s, i, &live);
-        err = mn_collective_measure(group, &s->tasks[i], &row, diag);
+        err = mn_collective_measure(group, engine, &s->tasks[i], &row, diag);
         if (err)
             break;
         *(struct mn_collective_row *)mn_grow((void **)&report->rows, &report->n_rows, sizeof row) =
@@ -98,15 +100,83 @@ static enum mn_err find_environments(struct mn_collective_report *report, struct
     return MN_OK;
 }
 
+/* Of NCCL and RCCL the memory, if it is not managed. */
+static enum mn_memory_kind memory_of(const struct mn_bench_options *o)
+{
+    return o->engine && o->memory != MN_MEMORY_MANAGED ? mn_engine_vendors[o->engine].kind
+                                                       : (enum mn_memory_kind)o->memory;
+}
+
+/* Gets ready what carries the collectives out: the plugin, or a library with a network. */
+static enum mn_err begin(const struct mn_collective_session *s, struct mn_group *group,
+                         struct mn_plugin *plugin, struct mn_engine **engine, struct mn_diag *diag)
+{
+    const struct mn_bench_options *o = s->options;
+    const struct mn_engine_plan plan = {.kind = (enum mn_engine_kind)o->engine,
+                                        .library = o->library,
+                                        .network = s->network,
+                                        .plugin = mn_plugin_info(plugin),
+                                        .apart = o->apart};
+    enum mn_err err = mn_group_choose_memory(group, memory_of(o), (int)o->gpu, diag);
+
+    if (!err && !o->engine)
+        err = mn_group_use(group, plugin, (int)o->device, diag);
+    /* NCCL binds its own threads, near the GPU. */
+    if (!err && (!o->engine || strcmp(o->pin, "auto") != 0))
+        err = pin(s, group, plugin, diag);
+    return err || !o->engine ? err : mn_engine_open(&plan, group, engine, diag);
+}
+
+/* What earlier runs found goes before. */
+static void put_before(struct mn_collective_report *report,
+                       const struct mn_bench_engine_share *earlier)
+{
+    for (size_t i = 0; earlier && i < earlier->n_rows; i++)
+        *(struct mn_collective_row *)mn_grow((void **)&report->rows, &report->n_rows,
+                                             sizeof *report->rows) = earlier->rows[i];
+    for (int i = 0; earlier && i < earlier->n_engines; i++)
+        report->engines[report->n_engines++] = earlier->engines[i];
+}
+
+/* What the library says that it used, and whether that is what it was told to use. */
+static enum mn_err ask_engine(struct mn_engine *engine, const char *network,
+                              struct mn_collective_report *report, struct mn_diag *diag)
+{
+    struct mn_engine_report *said = &report->engines[report->n_engines];
+    const struct mn_engine_evidence *e = &said->evidence;
+    enum mn_err err = mn_engine_say(engine, said, diag);
+
+    if (err)
+        return err;
+    report->n_engines++;
+    if (e->differ)
+        return mn_fail(diag, MN_ERR_FAILED, "%s: %d ranks used another network than rank 0's %s",
+                       said->vendor, e->differ, e->network);
+    if (said->network == MN_NETWORK_MESH && strcmp(e->network, network) != 0)
+        return mn_fail(diag, MN_ERR_FAILED, "%s used the network '%s' and not '%s'", said->vendor,
+                       e->network, network);
+    return MN_OK;
+}
+
+/* Of an earlier run: rank 0's findings, for the last one's report. */
+static void keep(struct mn_bench_engine_share *share, const struct mn_collective_report *report)
+{
+    for (size_t i = 0; i < report->n_rows; i++)
+        share->rows[share->n_rows++] = report->rows[i];
+    for (int i = 0; i < report->n_engines; i++)
+        share->engines[share->n_engines++] = report->engines[i];
+}
+
 int mn_collective_rank(void *ctx, int rank)
 {
     const struct mn_collective_session *s = ctx;
     struct mn_group_plan plan = s->plan;
     struct mn_group *group;
     struct mn_plugin *plugin = NULL;
+    struct mn_engine *engine = NULL;
     struct mn_collective_report report = {.started = time(NULL)};
     struct mn_diag diag = {.text = ""};
-    int code = 0;
+    int code = 0, last = !s->more;
 
     plan.rank = rank;
     enum mn_err err = mn_group_join(&plan, &group, &diag);
@@ -118,30 +188,39 @@ int mn_collective_rank(void *ctx, int rank)
         report.plugin = mn_plugin_info(plugin);
         report.environments = mn_zalloc(sizeof *report.environments);
         report.n_environments = 1;
-        err = mn_group_choose_memory(group, (enum mn_memory_kind)s->options->memory,
-                                     (int)s->options->gpu, &diag);
-        if (!err)
-            err = mn_group_use(group, plugin, (int)s->options->device, &diag);
-        if (!err)
-            err = pin(s, group, plugin, &diag);
+        if (last)
+            put_before(&report, s->earlier);
+        err = begin(s, group, plugin, &engine, &diag);
         mn_environment_read(report.plugin, report.environments);
     }
     if (!err)
         err = find_environments(&report, group, &diag);
     if (!err)
-        err = measure(s, group, rank == 0, &report, &diag);
+        err = measure(s, group, engine, rank == 0, &report, &diag);
+    if (!err && engine)
+        err = ask_engine(engine, report.plugin->name, &report, &diag);
     if (err)
         mn_group_fail(group, err, &diag);
     report.error = err ? diag.text : NULL;
-    if (rank == 0 && plugin)
+    if (!last && !err)
+        keep(s->earlier, &report);
+    else if (rank == 0 && plugin)
         code = print(s, &report);
     if (err && (rank == 0 || !mn_group_told(group)))
         code = mn_cmd_fail("bench", &diag);
+    code = err && !code ? mn_err_exit_code(err) : code;
+    int at_work = mn_engine_close(engine);
+    if (at_work)
+        mn_group_forsake_memory(group);
     mn_group_leave(group);
+    if (at_work) {
+        fflush(NULL);
+        _exit(code);
+    }
     if (plugin)
         mn_plugin_close(plugin);
     free(report.rows);
     free(report.environments);
     free(report.pinned);
-    return err && !code ? mn_err_exit_code(err) : code;
+    return code;
 }

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,6 +99,80 @@ void mn_collective_print_rows(struct mn_out *out, const struct mn_collective_rep
     mn_out_table_end(out);
 }
 
+static void print_engine(struct mn_out *out, const struct mn_engine_report *engine)
+{
+    const struct mn_engine_evidence *e = &engine->evidence;
+    static const struct mn_col cols[] = {{"transport", "transport", 0},
+                                         {"channel_ends", "channel ends", 1}};
+    char title[1024];
+
+    snprintf(title, sizeof title, "%s %s, %s, over the network %s%s", engine->label,
+             engine->version, engine->library, *e->network ? e->network : "(it did not say which)",
+             engine->apart ? ", each rank a host of its own" : "");
+    mn_out_begin(out, NULL, title);
+    mn_out_str(out, "algorithm", NULL, engine->label);
+    mn_out_str(out, "library", NULL, engine->library);
+    mn_out_str(out, "version", NULL, engine->version);
+    mn_out_str(out, "network", NULL, *e->network ? e->network : NULL);
+    mn_out_str(out, "plugin", *e->plugin ? "plugin loaded" : NULL, *e->plugin ? e->plugin : NULL);
+    mn_out_bool(out, "apart", NULL, engine->apart);
+    mn_out_table(out, "transports", NULL, cols, N(cols));
+    for (int i = 0; i < e->n_vias; i++) {
+        mn_out_row(out);
+        mn_out_cell(out, e->via[i].name);
+        mn_out_cell_int(out, e->via[i].channels);
+    }
+    mn_out_table_end(out);
+    mn_out_int(out, "gpudirect_ends", e->gdr ? "of these with GPUDirect" : NULL, e->gdr);
+    mn_out_end(out);
+}
+
+static int is_same(const struct mn_collective_row *a, const struct mn_collective_row *b)
+{
+    return a->task.collective == b->task.collective && a->bytes == b->bytes &&
+           a->task.type == b->task.type && a->task.op == b->task.op &&
+           a->task.root == b->task.root && a->task.algorithm != b->task.algorithm;
+}
+
+static void print_beside(struct mn_out *out, const struct mn_collective_report *report)
+{
+    static const struct mn_col cols[] = {
+        {"collective", "collective", 0},
+        {"bytes", "size", 1},
+        {"type", "type", 0},
+        {"op", "redop", 0},
+        {"own_us", "own us", 1},
+        {"mesh_us", "plugin us", 1},
+        {"ratio", "ratio", 1},
+        {"in_place_own_us", "in place own", 1},
+        {"in_place_mesh_us", "plugin", 1},
+        {"in_place_ratio", "ratio", 1},
+    };
+
+    mn_out_table(out, "beside",
+                 "beside the library's own transports; ratio: how much faster the plugin is", cols,
+                 N(cols));
+    for (size_t i = 0; i < report->n_rows / 2; i++) {
+        const struct mn_collective_row *own = &report->rows[i], *mesh = own + report->n_rows / 2;
+        if (!is_same(own, mesh))
+            continue;
+        mn_out_row(out);
+        mn_out_cell(out, mn_collective_title(own->task.collective));
+        mn_out_cell_int(out, (int64_t)own->bytes);
+        mn_out_cell(out, mn_type_name(own->task.type));
+        mn_out_cell(out, mn_collective_reduces(own->task.collective) ? mn_redop_name(own->task.op)
+                                                                     : NULL);
+        for (int place = 0; place < 2; place++) {
+            const struct mn_collective_times *a = &own->place[place], *b = &mesh->place[place];
+            int both = a->measured && b->measured && b->mean > 0;
+            mn_out_cell_num(out, both ? a->mean : NAN, 2);
+            mn_out_cell_num(out, both ? b->mean : NAN, 2);
+            mn_out_cell_num(out, both ? a->mean / b->mean : NAN, 2);
+        }
+    }
+    mn_out_table_end(out);
+}
+
 void mn_collective_print(struct mn_out *out, const struct mn_collective_report *report)
 {
     const struct mn_group *group = report->group;
@@ -120,7 +195,15 @@ void mn_collective_print(struct mn_out *out, const struct mn_collective_report *
     mn_out_list_end(out);
     mn_out_bool(out, "complete", NULL, report->error == NULL);
     mn_out_str(out, "error", NULL, report->error);
+    if (report->n_engines) {
+        mn_out_list_begin(out, "engines", NULL);
+        for (int i = 0; i < report->n_engines; i++)
+            print_engine(out, &report->engines[i]);
+        mn_out_list_end(out);
+    }
     mn_collective_print_rows(out, report);
+    if (report->n_engines == MN_NETWORKS)
+        print_beside(out, report);
     for (size_t i = 0; i < report->n_rows; i++)
         for (int place = 0; place < 2; place++)
             if (report->rows[i].place[place].measured) {

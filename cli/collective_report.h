@@ -17,6 +17,8 @@ struct mn_collective_report {
     char **pinned; /* CPUs of each rank, "" = all; NULL = not known */
     struct mn_collective_row *rows;
     size_t n_rows;
+    struct mn_engine_report engines[MN_NETWORKS];
+    int n_engines;
     const char *error; /* why it ended early, NULL = it did not */
 };
 

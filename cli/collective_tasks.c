@@ -87,6 +87,8 @@ static enum mn_err add_algorithm(struct mn_collective_session *s, struct mn_coll
 {
     int nranks = s->plan.nranks, all = !strcmp(name, "all");
 
+    if (s->options->engine && task.collective == MN_SPARSE_ALLREDUCE)
+        return MN_OK; /* it has no such thing */
     if (!strcmp(name, "auto")) {
         add_task(s, task);
         return MN_OK;

@@ -20,6 +20,7 @@
 /* A collective about to be measured at this rank. */
 struct session {
     struct mn_group *group;
+    struct mn_engine *engine; /* NULL = the schedule is run over the group's wire */
     const struct mn_collective_task *task;
     struct mn_coll_job job;
     struct mn_schedule schedule;
@@ -91,12 +92,50 @@ static size_t extent(const struct session *s, size_t *in, size_t *out)
     return pages(*in) + pages(*out) + pages(s->schedule.tmp_bytes);
 }
 
+static enum mn_err write_schedule(struct session *s, const struct mn_algorithm *a,
+                                  struct mn_diag *diag)
+{
+    const struct mn_collective_task *task = s->task;
+    const char *refusal = a->refuses ? a->refuses(&s->job) : NULL;
+
+    if (refusal)
+        return mn_fail(diag, MN_ERR_CONFIG, "%s by %s with %d ranks: %s",
+                       mn_collective_name(task->collective), a->name, s->job.nranks, refusal);
+    a->write(&s->job, &s->schedule);
+    if (s->schedule.err)
+        return mn_fail(diag, s->schedule.err, "%s of %llu bytes: no memory for its steps",
+                       mn_collective_name(task->collective), task->bytes);
+    return MN_OK;
+}
+
+static enum mn_err make_run(struct session *s, struct mn_diag *diag)
+{
+    const struct mn_collective_task *task = s->task;
+    enum mn_err err = mn_group_connect(s->group, &s->schedule, diag);
+
+    if (err)
+        return err;
+    s->run =
+        mn_run_new(&s->schedule, mn_group_wire(s->group), s->job.nranks,
+                   mn_collective_reduces(task->collective) ? mn_reduce_kernel(task->type, task->op)
+                                                           : NULL,
+                   s->job.element);
+    return s->run ? MN_OK : mn_fail(diag, MN_ERR_NOMEM, "no memory for a run");
+}
+
 static enum mn_err set_up(struct session *s, struct mn_collective_row *row, struct mn_diag *diag)
 {
     const struct mn_collective_task *task = s->task;
-    const struct mn_algorithm *a = task->algorithm;
+    const struct mn_algorithm *a = s->engine ? mn_engine_label(s->engine) : task->algorithm;
+    const char *refusal =
+        s->engine ? mn_engine_refusal(s->engine, task->collective, task->type) : NULL;
+    enum mn_err err = MN_OK;
     int n = mn_group_size(s->group);
+    size_t in, out;
 
+    if (refusal)
+        return mn_fail(diag, MN_ERR_CONFIG, "%s of %s: %s", mn_collective_name(task->collective),
+                       mn_type_name(task->type), refusal);
     s->job = job_of(task, mn_group_rank(s->group), n);
     s->hosts = mn_zalloc((size_t)n * sizeof *s->hosts);
     mn_group_hosts(s->group, s->hosts);
@@ -110,26 +149,11 @@ static enum mn_err set_up(struct session *s, struct mn_collective_row *row, stru
     *row = (struct mn_collective_row){.task = *task, .count = s->job.count};
     row->task.algorithm = a;
     row->bytes = mn_collective_bytes(task->collective, &s->job);
-    const char *refusal = a->refuses ? a->refuses(&s->job) : NULL;
-    if (refusal)
-        return mn_fail(diag, MN_ERR_CONFIG, "%s by %s with %d ranks: %s",
-                       mn_collective_name(task->collective), a->name, n, refusal);
-    a->write(&s->job, &s->schedule);
-    if (s->schedule.err)
-        return mn_fail(diag, s->schedule.err, "%s of %llu bytes: no memory for its steps",
-                       mn_collective_name(task->collective), task->bytes);
-    size_t in, out;
-    enum mn_err err = mn_group_room(s->group, extent(s, &in, &out), diag);
+    if (!s->engine)
+        err = write_schedule(s, a, diag);
     if (!err)
-        err = mn_group_connect(s->group, &s->schedule, diag);
-    if (err)
-        return err;
-    s->run =
-        mn_run_new(&s->schedule, mn_group_wire(s->group), n,
-                   mn_collective_reduces(task->collective) ? mn_reduce_kernel(task->type, task->op)
-                                                           : NULL,
-                   s->job.element);
-    return s->run ? MN_OK : mn_fail(diag, MN_ERR_NOMEM, "no memory for a run");
+        err = mn_group_room(s->group, extent(s, &in, &out), diag);
+    return err || s->engine ? err : make_run(s, diag);
 }
 
 /* *there: 0 when this collective is not done in place. */
@@ -154,11 +178,26 @@ static enum mn_err place_buffers(struct session *s, int place, int *there, struc
 
 /* --- running ---------------------------------------------------------------------------------- */
 
+static enum mn_err run_engine(struct session *s, unsigned long n, double *seconds,
+                              struct mn_diag *diag)
+{
+    const struct mn_engine_work work = {.collective = s->task->collective,
+                                        .job = &s->job,
+                                        .type = s->task->type,
+                                        .op = s->task->op,
+                                        .in = s->bufs[MN_IN],
+                                        .out = s->bufs[MN_OUT]};
+
+    return mn_engine_run(s->engine, &work, n, seconds, diag);
+}
+
 static enum mn_err once(struct session *s, struct mn_diag *diag)
 {
     uint64_t moved = 0, before, idle = 0;
     enum mn_err err;
 
+    if (s->engine)
+        return run_engine(s, 1, NULL, diag);
     mn_run_start(s->run, s->bufs);
     for (;;) {
         before = moved;
@@ -176,15 +215,21 @@ static enum mn_err once(struct session *s, struct mn_diag *diag)
     return err ? mn_group_wire_error(s->group, diag) : MN_OK;
 }
 
-/* Runs n times; times gets microseconds of each, *took the slowest rank's seconds for all. */
-static enum mn_err loop(struct session *s, unsigned long n, float *times, double *took,
-                        struct mn_diag *diag)
+/* The engine's iterations are not timed one by one: each has had its part of the whole. */
+static enum mn_err time_engine(struct session *s, unsigned long n, float *times, double *seconds,
+                               struct mn_diag *diag)
 {
-    enum mn_err err = mn_group_barrier(s->group, diag);
+    enum mn_err err = run_engine(s, n, seconds, diag);
 
-    /* The barrier lets ranks go one after the other: an untimed one brings them together. */
-    if (!err)
-        err = once(s, diag);
+    for (unsigned long i = 0; i < n && !err && times; i++)
+        times[i] = (float)(*seconds * 1e6 / (double)n);
+    return err;
+}
+
+static enum mn_err time_steps(struct session *s, unsigned long n, float *times, double *seconds,
+                              struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
     double start = mn_seconds(), last = start, looked = start;
     for (unsigned long i = 0; i < n && !err; i++) {
         err = once(s, diag);
@@ -198,7 +243,24 @@ static enum mn_err loop(struct session *s, unsigned long n, float *times, double
             looked = last = mn_seconds();
         }
     }
-    float seconds = (float)(last - start);
+    *seconds = last - start;
+    return err;
+}
+
+/* Runs n times; times gets microseconds of each, *took the slowest rank's seconds for all. */
+static enum mn_err loop(struct session *s, unsigned long n, float *times, double *took,
+                        struct mn_diag *diag)
+{
+    enum mn_err err = mn_group_barrier(s->group, diag);
+    double own = 0;
+
+    /* The barrier lets ranks go one after the other: an untimed one brings them together. */
+    if (!err)
+        err = once(s, diag);
+    if (!err)
+        err =
+            s->engine ? time_engine(s, n, times, &own, diag) : time_steps(s, n, times, &own, diag);
+    float seconds = (float)own;
     if (!err)
         err = mn_group_max(s->group, &seconds, 1, diag);
     *took = (double)seconds;
@@ -294,12 +356,12 @@ static enum mn_err time_it(struct session *s, struct mn_collective_times *t, siz
         t->iterations = done;
         t->mean = repeat.seconds * 1e6 / (double)done;
         t->min = (double)times[0];
-        t->p50 = mn_stats_percentile(times, done, 50);
-        t->p99 = mn_stats_percentile(times, done, 99);
+        t->p50 = s->engine ? NAN : mn_stats_percentile(times, done, 50);
+        t->p99 = s->engine ? NAN : mn_stats_percentile(times, done, 99);
         t->algbw = t->mean > 0 ? (double)bytes / t->mean / 1e3 : 0;
         t->busbw = t->algbw * mn_collective_bus_factor(s->task->collective, s->job.nranks);
         t->spread = mn_repeat_spread(&repeat);
-        t->spread.outliers = mn_stats_outliers(times, done);
+        t->spread.outliers = s->engine ? 0 : mn_stats_outliers(times, done);
         t->spread.steady = steady;
     }
     mn_repeat_free(&repeat);
@@ -339,10 +401,11 @@ static enum mn_err check_it(struct session *s, struct mn_collective_times *t, st
     return err;
 }
 
-enum mn_err mn_collective_measure(struct mn_group *group, const struct mn_collective_task *task,
+enum mn_err mn_collective_measure(struct mn_group *group, struct mn_engine *engine,
+                                  const struct mn_collective_task *task,
                                   struct mn_collective_row *row, struct mn_diag *diag)
 {
-    struct session s = {.group = group, .task = task};
+    struct session s = {.group = group, .engine = engine, .task = task};
     enum mn_err err = set_up(&s, row, diag);
 
     for (int place = 0; place < 2 && !err; place++) {

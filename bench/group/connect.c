@@ -159,7 +159,7 @@ enum mn_err mn_group_connect(struct mn_group *g, const struct mn_schedule *s, st
 
 static void deregister(struct mn_group *g)
 {
-    for (int i = 0; i < 2 * g->plan.nranks; i++) {
+    for (int i = 0; g->plugin && i < 2 * g->plan.nranks; i++) {
         struct mn_group_link *link = g->links[i & 1][i / 2];
         if (link && link->mh)
             mn_plugin_dereg_mr(g->plugin, link->comm, link->mh);
@@ -221,7 +221,7 @@ enum mn_err mn_group_memory(struct mn_group *g, size_t bytes, uint8_t **memory,
         if (!g->memory)
             return MN_ERR_FAILED;
         g->memory_bytes = bytes;
-        for (int i = 0; i < 2 * g->plan.nranks && !err; i++)
+        for (int i = 0; g->plugin && i < 2 * g->plan.nranks && !err; i++)
             if (g->links[i & 1][i / 2])
                 err = add_registration(g, g->links[i & 1][i / 2], diag);
     }
@@ -229,12 +229,19 @@ enum mn_err mn_group_memory(struct mn_group *g, size_t bytes, uint8_t **memory,
     return err;
 }
 
+void mn_group_forsake_memory(struct mn_group *g)
+{
+    g->memory = NULL;
+}
+
 void mn_group_close_wire(struct mn_group *g)
 {
     for (int i = 0; i < 2; i++)
         free(g->staging[i]);
-    if (!g->plugin)
+    if (!g->plugin) {
+        unmap(g);
         return;
+    }
     deregister(g);
     for (int i = 0; i < 2 * g->plan.nranks; i++) {
         struct mn_group_link *link = g->links[i & 1][i / 2];

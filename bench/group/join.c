@@ -260,6 +260,11 @@ void mn_group_leave(struct mn_group *g)
     free(g);
 }
 
+unsigned mn_group_timeout_ms(const struct mn_group *g)
+{
+    return g->plan.timeout_ms;
+}
+
 int mn_group_rank(const struct mn_group *g)
 {
     return g->plan.rank;

@@ -14,7 +14,8 @@ typedef enum {
     ncclInternalError = 3,
     ncclInvalidArgument = 4,
     ncclInvalidUsage = 5,
-    ncclRemoteError = 6
+    ncclRemoteError = 6,
+    ncclInProgress = 7,
 } ncclResult_t;
 
 typedef enum {

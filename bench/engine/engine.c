@@ -1,0 +1,439 @@
+#include "bench/engine/engine_impl.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/environment.h"
+#include "plugin/gpu/library.h"
+#include "topo/base/alloc.h"
+#include "topo/base/clock.h"
+
+#define LOOK_MS    50
+#define CHUNK_S    2.0   /* of work between two looks at whether it goes on */
+#define TAKES_PATH 22100 /* NCCL_NET_PLUGIN: src/plugin/plugin_open.cc */
+#define HAS_FLOAT8 22400
+
+#define LABEL(text)                                                                                \
+    {                                                                                              \
+        .name = text                                                                               \
+    }
+const struct mn_engine_vendor mn_engine_vendors[MN_ENGINE_KINDS] = {
+    [MN_ENGINE_NCCL] = {"NCCL",
+                        {"libnccl.so.2", "libnccl.so", NULL},
+                        MN_MEMORY_CUDA,
+                        {LABEL("nccl"), LABEL("nccl-own")}},
+    [MN_ENGINE_RCCL] = {"RCCL",
+                        {"librccl.so.1", "librccl.so", NULL},
+                        MN_MEMORY_HIP,
+                        {LABEL("rccl"), LABEL("rccl-own")}},
+};
+
+/* --- the worker ------------------------------------------------------------------------------- */
+
+static void *work(void *arg)
+{
+    struct mn_engine *e = arg;
+    const struct mn_memory *memory = mn_group_memory_kind(e->group);
+    struct mn_diag diag = {.text = ""};
+    enum mn_err ready = memory->gpu->use(memory->device, &diag);
+
+    pthread_mutex_lock(&e->lock);
+    for (;;) {
+        while (!e->job && !e->leave)
+            pthread_cond_wait(&e->changed, &e->lock);
+        if (!e->job)
+            break;
+        pthread_mutex_unlock(&e->lock);
+        enum mn_err result = ready ? ready : e->job(e, &diag);
+        pthread_mutex_lock(&e->lock);
+        e->result = result;
+        e->why = diag;
+        e->job = NULL;
+        pthread_cond_broadcast(&e->changed);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+/* Waits a little for the job's end. */
+static int ended(struct mn_engine *e)
+{
+    struct timespec until;
+    int busy;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&e->lock);
+    for (int rc = 0; (busy = e->job != NULL) && rc != ETIMEDOUT;)
+        rc = pthread_cond_timedwait(&e->changed, &e->lock, &until);
+    pthread_mutex_unlock(&e->lock);
+    return !busy;
+}
+
+static enum mn_err failed(const struct mn_engine *e, const char *call, const char *what,
+                          struct mn_diag *diag)
+{
+    char *log = mn_engine_log_read(e), warning[512];
+    const char *advice;
+
+    mn_engine_log_warning(log, warning, sizeof warning, &advice);
+    free(log);
+    return mn_fail(diag, MN_ERR_FAILED, "%s %s: %s: %s%s%s%s%s", e->vendor->name, e->version_text,
+                   call, what, *warning ? "; it said: " : "", warning, *advice ? "; " : "", advice);
+}
+
+static enum mn_err explain(const struct mn_engine *e, const char *call, ncclResult_t result,
+                           struct mn_diag *diag)
+{
+    return failed(e, call, e->nccl.error_string(result), diag);
+}
+
+static enum mn_err run_all(struct mn_engine *e, struct mn_diag *diag)
+{
+    const struct mn_memory *memory = mn_group_memory_kind(e->group);
+    unsigned long chunk = e->each > 0 ? (unsigned long)fmax(CHUNK_S / e->each, 1) : e->n;
+    const char *call = "";
+    double start = mn_seconds();
+    enum mn_err err = MN_OK;
+
+    for (unsigned long i = 1; i <= e->n && !err; i++) {
+        ncclResult_t result = mn_engine_call(e, e->work, &call);
+        if (result)
+            return explain(e, call, result, diag);
+        if (i % chunk && i < e->n)
+            continue;
+        err = memory->gpu->stream_wait(memory->device, e->stream, diag);
+        atomic_fetch_add(&e->progress, 1);
+    }
+    e->seconds = mn_seconds() - start;
+    e->each = e->seconds / (double)e->n;
+    return err;
+}
+
+/* The group is looked after while the job goes on, and so is the library's own word of errors once
+ * there is a communicator. */
+static enum mn_err look_after(struct mn_engine *e, const char *what, ncclComm_t comm,
+                              struct mn_diag *diag)
+{
+    unsigned timeout_ms = mn_group_timeout_ms(e->group);
+    unsigned long before = atomic_load(&e->progress);
+    double since = mn_seconds();
+    enum mn_err err = MN_OK;
+    char text[96];
+
+    while (!err && !ended(e)) {
+        ncclResult_t result = ncclSuccess;
+        if (comm && !e->nccl.async_error(comm, &result) && result && result != ncclInProgress)
+            return failed(e, what, e->nccl.error_string(result), diag);
+        err = mn_group_look(e->group, diag);
+        double now = mn_seconds();
+        unsigned long progress = atomic_load(&e->progress);
+        if (progress != before)
+            since = now;
+        before = progress;
+        if (!err && now - since > timeout_ms / 1000.0) {
+            snprintf(text, sizeof text, "nothing moved for %u s (--timeout)", timeout_ms / 1000);
+            return failed(e, what, text, diag);
+        }
+    }
+    return err;
+}
+
+/* Has the worker do it. An error other than its own leaves it at work. */
+static enum mn_err have_done(struct mn_engine *e, const char *what, mn_engine_job *job,
+                             struct mn_diag *diag)
+{
+    ncclComm_t comm = job == run_all ? e->comm : NULL;
+
+    if (e->lost)
+        return mn_fail(diag, MN_ERR_FAILED, "%s: an earlier call did not return", e->vendor->name);
+    pthread_mutex_lock(&e->lock);
+    e->job = job;
+    pthread_cond_broadcast(&e->changed);
+    pthread_mutex_unlock(&e->lock);
+    enum mn_err err = look_after(e, what, comm, diag);
+    if (err) {
+        e->lost = 1;
+        return err;
+    }
+    if (e->result && diag)
+        *diag = e->why;
+    return e->result;
+}
+
+static enum mn_err start_worker(struct mn_engine *e, struct mn_diag *diag)
+{
+    pthread_condattr_t clock;
+
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&e->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    int rc = pthread_create(&e->worker, NULL, work, e);
+    e->working = !rc;
+    return rc ? mn_fail(diag, MN_ERR_SYS, "a thread for %s: %s", e->vendor->name, strerror(rc))
+              : MN_OK;
+}
+
+/* --- opening ---------------------------------------------------------------------------------- */
+
+static enum mn_err load(struct mn_engine *e, struct mn_diag *diag)
+{
+    static const struct mn_gpu_symbol symbols[] = {
+#define X(member, symbol, parameters) {#symbol, offsetof(struct mn_nccl, member), 0},
+        MN_NCCL_FUNCTIONS(X)
+#undef X
+            {"ncclGetErrorString", offsetof(struct mn_nccl, error_string), 0}};
+    const char *const given[] = {e->plan.library, NULL};
+    Dl_info where;
+    enum mn_err err = mn_gpu_library_open(
+        e->plan.library ? given : e->vendor->library,
+        "install it, or give --library FILE (a wheel of PyTorch brings one: find / -name "
+        "'lib[nr]ccl.so*')",
+        1, symbols, sizeof symbols / sizeof *symbols, &e->nccl, diag);
+
+    if (err)
+        return err == MN_ERR_NOTFOUND && e->plan.library
+                   ? mn_fail(diag, MN_ERR_CONFIG, "--library %s: %s", e->plan.library, dlerror())
+                   : err;
+    void *symbol;
+    memcpy(&symbol, &e->nccl.version, sizeof symbol);
+    if (dladdr(symbol, &where) && where.dli_fname)
+        mn_strlcpy(e->library, where.dli_fname, sizeof e->library);
+    if (e->nccl.version(&e->version))
+        return mn_fail(diag, MN_ERR_FAILED, "%s: ncclGetVersion failed", e->library);
+    int major = e->version < 10000 ? e->version / 1000 : e->version / 10000;
+    int minor = e->version < 10000 ? e->version / 100 % 10 : e->version / 100 % 100;
+    snprintf(e->version_text, sizeof e->version_text, "%d.%d.%d", major, minor, e->version % 100);
+    return MN_OK;
+}
+
+/* Whether ranks of one host have the same GPU. */
+static enum mn_err share_gpus(struct mn_engine *e, int *shared, struct mn_diag *diag)
+{
+    const struct mn_memory *memory = mn_group_memory_kind(e->group);
+    struct mn_gpu_device device;
+    int n = mn_group_size(e->group), hosts[MN_GROUP_RANKS];
+    char all[MN_GROUP_RANKS][sizeof device.pci];
+
+    *shared = 0;
+    enum mn_err err = memory->gpu->describe(memory->device, &device, diag);
+    if (!err)
+        err = mn_group_allgather(e->group, device.pci, sizeof device.pci, all, diag);
+    mn_group_hosts(e->group, hosts);
+    for (int a = 0; a < n && !err; a++)
+        for (int b = 0; b < a; b++)
+            *shared |= hosts[a] == hosts[b] && !memcmp(all[a], all[b], sizeof device.pci);
+    return err;
+}
+
+/* Releases that take no path look for libnccl-net-NAME.so where the loader does. */
+static enum mn_err name_plugin(const struct mn_engine *e, struct mn_diag *diag)
+{
+    const char *path = e->plan.plugin->path, *base = strrchr(path, '/'), *prefix = "libnccl-net-";
+    char name[64];
+
+    setenv("NCCL_NET", e->plan.plugin->name, 1);
+    setenv("NCCL_NET_PLUGIN", path, 1);
+    if (e->version >= TAKES_PATH || !base)
+        return MN_OK;
+    base++;
+    if (strncmp(base, prefix, strlen(prefix)) != 0 || !dlopen(base, RTLD_NOW | RTLD_LOCAL))
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "%s %s takes no path of a plugin, and the loader finds no %s: run with "
+                       "LD_LIBRARY_PATH=%.*s",
+                       e->vendor->name, e->version_text, base, (int)(base - path - 1), path);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(base + strlen(prefix), "."),
+             base + strlen(prefix));
+    setenv("NCCL_NET_PLUGIN", name, 1);
+    return MN_OK;
+}
+
+static enum mn_err set_environment(const struct mn_engine *e, struct mn_diag *diag)
+{
+    const char *net = getenv("NCCL_NET");
+    char node[65], host[96];
+
+    if (e->plan.network == MN_NETWORK_OWN) {
+        setenv("NCCL_NET_PLUGIN", "none", 1);
+        if (net && e->plan.plugin && !strcmp(net, e->plan.plugin->name))
+            unsetenv("NCCL_NET");
+    }
+    if (e->plan.apart) {
+        mn_node_name(node, sizeof node);
+        snprintf(host, sizeof host, "%s-rank-%d", node, mn_group_rank(e->group));
+        setenv("NCCL_HOSTID", host, 1);
+    }
+    return e->plan.network == MN_NETWORK_MESH ? name_plugin(e, diag) : MN_OK;
+}
+
+/* What rank 0 tells the others. */
+struct beginning {
+    int version;
+    ncclUniqueId id;
+};
+
+static enum mn_err make_id(struct mn_engine *e, struct mn_diag *diag)
+{
+    ncclResult_t result = e->nccl.unique_id(&e->id);
+
+    return result ? explain(e, "ncclGetUniqueId", result, diag) : MN_OK;
+}
+
+static enum mn_err begin_together(struct mn_engine *e, struct mn_diag *diag)
+{
+    struct beginning mine = {.version = e->version}, all[MN_GROUP_RANKS];
+    enum mn_err err = MN_OK;
+
+    if (!mn_group_rank(e->group))
+        err = have_done(e, "ncclGetUniqueId", make_id, diag);
+    if (err)
+        return err;
+    mine.id = e->id;
+    err = mn_group_allgather(e->group, &mine, sizeof mine, all, diag);
+    for (int r = 1; r < mn_group_size(e->group) && !err; r++)
+        if (all[r].version != all[0].version)
+            err = mn_fail(diag, MN_ERR_FAILED,
+                          "%s has %s %d, %s has %d: all ranks need the same release; see --library",
+                          mn_group_name(e->group, 0), e->vendor->name, all[0].version,
+                          mn_group_name(e->group, r), all[r].version);
+    e->id = all[0].id;
+    return err;
+}
+
+static enum mn_err join(struct mn_engine *e, struct mn_diag *diag)
+{
+    const struct mn_memory *memory = mn_group_memory_kind(e->group);
+    ncclComm_t comm = NULL;
+    enum mn_err err = memory->gpu->stream_new(memory->device, &e->stream, diag);
+
+    if (err)
+        return err;
+    ncclResult_t result =
+        e->nccl.init(&comm, mn_group_size(e->group), e->id, mn_group_rank(e->group));
+    if (result)
+        return explain(e, "ncclCommInitRank", result, diag);
+    e->comm = comm;
+    return MN_OK;
+}
+
+enum mn_err mn_engine_open(const struct mn_engine_plan *plan, struct mn_group *group,
+                           struct mn_engine **engine, struct mn_diag *diag)
+{
+    struct mn_engine *e = mn_zalloc(sizeof *e);
+    int shared = 0;
+
+    *engine = e;
+    e->plan = *plan;
+    e->vendor = &mn_engine_vendors[plan->kind];
+    e->group = group;
+    e->log = -1;
+    enum mn_err err = mn_engine_log_begin(e, diag);
+    if (!err)
+        err = load(e, diag);
+    if (!err)
+        err = share_gpus(e, &shared, diag);
+    e->plan.apart |= shared;
+    if (!err)
+        err = set_environment(e, diag);
+    if (!err)
+        err = start_worker(e, diag);
+    if (!err)
+        err = begin_together(e, diag);
+    return err ? err : have_done(e, "ncclCommInitRank", join, diag);
+}
+
+static enum mn_err part(struct mn_engine *e, struct mn_diag *diag)
+{
+    const struct mn_memory *memory = mn_group_memory_kind(e->group);
+    ncclResult_t result = e->comm ? e->nccl.destroy(e->comm) : ncclSuccess;
+
+    e->comm = NULL;
+    if (e->stream)
+        memory->gpu->stream_free(memory->device, e->stream);
+    return result ? explain(e, "ncclCommDestroy", result, diag) : MN_OK;
+}
+
+int mn_engine_close(struct mn_engine *e)
+{
+    if (!e)
+        return 0;
+    /* Others may be gone: what does not end is left to the process's end. */
+    if (e->working && !e->lost && e->result == MN_OK)
+        (void)have_done(e, "ncclCommDestroy", part, NULL);
+    if (e->lost || e->result)
+        return 1;
+    if (e->working) {
+        pthread_mutex_lock(&e->lock);
+        e->leave = 1;
+        pthread_cond_broadcast(&e->changed);
+        pthread_mutex_unlock(&e->lock);
+        pthread_join(e->worker, NULL);
+        pthread_cond_destroy(&e->changed);
+        pthread_mutex_destroy(&e->lock);
+    }
+    if (e->log >= 0)
+        close(e->log);
+    free(e);
+    return 0;
+}
+
+/* --- running ---------------------------------------------------------------------------------- */
+
+const struct mn_algorithm *mn_engine_label(const struct mn_engine *e)
+{
+    return &e->vendor->label[e->plan.network];
+}
+
+const char *mn_engine_refusal(const struct mn_engine *e, enum mn_collective c, int type)
+{
+    if (c == MN_SPARSE_ALLREDUCE)
+        return "the library has no such call";
+    if ((type == MN_TYPE_FLOAT8E4M3 || type == MN_TYPE_FLOAT8E5M2) && e->version < HAS_FLOAT8)
+        return "8-bit floats came with NCCL 2.24";
+    return NULL;
+}
+
+enum mn_err mn_engine_run(struct mn_engine *e, const struct mn_engine_work *work, unsigned long n,
+                          double *seconds, struct mn_diag *diag)
+{
+    e->work = work;
+    e->n = n;
+    enum mn_err err = have_done(e, mn_collective_name(work->collective), run_all, diag);
+    if (!err && seconds)
+        *seconds = e->seconds;
+    return err;
+}
+
+/* --- what it did ------------------------------------------------------------------------------ */
+
+enum mn_err mn_engine_say(struct mn_engine *e, struct mn_engine_report *report,
+                          struct mn_diag *diag)
+{
+    char *log = mn_engine_log_read(e), **all;
+
+    *report = (struct mn_engine_report){.vendor = e->vendor->name,
+                                        .label = mn_engine_label(e)->name,
+                                        .network = e->plan.network,
+                                        .apart = e->plan.apart};
+    mn_strlcpy(report->library, e->library, sizeof report->library);
+    mn_strlcpy(report->version, e->version_text, sizeof report->version);
+    mn_engine_log_excerpt(log);
+    if (strlen(log) >= MN_GROUP_TEXT)
+        log[MN_GROUP_TEXT - 1] = 0;
+    enum mn_err err = mn_group_gather_text(e->group, log, &all, diag);
+    for (int r = 0; r < mn_group_size(e->group) && !err; r++)
+        mn_engine_log_parse(all[r], !r, &report->evidence);
+    free(log);
+    if (!err)
+        free(all);
+    return err;
+}

@@ -1,0 +1,58 @@
+/* Inside of bench/engine. */
+#ifndef MN_ENGINE_IMPL_H
+#define MN_ENGINE_IMPL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "bench/engine.h"
+#include "bench/engine/nccl.h"
+
+struct mn_engine;
+typedef enum mn_err mn_engine_job(struct mn_engine *engine, struct mn_diag *diag);
+
+struct mn_engine {
+    struct mn_engine_plan plan;
+    const struct mn_engine_vendor *vendor;
+    struct mn_group *group;
+    struct mn_nccl nccl;
+    int version; /* as ncclGetVersion has it */
+    char version_text[32], library[512];
+    ncclComm_t comm;
+    void *stream;
+    int log; /* the library's own words */
+
+    pthread_t worker;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    mn_engine_job *job; /* NULL = none to do */
+    enum mn_err result;
+    struct mn_diag why;
+    int working; /* there is a worker */
+    int leave;   /* the worker is to end */
+    int lost;    /* a job did not come back */
+    atomic_ulong progress;
+
+    /* What jobs work on. */
+    ncclUniqueId id;
+    const struct mn_engine_work *work;
+    unsigned long n;
+    double seconds, each; /* of a run; of one of its iterations */
+};
+
+/* call.c: gives one collective to the stream. *call: what failed. */
+ncclResult_t mn_engine_call(struct mn_engine *engine, const struct mn_engine_work *work,
+                            const char **call);
+
+/* log.c. Its log goes to a descriptor from now on: before the library is loaded. */
+enum mn_err mn_engine_log_begin(struct mn_engine *engine, struct mn_diag *diag);
+/* All of it, the caller's to free. */
+char *mn_engine_log_read(const struct mn_engine *engine);
+/* The lines of a log that mn_engine_log_parse knows; text is cut down in place. */
+void mn_engine_log_excerpt(char *text);
+/* Adds what the log of one rank says. Any text will do. */
+void mn_engine_log_parse(const char *text, int first, struct mn_engine_evidence *evidence);
+/* The last warning of a log, and what to do about it ("" = nothing known). */
+void mn_engine_log_warning(const char *text, char *warning, size_t size, const char **advice);
+
+#endif
