@@ -251,8 +251,11 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_states), /* before any driver is open here */
-        cmocka_unit_test(tells_memory_apart), cmocka_unit_test(copies_fills_and_exports),
-        cmocka_unit_test(describes_devices),  cmocka_unit_test(peer_modules),
+        cmocka_unit_test(tells_memory_apart),
+        cmocka_unit_test(a_thread_has_a_device_and_streams),
+        cmocka_unit_test(copies_fills_and_exports),
+        cmocka_unit_test(describes_devices),
+        cmocka_unit_test(peer_modules),
     };
     char path[1024];
 
