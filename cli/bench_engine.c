@@ -60,6 +60,8 @@ enum mn_err mn_bench_engine_check(const struct mn_bench_options *o, struct mn_di
         o->memory != (int)mn_engine_vendors[o->engine].kind)
         return mn_fail(diag, MN_ERR_USAGE, "--memory %s: %s has no such memory",
                        mn_memory_names[o->memory], mn_engine_vendors[o->engine].name);
+    if (o->library && strchr(o->library, '/') && access(o->library, R_OK))
+        return mn_fail(diag, MN_ERR_USAGE, "--library %s: %s", o->library, strerror(errno));
     for (size_t i = 0; i < o->collectives.count; i++)
         if (!strcmp(o->collectives.items[i], mn_collective_name(MN_SPARSE_ALLREDUCE)))
             return mn_fail(diag, MN_ERR_USAGE, "--collective %s: %s has no such call",
