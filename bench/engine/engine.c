@@ -38,7 +38,7 @@ const struct mn_engine_vendor mn_engine_vendors[MN_ENGINE_KINDS] = {
 static void *work(void *arg)
 {
     struct mn_engine *e = arg;
-    const struct mn_memory *memory = mn_group_memory_kind(e->group);
+    const struct mn_memory *memory = &e->memory;
     struct mn_diag diag = {.text = ""};
     enum mn_err ready = memory->gpu->use(memory->device, &diag);
 
@@ -97,14 +97,14 @@ static enum mn_err explain(const struct mn_engine *e, const char *call, ncclResu
 
 static enum mn_err run_all(struct mn_engine *e, struct mn_diag *diag)
 {
-    const struct mn_memory *memory = mn_group_memory_kind(e->group);
+    const struct mn_memory *memory = &e->memory;
     unsigned long chunk = e->each > 0 ? (unsigned long)fmax(CHUNK_S / e->each, 1) : e->n;
     const char *call = "";
     double start = mn_seconds();
     enum mn_err err = MN_OK;
 
     for (unsigned long i = 1; i <= e->n && !err; i++) {
-        ncclResult_t result = mn_engine_call(e, e->work, &call);
+        ncclResult_t result = mn_engine_call(e, &e->work, &call);
         if (result)
             return explain(e, call, result, diag);
         if (i % chunk && i < e->n)
@@ -152,8 +152,6 @@ static enum mn_err have_done(struct mn_engine *e, const char *what, mn_engine_jo
 {
     ncclComm_t comm = job == run_all ? e->comm : NULL;
 
-    if (e->lost)
-        return mn_fail(diag, MN_ERR_FAILED, "%s: an earlier call did not return", e->vendor->name);
     pthread_mutex_lock(&e->lock);
     e->job = job;
     pthread_cond_broadcast(&e->changed);
@@ -219,9 +217,9 @@ static enum mn_err load(struct mn_engine *e, struct mn_diag *diag)
 /* Whether ranks of one host have the same GPU. */
 static enum mn_err share_gpus(struct mn_engine *e, int *shared, struct mn_diag *diag)
 {
-    const struct mn_memory *memory = mn_group_memory_kind(e->group);
+    const struct mn_memory *memory = &e->memory;
     struct mn_gpu_device device;
-    int n = mn_group_size(e->group), hosts[MN_GROUP_RANKS];
+    int n = e->nranks, hosts[MN_GROUP_RANKS];
     char all[MN_GROUP_RANKS][sizeof device.pci];
 
     *shared = 0;
@@ -269,7 +267,7 @@ static enum mn_err set_environment(const struct mn_engine *e, struct mn_diag *di
     }
     if (e->plan.apart) {
         mn_node_name(node, sizeof node);
-        snprintf(host, sizeof host, "%s-rank-%d", node, mn_group_rank(e->group));
+        snprintf(host, sizeof host, "%s-rank-%d", node, e->rank);
         setenv("NCCL_HOSTID", host, 1);
     }
     return e->plan.network == MN_NETWORK_MESH ? name_plugin(e, diag) : MN_OK;
@@ -293,13 +291,13 @@ static enum mn_err begin_together(struct mn_engine *e, struct mn_diag *diag)
     struct beginning mine = {.version = e->version}, all[MN_GROUP_RANKS];
     enum mn_err err = MN_OK;
 
-    if (!mn_group_rank(e->group))
+    if (!e->rank)
         err = have_done(e, "ncclGetUniqueId", make_id, diag);
     if (err)
         return err;
     mine.id = e->id;
     err = mn_group_allgather(e->group, &mine, sizeof mine, all, diag);
-    for (int r = 1; r < mn_group_size(e->group) && !err; r++)
+    for (int r = 1; r < e->nranks && !err; r++)
         if (all[r].version != all[0].version)
             err = mn_fail(diag, MN_ERR_FAILED,
                           "%s has %s %d, %s has %d: all ranks need the same release; see --library",
@@ -311,14 +309,13 @@ static enum mn_err begin_together(struct mn_engine *e, struct mn_diag *diag)
 
 static enum mn_err join(struct mn_engine *e, struct mn_diag *diag)
 {
-    const struct mn_memory *memory = mn_group_memory_kind(e->group);
+    const struct mn_memory *memory = &e->memory;
     ncclComm_t comm = NULL;
     enum mn_err err = memory->gpu->stream_new(memory->device, &e->stream, diag);
 
     if (err)
         return err;
-    ncclResult_t result =
-        e->nccl.init(&comm, mn_group_size(e->group), e->id, mn_group_rank(e->group));
+    ncclResult_t result = e->nccl.init(&comm, e->nranks, e->id, e->rank);
     if (result)
         return explain(e, "ncclCommInitRank", result, diag);
     e->comm = comm;
@@ -335,7 +332,11 @@ enum mn_err mn_engine_open(const struct mn_engine_plan *plan, struct mn_group *g
     e->plan = *plan;
     e->vendor = &mn_engine_vendors[plan->kind];
     e->group = group;
+    e->memory = *mn_group_memory_kind(group);
+    e->rank = mn_group_rank(group);
+    e->nranks = mn_group_size(group);
     e->log = -1;
+    e->counts = mn_zalloc((size_t)e->nranks * (size_t)e->nranks * sizeof *e->counts);
     enum mn_err err = mn_engine_log_begin(e, diag);
     if (!err)
         err = load(e, diag);
@@ -353,7 +354,7 @@ enum mn_err mn_engine_open(const struct mn_engine_plan *plan, struct mn_group *g
 
 static enum mn_err part(struct mn_engine *e, struct mn_diag *diag)
 {
-    const struct mn_memory *memory = mn_group_memory_kind(e->group);
+    const struct mn_memory *memory = &e->memory;
     ncclResult_t result = e->comm ? e->nccl.destroy(e->comm) : ncclSuccess;
 
     e->comm = NULL;
@@ -382,6 +383,7 @@ int mn_engine_close(struct mn_engine *e)
     }
     if (e->log >= 0)
         close(e->log);
+    free(e->counts);
     free(e);
     return 0;
 }
@@ -405,7 +407,17 @@ const char *mn_engine_refusal(const struct mn_engine *e, enum mn_collective c, i
 enum mn_err mn_engine_run(struct mn_engine *e, const struct mn_engine_work *work, unsigned long n,
                           double *seconds, struct mn_diag *diag)
 {
-    e->work = work;
+    size_t pairs = (size_t)work->job->nranks * (size_t)work->job->nranks;
+
+    if (e->lost)
+        return mn_fail(diag, MN_ERR_FAILED, "%s: an earlier call did not return", e->vendor->name);
+    e->work = *work;
+    e->collective = *work->job;
+    e->work.job = &e->collective;
+    if (work->job->counts) {
+        e->collective.counts = e->counts;
+        memcpy(e->counts, work->job->counts, pairs * sizeof *e->counts);
+    }
     e->n = n;
     enum mn_err err = have_done(e, mn_collective_name(work->collective), run_all, diag);
     if (!err && seconds)
@@ -430,7 +442,7 @@ enum mn_err mn_engine_say(struct mn_engine *e, struct mn_engine_report *report,
     if (strlen(log) >= MN_GROUP_TEXT)
         log[MN_GROUP_TEXT - 1] = 0;
     enum mn_err err = mn_group_gather_text(e->group, log, &all, diag);
-    for (int r = 0; r < mn_group_size(e->group) && !err; r++)
+    for (int r = 0; r < e->nranks && !err; r++)
         mn_engine_log_parse(all[r], !r, &report->evidence);
     free(log);
     if (!err)

@@ -14,7 +14,9 @@ typedef enum mn_err mn_engine_job(struct mn_engine *engine, struct mn_diag *diag
 struct mn_engine {
     struct mn_engine_plan plan;
     const struct mn_engine_vendor *vendor;
-    struct mn_group *group;
+    struct mn_group *group; /* not the worker's: it may be gone before the worker is */
+    struct mn_memory memory;
+    int rank, nranks;
     struct mn_nccl nccl;
     int version; /* as ncclGetVersion has it */
     char version_text[32], library[512];
@@ -33,9 +35,11 @@ struct mn_engine {
     int lost;    /* a job did not come back */
     atomic_ulong progress;
 
-    /* What jobs work on. */
+    /* What jobs work on: their own, since a job may outlive the call that asked for it. */
     ncclUniqueId id;
-    const struct mn_engine_work *work;
+    struct mn_engine_work work;
+    struct mn_coll_job collective;
+    size_t *counts; /* of the collective, by pairs of ranks */
     unsigned long n;
     double seconds, each; /* of a run; of one of its iterations */
 };

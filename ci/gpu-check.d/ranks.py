@@ -1,4 +1,5 @@
-"""For ci/gpu-check: "run" is a rank, "table" compares two runs, "probe" says whether there is a GPU."""
+"""For ci/gpu-check: "run" is a rank, "table" compares two runs, "beside" shows what meshnet bench
+--engine found, "library" names PyTorch's NCCL, "probe" says whether there is a GPU."""
 import json
 import os
 import sys
@@ -129,20 +130,51 @@ def run(most, path):
     return 1 if wrong else 0
 
 
+def print_table(rows):
+    """rows: (operation, bytes, microseconds over the plugin, over the sockets)."""
+    print(f"{'operation':16}{'bytes':>12}{'plugin us':>13}{'sockets us':>13}{'ratio':>8}  target")
+    for op, size, ours, theirs in rows:
+        target = 1.2 if size >= 1 << 20 else 1.0
+        met = "" if op != "all_reduce" else \
+            f"  >= {target} {'met' if theirs / ours >= target else 'missed'}"
+        print(f"{op:16}{size:12}{ours:13.1f}{theirs:13.1f}{theirs / ours:8.2f}{met}")
+
+
 def table(ours, theirs):
     try:
         runs = [json.load(open(path)) for path in (ours, theirs)]
-    except OSError as error:
+    except (OSError, ValueError) as error:
         print(f"no table: {error}")
         return 1
-    other = {(row["op"], row["bytes"]): row for row in runs[1]["rows"]}
-    print(f"{'operation':16}{'bytes':>12}{'plugin us':>13}{'sockets us':>13}{'ratio':>8}  target")
-    for row in runs[0]["rows"]:
-        us = other[row["op"], row["bytes"]]["us"]
-        target = 1.2 if row["bytes"] >= 1 << 20 else 1.0
-        met = "" if row["op"] != "all_reduce" else \
-            f"  >= {target} {'met' if us / row['us'] >= target else 'missed'}"
-        print(f"{row['op']:16}{row['bytes']:12}{row['us']:13.1f}{us:13.1f}{us / row['us']:8.2f}{met}")
+    other = {(row["op"], row["bytes"]): row["us"] for row in runs[1]["rows"]}
+    print_table([(row["op"], row["bytes"], row["us"], other[row["op"], row["bytes"]])
+                 for row in runs[0]["rows"]])
+    return 0
+
+
+def beside(path):
+    try:
+        results = json.load(open(path))
+    except (OSError, ValueError) as error:
+        print(f"no table: {error}")
+        return 1
+    for engine in results["engines"]:
+        ways = ", ".join(f"{way['channel_ends']} {way['transport']}" for way in engine["transports"])
+        print(f"{engine['algorithm']}: NCCL {engine['version']}, network {engine['network']}, "
+              f"plugin {engine['plugin']}, ends of channels: {ways}")
+    wrong = sum((row["wrong"] or 0) + (row["in_place_wrong"] or 0) for row in results["collectives"])
+    print(f"{len(results['collectives'])} measurements, {wrong} elements wrong")
+    print_table([(row["collective"], row["bytes"], row["mesh_us"], row["own_us"])
+                 for row in results.get("beside", []) if row["mesh_us"]])
+    return 1 if wrong or not results["complete"] else 0
+
+
+def library():
+    import torch
+
+    torch.cuda.nccl.version()
+    with open("/proc/self/maps") as maps:
+        print(next((line.split()[-1] for line in maps if "libnccl.so" in line), "libnccl.so.2"))
     return 0
 
 
@@ -156,4 +188,5 @@ def probe():
 
 
 if __name__ == "__main__":
-    sys.exit({"run": run, "table": table, "probe": probe}[sys.argv[1]](*sys.argv[2:]))
+    words = {"run": run, "table": table, "beside": beside, "library": library, "probe": probe}
+    sys.exit(words[sys.argv[1]](*sys.argv[2:]))
