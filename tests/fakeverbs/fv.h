@@ -214,6 +214,7 @@ struct fv_qp {
     /* Receive: freed <= released <= used <= posted. */
     struct fv_rwqe *rq;
     uint64_t rq_freed, rq_released, rq_used, rq_posted;
+    uint64_t rq_memory; /* from here on no posted receive has memory */
     /* The request being received. */
     int rx_seen, rx_pieces, rx_piece, rx_order[FV_PIECES], rx_rnr, rx_dropping;
     uint64_t rx_gate, rx_offset;

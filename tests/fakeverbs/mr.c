@@ -204,7 +204,7 @@ static void check_idle(const struct fv_mr *mr)
             if (!(w->flags & IBV_SEND_INLINE) && uses(w->sge, w->n_sge, mr->base.lkey))
                 dangles(mr, qp, "send", w->wr_id);
         }
-        for (uint64_t i = qp->rq_used; i < qp->rq_posted; i++) {
+        for (uint64_t i = qp->rq_used; i < qp->rq_memory; i++) {
             const struct fv_rwqe *w = &qp->rq[i % qp->cap.max_recv_wr];
             if (uses(w->sge, w->n_sge, mr->base.lkey))
                 dangles(mr, qp, "receive", w->wr_id);

@@ -98,6 +98,9 @@ static int post_one_recv(struct fv_qp *qp, const struct ibv_recv_wr *wr)
     if (wr->num_sge > 0)
         memcpy(w->sge, wr->sg_list, (size_t)wr->num_sge * sizeof *w->sge);
     qp->rq_posted++;
+    for (int i = 0; i < w->n_sge; i++)
+        if (w->sge[i].length > 0)
+            qp->rq_memory = qp->rq_posted;
     if (qp->base.state == IBV_QPS_ERR) {
         w->wc = (struct ibv_wc){.wr_id = w->wr_id, .status = IBV_WC_WR_FLUSH_ERR};
         w->ready = fv_ready(qp);
