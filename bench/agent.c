@@ -24,10 +24,10 @@
 
 /* What a client may say to bench: these, or "--name=value". */
 static const char *const allowed[] = {
-    "--abi",          "--algorithm", "--collective", "--device", "--duration",
-    "--iters",        "--links",     "--no-check",   "--op",     "--pairs",
-    "--max-duration", "--pin",       "--precision",  "--root",   "--sizes",
-    "--timeout",      "--type",      "--warmup",     "--memory", "--gpu",
+    "--abi",       "--algorithm", "--collective", "--device",   "--duration",     "--iters",
+    "--links",     "--no-check",  "--op",         "--pairs",    "--max-duration", "--pin",
+    "--precision", "--root",      "--sizes",      "--timeout",  "--type",         "--warmup",
+    "--memory",    "--gpu",       "--engine",     "--networks", "--apart",
 };
 
 static const char *const outputs[] = {NULL, "out", "err"};

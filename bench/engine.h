@@ -63,7 +63,7 @@ struct mn_engine_work {
     const void *in;
     void *out;
 };
-/* NULL: it can; else why not. */
+/* NULL: it can; else why not: to be asked before. The same at every rank. */
 const char *mn_engine_refusal(const struct mn_engine *engine, enum mn_collective c, int type);
 /* Runs it n times, each begun when the one before was, and returns when all are done; *seconds
  * (may be NULL) for all of them. Together. */
@@ -75,10 +75,10 @@ enum mn_err mn_engine_run(struct mn_engine *engine, const struct mn_engine_work 
 struct mn_engine_evidence {
     char network[64]; /* "Using network …"; "" = it did not say */
     char plugin[128]; /* "Loaded net plugin …": name and version; "" = none */
-    int gdr;          /* channels whose NIC reads or writes GPU memory itself */
+    int gdr;          /* channels whose NIC reads GPU memory itself */
     struct mn_engine_via {
         char name[32]; /* "NET/meshnet", "P2P", "SHM" */
-        int channels;  /* ends of them */
+        int channels;  /* from one rank to another */
     } via[MN_ENGINE_VIAS];
     int n_vias;
     int differ; /* ranks that used another network or plugin than the first */
@@ -90,6 +90,8 @@ struct mn_engine_report {
     int apart;
     struct mn_engine_evidence evidence; /* of all ranks */
 };
+/* Whether some of the traffic took that network. */
+int mn_engine_went_over(const struct mn_engine_evidence *evidence, const char *network);
 /* Together; the same at every rank. */
 enum mn_err mn_engine_say(struct mn_engine *engine, struct mn_engine_report *report,
                           struct mn_diag *diag);

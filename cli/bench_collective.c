@@ -90,6 +90,9 @@ static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_
     if (s->options->agents && s->options->plugin)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--plugin with --agents: each meshnet serve has its own; give it there");
+    if (s->options->agents && s->options->library)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--library with --agents: a meshnet serve loads what its own loader finds");
     if (hosts->count > MN_GROUP_RANKS)
         return mn_fail(diag, MN_ERR_USAGE, "--hosts: at most %d", MN_GROUP_RANKS);
     if (hosts->count && !mn_collective_is_here(hosts->items[0]))

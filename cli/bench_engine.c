@@ -87,9 +87,12 @@ static int run_apart(const struct mn_collective_session *s, int rank)
         fflush(NULL);
         _exit(code);
     }
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+    while (waitpid(child, &status, 0) < 0) {
+        if (errno != EINTR)
+            return 1;
         if (mn_launch_stop)
             kill(child, SIGTERM);
+    }
     if (WIFSIGNALED(status))
         fprintf(stderr, "meshnet bench: rank %d was ended by signal %d (%s)\n", rank,
                 WTERMSIG(status), strsignal(WTERMSIG(status)));

@@ -24,6 +24,30 @@ static void print_so_far(struct mn_out *out, const void *ctx)
     mn_collective_print_rows(out, ctx);
 }
 
+static int leaves_out(const struct mn_collective_session *s)
+{
+    const struct mn_opt_list *types = &s->options->types;
+    int all = 0;
+
+    for (size_t i = 0; i < types->count; i++)
+        all |= !strcmp(types->items[i], "all");
+    return all;
+}
+
+/* "--type all" leaves out what the library has not; a type asked for by name is an error. */
+static enum mn_err check_engine(const struct mn_collective_session *s,
+                                const struct mn_engine *engine, struct mn_diag *diag)
+{
+    for (size_t i = 0; i < s->n_tasks && !leaves_out(s); i++) {
+        const struct mn_collective_task *task = &s->tasks[i];
+        const char *refusal = mn_engine_refusal(engine, task->collective, task->type);
+        if (refusal)
+            return mn_fail(diag, MN_ERR_CONFIG, "%s of %s: %s",
+                           mn_collective_name(task->collective), mn_type_name(task->type), refusal);
+    }
+    return MN_OK;
+}
+
 static enum mn_err measure(const struct mn_collective_session *s, struct mn_group *group,
                            struct mn_engine *engine, int progress,
                            struct mn_collective_report *report, struct mn_diag *diag)
@@ -31,10 +55,12 @@ static enum mn_err measure(const struct mn_collective_session *s, struct mn_grou
     struct mn_live live = {.print = s->options->follow ? print_so_far : NULL,
                            .ctx = report,
                            .off = !progress};
-    enum mn_err err = MN_OK;
+    enum mn_err err = engine ? check_engine(s, engine, diag) : MN_OK;
 
     for (size_t i = 0; i < s->n_tasks && !err; i++) {
         struct mn_collective_row row;
+        if (engine && mn_engine_refusal(engine, s->tasks[i].collective, s->tasks[i].type))
+            continue;
         show_progress(s, i, &live);
         err = mn_collective_measure(group, engine, &s->tasks[i], &row, diag);
         if (err)

@@ -103,7 +103,7 @@ static void print_engine(struct mn_out *out, const struct mn_engine_report *engi
 {
     const struct mn_engine_evidence *e = &engine->evidence;
     static const struct mn_col cols[] = {{"transport", "transport", 0},
-                                         {"channel_ends", "channel ends", 1}};
+                                         {"channels", "channels", 1}};
     char title[1024];
 
     snprintf(title, sizeof title, "%s %s, %s, over the network %s%s", engine->label,
@@ -123,7 +123,7 @@ static void print_engine(struct mn_out *out, const struct mn_engine_report *engi
         mn_out_cell_int(out, e->via[i].channels);
     }
     mn_out_table_end(out);
-    mn_out_int(out, "gpudirect_ends", e->gdr ? "of these with GPUDirect" : NULL, e->gdr);
+    mn_out_int(out, "gpudirect_channels", e->gdr ? "of these with GPUDirect" : NULL, e->gdr);
     mn_out_end(out);
 }
 
@@ -202,8 +202,15 @@ void mn_collective_print(struct mn_out *out, const struct mn_collective_report *
         mn_out_list_end(out);
     }
     mn_collective_print_rows(out, report);
-    if (report->n_engines == MN_NETWORKS)
-        print_beside(out, report);
+    if (report->n_engines == MN_NETWORKS && !report->error) {
+        const struct mn_engine_evidence *mesh = &report->engines[MN_NETWORKS - 1].evidence;
+        if (mn_engine_went_over(mesh, mesh->network))
+            print_beside(out, report);
+        else
+            mn_out_note(out, MN_YELLOW,
+                        "Nothing went over the plugin: ranks of one host have shorter ways. "
+                        "--apart has them use the network.");
+    }
     for (size_t i = 0; i < report->n_rows; i++)
         for (int place = 0; place < 2; place++)
             if (report->rows[i].place[place].measured) {

@@ -27,6 +27,7 @@ struct mn_gpu_device {
     int gpu_direct; /* a peer memory module (nvidia_peermem, amdgpu) can hand it to a NIC */
     int dmabuf;     /* its memory can be exported as a DMA-BUF */
     int unified;    /* it has no memory of its own (GB10, Strix Halo): host memory is as near */
+    int capability; /* CUDA: major compute capability; 0 = not known */
     int flush;      /* what a NIC wrote may become visible after its completion: read it back */
 };
 

@@ -23,6 +23,7 @@ engine()
 }
 
 @test "engine: every collective and type of three ranks, right in every byte, over both networks" {
+    export FAKEGPU=major=9 # 8-bit floats
     for name in nccl rccl; do
         types=all sizes=4K
         [ $name = nccl ] || types=float32 sizes=0,8,1M
@@ -47,7 +48,10 @@ engine()
 }
 
 @test "engine: the plugin is the network of one run, and nothing of it is in the other" {
-    # What the environment says of the plugin is not what a comparison is of.
+    # What the environment says of any plugin is not what a comparison is of.
+    NCCL_NET=gIB engine --engine nccl --json
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '[.engines[].network] | join(" ")' <<<"$output")" = "Socket meshnet" ]
     export NCCL_NET=meshnet NCCL_NET_PLUGIN=/nowhere/libnccl-net.so
     engine --engine nccl --json
     [ "$status" -eq 0 ]
@@ -57,7 +61,31 @@ engine()
     [ "$(jq -r '.engines[1].library' <<<"$output")" -ef "$BUILD/tests/fakenccl/libnccl.so.2" ]
     echo "$output" >nccl.json
     ! python3 -c 'import jsonschema' 2>/dev/null || valid nccl.json
-    [ "$(jq -r '.engines[1].transports[0] | "\(.transport) \(.channel_ends)"' <<<"$output")" = "NET/meshnet 2" ]
+    [ "$(jq -r '.engines[1].transports[0] | "\(.transport) \(.channels)"' <<<"$output")" = "NET/meshnet 2" ]
+}
+
+@test "engine: where nothing went over the plugin there is no ratio, and it is said" {
+    export FAKEGPU=devices=2
+    engine --engine nccl
+    [ "$status" -eq 0 ]
+    [[ $output == *"Nothing went over the plugin"*"--apart"* ]]
+    [[ $output != *"ratio"* ]]
+    engine --engine nccl --apart
+    [[ $output == *"ratio: how much faster the plugin is"* ]]
+}
+
+@test "engine: --type all leaves out what this library or GPU has not; by name it is an error" {
+    for lacking in FAKENCCL=version=22304 FAKEGPU=major=8; do
+        FAKEGPU=major=9 # unless lacking
+        export FAKEGPU "${lacking?}"
+        engine --engine nccl --networks mesh --type all --json
+        [ "$status" -eq 0 ]
+        [ "$(jq '.collectives | length' <<<"$output")" -eq 10 ]
+        engine --engine nccl --networks mesh --type float32,float8e4m3
+        [ "$status" -ne 0 ]
+        [[ $stderr == *"all-reduce of float8e4m3: "*"8-bit floats"* ]]
+        unset FAKENCCL
+    done
 }
 
 @test "engine: ranks that share a GPU are hosts of their own; others only with --apart" {

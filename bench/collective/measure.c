@@ -127,15 +127,10 @@ static enum mn_err set_up(struct session *s, struct mn_collective_row *row, stru
 {
     const struct mn_collective_task *task = s->task;
     const struct mn_algorithm *a = s->engine ? mn_engine_label(s->engine) : task->algorithm;
-    const char *refusal =
-        s->engine ? mn_engine_refusal(s->engine, task->collective, task->type) : NULL;
     enum mn_err err = MN_OK;
     int n = mn_group_size(s->group);
     size_t in, out;
 
-    if (refusal)
-        return mn_fail(diag, MN_ERR_CONFIG, "%s of %s: %s", mn_collective_name(task->collective),
-                       mn_type_name(task->type), refusal);
     s->job = job_of(task, mn_group_rank(s->group), n);
     s->hosts = mn_zalloc((size_t)n * sizeof *s->hosts);
     mn_group_hosts(s->group, s->hosts);

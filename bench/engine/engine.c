@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "bench/environment.h"
@@ -13,10 +14,11 @@
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"
 
-#define LOOK_MS    50
-#define CHUNK_S    2.0   /* of work between two looks at whether it goes on */
-#define TAKES_PATH 22100 /* NCCL_NET_PLUGIN: src/plugin/plugin_open.cc */
-#define HAS_FLOAT8 22400
+#define LOOK_MS     50
+#define CHUNK_S     2.0   /* of work between two looks at whether it goes on */
+#define TAKES_PATH  22100 /* NCCL_NET_PLUGIN: src/plugin/plugin_open.cc */
+#define HAS_FLOAT8  22400 /* nccl.h */
+#define SUMS_FLOAT8 9     /* compute capability, src/enqueue.cc */
 
 #define LABEL(text)                                                                                \
     {                                                                                              \
@@ -214,22 +216,30 @@ static enum mn_err load(struct mn_engine *e, struct mn_diag *diag)
     return MN_OK;
 }
 
-/* Whether ranks of one host have the same GPU. */
-static enum mn_err share_gpus(struct mn_engine *e, int *shared, struct mn_diag *diag)
+/* The oldest of all ranks' GPUs, and whether ranks of one host have the same. */
+static enum mn_err compare_gpus(struct mn_engine *e, int *shared, struct mn_diag *diag)
 {
     const struct mn_memory *memory = &e->memory;
     struct mn_gpu_device device;
-    int n = e->nranks, hosts[MN_GROUP_RANKS];
-    char all[MN_GROUP_RANKS][sizeof device.pci];
+    struct gpu {
+        int capability;
+        char pci[sizeof device.pci];
+    } mine = {0}, all[MN_GROUP_RANKS];
+    int hosts[MN_GROUP_RANKS];
 
     *shared = 0;
     enum mn_err err = memory->gpu->describe(memory->device, &device, diag);
+    mine.capability = device.capability;
+    memcpy(mine.pci, device.pci, sizeof mine.pci);
     if (!err)
-        err = mn_group_allgather(e->group, device.pci, sizeof device.pci, all, diag);
+        err = mn_group_allgather(e->group, &mine, sizeof mine, all, diag);
     mn_group_hosts(e->group, hosts);
-    for (int a = 0; a < n && !err; a++)
+    for (int a = 0; a < e->nranks && !err; a++) {
+        if (!a || all[a].capability < e->capability)
+            e->capability = all[a].capability;
         for (int b = 0; b < a; b++)
-            *shared |= hosts[a] == hosts[b] && !memcmp(all[a], all[b], sizeof device.pci);
+            *shared |= hosts[a] == hosts[b] && !memcmp(all[a].pci, all[b].pci, sizeof mine.pci);
+    }
     return err;
 }
 
@@ -237,20 +247,22 @@ static enum mn_err share_gpus(struct mn_engine *e, int *shared, struct mn_diag *
 static enum mn_err name_plugin(const struct mn_engine *e, struct mn_diag *diag)
 {
     const char *path = e->plan.plugin->path, *base = strrchr(path, '/'), *prefix = "libnccl-net-";
-    char name[64];
+    char name[64], file[96];
 
     setenv("NCCL_NET", e->plan.plugin->name, 1);
     setenv("NCCL_NET_PLUGIN", path, 1);
     if (e->version >= TAKES_PATH || !base)
         return MN_OK;
     base++;
-    if (strncmp(base, prefix, strlen(prefix)) != 0 || !dlopen(base, RTLD_NOW | RTLD_LOCAL))
+    size_t begin = strncmp(base, prefix, strlen(prefix)) ? 0 : strlen(prefix);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(base + begin, "."), base + begin);
+    snprintf(file, sizeof file, "lib%sccl-net-%s.so", e->plan.kind == MN_ENGINE_RCCL ? "r" : "n",
+             name);
+    if (!begin || !dlopen(file, RTLD_NOW | RTLD_LOCAL))
         return mn_fail(diag, MN_ERR_CONFIG,
                        "%s %s takes no path of a plugin, and the loader finds no %s: run with "
                        "LD_LIBRARY_PATH=%.*s",
-                       e->vendor->name, e->version_text, base, (int)(base - path - 1), path);
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(base + strlen(prefix), "."),
-             base + strlen(prefix));
+                       e->vendor->name, e->version_text, file, (int)(base - path - 1), path);
     setenv("NCCL_NET_PLUGIN", name, 1);
     return MN_OK;
 }
@@ -260,15 +272,18 @@ static enum mn_err set_environment(const struct mn_engine *e, struct mn_diag *di
     const char *net = getenv("NCCL_NET");
     char node[65], host[96];
 
+    setenv("NCCL_COMM_BLOCKING", "1", 1);
     if (e->plan.network == MN_NETWORK_OWN) {
         setenv("NCCL_NET_PLUGIN", "none", 1);
-        if (net && e->plan.plugin && !strcmp(net, e->plan.plugin->name))
+        /* Any other name is that of a plugin, which there is none of. */
+        if (net && strcasecmp(net, "IB") != 0 && strcasecmp(net, "Socket") != 0)
             unsetenv("NCCL_NET");
     }
     if (e->plan.apart) {
         mn_node_name(node, sizeof node);
         snprintf(host, sizeof host, "%s-rank-%d", node, e->rank);
         setenv("NCCL_HOSTID", host, 1);
+        setenv("NCCL_MNNVL_ENABLE", "0", 1); /* NVLink between hosts */
     }
     return e->plan.network == MN_NETWORK_MESH ? name_plugin(e, diag) : MN_OK;
 }
@@ -341,7 +356,7 @@ enum mn_err mn_engine_open(const struct mn_engine_plan *plan, struct mn_group *g
     if (!err)
         err = load(e, diag);
     if (!err)
-        err = share_gpus(e, &shared, diag);
+        err = compare_gpus(e, &shared, diag);
     e->plan.apart |= shared;
     if (!err)
         err = set_environment(e, diag);
@@ -363,13 +378,20 @@ static enum mn_err part(struct mn_engine *e, struct mn_diag *diag)
     return result ? explain(e, "ncclCommDestroy", result, diag) : MN_OK;
 }
 
+/* Who ends first waits, so that it is not missed by those that still end. */
+static void end_together(struct mn_engine *e)
+{
+    if (!have_done(e, "ncclCommDestroy", part, NULL))
+        (void)mn_group_barrier(e->group, NULL);
+}
+
 int mn_engine_close(struct mn_engine *e)
 {
     if (!e)
         return 0;
     /* Others may be gone: what does not end is left to the process's end. */
     if (e->working && !e->lost && e->result == MN_OK)
-        (void)have_done(e, "ncclCommDestroy", part, NULL);
+        end_together(e);
     if (e->lost || e->result)
         return 1;
     if (e->working) {
@@ -399,8 +421,12 @@ const char *mn_engine_refusal(const struct mn_engine *e, enum mn_collective c, i
 {
     if (c == MN_SPARSE_ALLREDUCE)
         return "the library has no such call";
-    if ((type == MN_TYPE_FLOAT8E4M3 || type == MN_TYPE_FLOAT8E5M2) && e->version < HAS_FLOAT8)
+    if (type != MN_TYPE_FLOAT8E4M3 && type != MN_TYPE_FLOAT8E5M2)
+        return NULL;
+    if (e->version < HAS_FLOAT8)
         return "8-bit floats came with NCCL 2.24";
+    if (e->capability && e->capability < SUMS_FLOAT8)
+        return "the library takes 8-bit floats on Hopper and newer (sm90)";
     return NULL;
 }
 
@@ -442,8 +468,10 @@ enum mn_err mn_engine_say(struct mn_engine *e, struct mn_engine_report *report,
     if (strlen(log) >= MN_GROUP_TEXT)
         log[MN_GROUP_TEXT - 1] = 0;
     enum mn_err err = mn_group_gather_text(e->group, log, &all, diag);
-    for (int r = 0; r < e->nranks && !err; r++)
+    for (int r = 0; r < e->nranks && !err; r++) {
+        mn_engine_log_tidy(all[r], strlen(all[r]));
         mn_engine_log_parse(all[r], !r, &report->evidence);
+    }
     free(log);
     if (!err)
         free(all);

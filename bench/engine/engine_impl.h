@@ -16,7 +16,7 @@ struct mn_engine {
     const struct mn_engine_vendor *vendor;
     struct mn_group *group; /* not the worker's: it may be gone before the worker is */
     struct mn_memory memory;
-    int rank, nranks;
+    int rank, nranks, capability; /* capability: of the oldest GPU; 0 = not known */
     struct mn_nccl nccl;
     int version; /* as ncclGetVersion has it */
     char version_text[32], library[512];
@@ -52,6 +52,8 @@ ncclResult_t mn_engine_call(struct mn_engine *engine, const struct mn_engine_wor
 enum mn_err mn_engine_log_begin(struct mn_engine *engine, struct mn_diag *diag);
 /* All of it, the caller's to free. */
 char *mn_engine_log_read(const struct mn_engine *engine);
+/* Nothing but lines: of a stranger's text, too. */
+void mn_engine_log_tidy(char *text, size_t size);
 /* The lines of a log that mn_engine_log_parse knows; text is cut down in place. */
 void mn_engine_log_excerpt(char *text);
 /* Adds what the log of one rank says. Any text will do. */

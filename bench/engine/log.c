@@ -11,6 +11,7 @@
 #include "topo/base/alloc.h"
 
 #define MOST ((size_t)8 << 20) /* bytes of a log that are looked at */
+#define LINE 1024              /* and of a line */
 
 static const char USING[] = "Using network ", LOADED[] = "oaded net plugin ", VIA[] = " via ";
 
@@ -36,11 +37,15 @@ char *mn_engine_log_read(const struct mn_engine *engine)
     while (engine->log >= 0 && (size_t)size < MOST &&
            (n = pread(engine->log, text + size, MOST - (size_t)size, size)) > 0)
         size += n;
-    /* Lines are told apart by their ends alone. */
-    for (ssize_t i = 0; i < size; i++)
+    mn_engine_log_tidy(text, (size_t)size);
+    return text;
+}
+
+void mn_engine_log_tidy(char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
         if (iscntrl((unsigned char)text[i]) && text[i] != '\n')
             text[i] = ' ';
-    return text;
 }
 
 static char *line_end(char *line)
@@ -75,18 +80,22 @@ static void take(char *to, size_t size, const char *from, const char *stop)
     snprintf(to, size, "%.*s", (int)strcspn(from, stop), from);
 }
 
+static int is_net(const char *way)
+{
+    return !strncmp(way, "NET/", 4) || !strncmp(way, "COLLNET/", 8);
+}
+
 /* "NET/meshnet/0/GDRDMA" is a way through "NET/meshnet"; the others count by their first word. */
-static void add_via(struct mn_engine_evidence *e, const char *from)
+static void add_via(struct mn_engine_evidence *e, const char *way)
 {
     struct mn_engine_via *via = e->via;
-    char way[96], name[sizeof via->name];
-    int net = !strncmp(from, "NET/", 4) || !strncmp(from, "COLLNET/", 8);
-    size_t first = strcspn(from, "/ \n");
+    size_t length = strcspn(way, "/ ");
+    char name[sizeof via->name];
 
-    take(way, sizeof way, from, " \n");
-    snprintf(name, sizeof name, "%.*s",
-             (int)(net ? first + 1 + strcspn(from + first + 1, "/( \n") : first), from);
-    e->gdr += net && strstr(way, "GDR") != NULL;
+    if (is_net(way))
+        length += 1 + strcspn(way + length + 1, "/( ");
+    snprintf(name, sizeof name, "%.*s", (int)length, way);
+    e->gdr += is_net(way) && strstr(way, "/GDR") != NULL;
     while (via < e->via + e->n_vias && strcmp(via->name, name) != 0)
         via++;
     if (via == e->via + MN_ENGINE_VIAS)
@@ -98,22 +107,45 @@ static void add_via(struct mn_engine_evidence *e, const char *from)
     via->channels++;
 }
 
+int mn_engine_went_over(const struct mn_engine_evidence *e, const char *network)
+{
+    int found = 0;
+
+    for (int i = 0; i < e->n_vias; i++) {
+        const char *name = e->via[i].name;
+        found |= is_net(name) && !strcmp(strchr(name, '/') + 1, network);
+    }
+    return found;
+}
+
+/* A channel by its sender alone: both ends of a network's say something, of others one does. */
+static void read_line(const char *line, char network[64], char plugin[128],
+                      struct mn_engine_evidence *e)
+{
+    const char *word = strstr(line, USING);
+
+    if (word)
+        snprintf(network, 64, "%s", word + sizeof USING - 1);
+    word = strstr(line, LOADED);
+    if (word)
+        snprintf(plugin, 128, "%s", word + sizeof LOADED - 1);
+    word = strstr(line, VIA);
+    if (!word)
+        return;
+    const char *way = word + sizeof VIA - 1;
+    if (is_net(way) ? strstr(line, "[send]") && strstr(line, "[send]") < word
+                    : memchr(line, '>', (size_t)(word - line)) != NULL)
+        add_via(e, way);
+}
+
 void mn_engine_log_parse(const char *text, int first, struct mn_engine_evidence *e)
 {
-    char network[sizeof e->network] = "", plugin[sizeof e->plugin] = "";
+    char network[sizeof e->network] = "", plugin[sizeof e->plugin] = "", line[LINE];
 
-    for (const char *line = text, *end; *line; line = end) {
-        end = line + strcspn(line, "\n");
-        const char *word = strstr(line, USING);
-        if (word && word < end)
-            take(network, sizeof network, word + sizeof USING - 1, "\n");
-        word = strstr(line, LOADED);
-        if (word && word < end)
-            take(plugin, sizeof plugin, word + sizeof LOADED - 1, "\n");
-        word = strstr(line, VIA);
-        if (word && word < end && memchr(line, '>', (size_t)(word - line)))
-            add_via(e, word + sizeof VIA - 1);
-        end += *end == '\n';
+    for (const char *end; *text; text = end + (*end == '\n')) {
+        end = text + strcspn(text, "\n");
+        take(line, sizeof line, text, "\n");
+        read_line(line, network, plugin, e);
     }
     if (first) {
         mn_strlcpy(e->network, network, sizeof e->network);
@@ -134,6 +166,9 @@ void mn_engine_log_warning(const char *text, char *warning, size_t size, const c
          "or give --library one built for an older CUDA"},
         {"busy or unavailable", "another process has the GPU for itself: nvidia-smi -c DEFAULT "
                                 "shares it"},
+        {"initialize any NET plugin",
+         "NCCL_NET names another network, perhaps in ~/.nccl.conf or /etc/nccl.conf"},
+        {"Error: network", "NCCL_NET names another network, perhaps in a file nccl.conf"},
         {"Duplicate GPU detected", "two ranks share a GPU: give each one of its own, or --apart"},
         {"unsupported toolchain", "this GPU's driver is too old for the library: update it"},
         {"no kernel image", "the library was not built for this GPU: take another release"},

@@ -12,17 +12,23 @@
 
 #define AT(line) "spark-a:4711:4711 [0] NCCL INFO " line "\n"
 
-static const char RELEASE_2_28[] = //
-    AT("Bootstrap: Using eth0:192.0.2.1<0>") AT("NET/Plugin: Loaded net plugin meshnet (v11)")
-        AT("Successfully loaded external network plugin /opt/meshnet/libnccl-net-mesh.so")
-            AT("Using network meshnet")
-                AT("comm 0x55 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0")
-                    AT("Channel 00/0 : 1[0] -> 0[0] [receive] via NET/meshnet/0/GDRDMA")
-                        AT("Channel 01/0 : 1[0] -> 0[0] [receive] via NET/meshnet/0") AT(
-                            "Channel 00/0 : 0[0] -> 1[0] [send] via NET/meshnet/0(1)/GDRDMA/Shared")
-                            AT("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read")
-                                AT("Channel 00 : 0[0] -> 1[0] via SHM/direct/direct")
-                                    AT("Connected all rings, use ring PXN 0 GDR 1");
+/* clang-format off */
+static const char RELEASE_2_28[] =
+    AT("Bootstrap: Using eth0:192.0.2.1<0>")
+    AT("NET/Plugin: Loaded net plugin meshnet (v11)")
+    AT("Successfully loaded external network plugin /opt/meshnet/libnccl-net-mesh.so")
+    AT("Using network meshnet")
+    AT("comm 0x55 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0")
+    AT("Channel 00/0 : 1[0] -> 0[0] [receive] via NET/meshnet/0/GDRDMA")
+    AT("Channel 01/0 : 1[0] -> 0[0] [receive] via NET/meshnet/0")
+    AT("Channel 00/0 : 0[0] -> 1[0] [send] via NET/meshnet/0(1)/GDRDMA/Shared")
+    AT("Channel 01/0 : 0[0] -> 1[0] [send] via NET/meshnet/0")
+    AT("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read")
+    AT("Channel 00 : 0[0] -> 1[0] via SHM/direct/direct")
+    AT("CollNet 00/0 : 0 [receive] via COLLNET/mesh/0")
+    AT("CollNet 00/0 : 0 [send] via COLLNET/mesh/0")
+    AT("Connected all rings, use ring PXN 0 GDR 1");
+/* clang-format on */
 
 static void finds_network_plugin_and_channels(void **state)
 {
@@ -32,12 +38,17 @@ static void finds_network_plugin_and_channels(void **state)
     mn_engine_log_parse(RELEASE_2_28, 1, &e);
     assert_string_equal(e.network, "meshnet");
     assert_string_equal(e.plugin, "meshnet (v11)");
-    assert_int_equal(e.gdr, 2);
-    assert_int_equal(e.n_vias, 3);
+    assert_int_equal(e.gdr, 1);
+    assert_int_equal(e.n_vias, 4);
     assert_string_equal(e.via[0].name, "NET/meshnet");
-    assert_int_equal(e.via[0].channels, 3);
+    assert_int_equal(e.via[0].channels, 2);
     assert_string_equal(e.via[1].name, "P2P");
     assert_string_equal(e.via[2].name, "SHM");
+    assert_string_equal(e.via[3].name, "COLLNET/mesh");
+    assert_int_equal(e.via[3].channels, 1);
+    assert_true(mn_engine_went_over(&e, "meshnet"));
+    assert_true(mn_engine_went_over(&e, "mesh"));
+    assert_false(mn_engine_went_over(&e, "Socket"));
 }
 
 static void adds_up_ranks_and_counts_those_that_differ(void **state)
@@ -52,7 +63,7 @@ static void adds_up_ranks_and_counts_those_that_differ(void **state)
     mn_engine_log_parse("", 0, &e);
     assert_int_equal(e.differ, 2);
     assert_string_equal(e.network, "meshnet");
-    assert_int_equal(e.via[0].channels, 6);
+    assert_int_equal(e.via[0].channels, 4);
 }
 
 static void the_excerpt_says_the_same(void **state)
@@ -77,7 +88,8 @@ static void strange_text_does_no_harm(void **state)
         "\n\n",
         " via ",
         "-> via \n",
-        "x -> y via NET/",
+        "[send] via NET/",
+        "[send] via COLLNET/",
         "x -> y via NET/\n",
         "x -> y via COLLNET",
         "oaded net plugin \nUsing network \n",
@@ -94,9 +106,9 @@ static void strange_text_does_no_harm(void **state)
     memcpy(longest, "Using network ", 14);
     mn_engine_log_parse(longest, 1, &e);
     assert_int_equal(strlen(e.network), sizeof e.network - 1);
-    memcpy(longest, "a -> b via NET/", 15);
+    memcpy(longest, "a -> b [send] via NET/", 22);
     for (int i = 0; i < 2 * MN_ENGINE_VIAS; i++) {
-        longest[15] = (char)('a' + i);
+        longest[22] = (char)('a' + i);
         mn_engine_log_parse(longest, 0, &e);
     }
     assert_true(e.n_vias <= MN_ENGINE_VIAS);

@@ -158,14 +158,18 @@ def beside(path):
     except (OSError, ValueError) as error:
         print(f"no table: {error}")
         return 1
-    for engine in results["engines"]:
-        ways = ", ".join(f"{way['channel_ends']} {way['transport']}" for way in engine["transports"])
+    networks = [engine["network"] for engine in results.get("engines", [])]
+    for engine in results.get("engines", []):
+        ways = ", ".join(f"{way['channels']} {way['transport']}" for way in engine["transports"])
         print(f"{engine['algorithm']}: NCCL {engine['version']}, network {engine['network']}, "
-              f"plugin {engine['plugin']}, ends of channels: {ways}")
+              f"plugin {engine['plugin']}, channels: {ways}")
     wrong = sum((row["wrong"] or 0) + (row["in_place_wrong"] or 0) for row in results["collectives"])
     print(f"{len(results['collectives'])} measurements, {wrong} elements wrong")
     print_table([(row["collective"], row["bytes"], row["mesh_us"], row["own_us"])
                  for row in results.get("beside", []) if row["mesh_us"]])
+    if networks != ["Socket", "meshnet"]:
+        print(f"these networks were used: {networks}")
+        return 1
     return 1 if wrong or not results["complete"] else 0
 
 

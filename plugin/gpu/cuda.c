@@ -137,7 +137,7 @@ static enum mn_err leave(int code, const char *doing, struct mn_diag *diag)
 
 static enum mn_err cuda_describe(int ordinal, struct mn_gpu_device *info, struct mn_diag *diag)
 {
-    int device, major = 0;
+    int device;
     enum mn_err err = handle_of(ordinal, &device, diag);
 
     if (err)
@@ -149,9 +149,10 @@ static enum mn_err cuda_describe(int ordinal, struct mn_gpu_device *info, struct
         *c = (char)tolower((unsigned char)*c);
     TRY(cu.device_attribute(&info->unified, CU_DEVICE_ATTRIBUTE_INTEGRATED, device),
         "asking a GPU's kind");
-    TRY(cu.device_attribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+    TRY(cu.device_attribute(&info->capability, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+                            device),
         "asking a GPU's generation");
-    info->flush = major < HOPPER;
+    info->flush = info->capability < HOPPER;
     /* Drivers older than these attributes can have the module, and say so by having it. */
     if (cu.device_attribute(&info->gpu_direct, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED,
                             device))

@@ -125,8 +125,8 @@ static ncclResult_t compare(struct ncclComm *comm)
             if (a != comm->rank && b != comm->rank)
                 continue;
             if (!fakenccl()->shy)
-                fakenccl_log("INFO Channel 00/0 : %d[0] -> %d[0] %s%s%s", b, a,
-                             together ? "via P2P/CUMEM" : "[send] via NET/",
+                fakenccl_log("INFO Channel 00/0 : %d[0] -> %d[0] %s%s%s", comm->rank,
+                             a + b - comm->rank, together ? "via P2P/CUMEM" : "[send] via NET/",
                              together ? "" : comm->network, together ? "" : "/0");
         }
     return ncclSuccess;
