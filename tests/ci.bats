@@ -37,6 +37,7 @@ planted()
 }
 
 @test "check-headers: a header that needs another before it" {
+    find plugin bench cli -name '*.h' -delete # the others pass, as the check itself says
     printf 'size_t mn_leaning(struct mn_nic *nic);\n' >topo/leaning.h
     planted check-headers 'topo/leaning.h: not alone'
 }
@@ -92,6 +93,7 @@ planted()
 
 @test "check-warnings: what clang warns of" {
     command -v clang >/dev/null || skip "no clang"
+    find plugin bench cli -name '*.c' -delete
     printf 'void mn_planted(void)\n{\n}\n' >topo/planted.c
     planted check-warnings mn_planted
 }

@@ -47,7 +47,7 @@ expect()
 @test "conformance: versions old and new, both ends in one thread" {
     versions=$(nm -D --defined-only "$PLUGIN" | sed -n 's/.*ncclNetPlugin_v//p' | sort -n | xargs)
     [ "$versions" = "4 5 6 7 8 9 10 11 12" ]
-    for version in 4 5 8 10 12; do
+    for version in 4 8 12; do
         echo "v$version"
         suite --version "$version"
         # v4 has no groups, and its connect cannot be given up.
@@ -56,7 +56,7 @@ expect()
 }
 
 @test "conformance: called as RCCL calls" {
-    for version in 6 8 10 12; do
+    for version in 6 12; do
         suite --rccl --version "$version"
     done
     [ -e "$BUILD/tests/broken/libnccl-net-ref.so" ] || skip "test plugins are not built"
