@@ -47,6 +47,9 @@ static _Noreturn void in_rule(const struct mn_check_target *target,
     sigset_t none;
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
+    /* Before its first word to anybody, who may answer with a signal: the warden may come to run
+     * later than that. */
+    shared->rule = getpid();
     for (int s = 1; s < NSIG; s++)
         signal(s, SIG_DFL); /* a crash ends the process, whatever the caller's handlers do */
     sigemptyset(&none);
@@ -156,7 +159,6 @@ static _Noreturn void in_warden(const struct mn_check_target *target,
         _exit(1);
     if (pid == 0)
         in_rule(target, rule, shared, self);
-    shared->rule = pid;
     ended = watch(pid, &signals, target->limit_ms, &status);
     if (!ended)
         kill(pid, SIGKILL);
