@@ -59,7 +59,7 @@ start_serve()
     export NCCL_SOCKET_IFNAME=lo
     for library in "$PLUGINS/libnccl-net-ref.so" "$MESH"; do
         start_serve "$library"
-        verify --json --rule $rules --peer 127.0.0.1 --port "$PORT" --token-file token "$library"
+        verify --json --timeout 60s --rule $rules --peer 127.0.0.1 --port "$PORT" --token-file token "$library"
         kill "$SERVE"
         wait "$SERVE" || true
         [ "$status" -eq 0 ]

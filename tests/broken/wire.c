@@ -11,17 +11,22 @@
 
 #include "tests/broken/ref.h"
 
-#define BACKLOG    64
-#define LONGEST    ((size_t)1 << 30)
-#define SILENCE_MS 5000 /* no answer from the peer's kernel for so long: its machine is gone */
+#define BACKLOG     64
+#define LONGEST     ((size_t)1 << 30)
+#define SEND_BUFFER (256 << 10)
+#define SILENCE_MS  5000 /* no answer from the peer's kernel for so long: its machine is gone */
 
 static void set(int fd, int level, int name, int value)
 {
     (void)setsockopt(fd, level, name, &value, sizeof value);
 }
 
+/* What the kernel still holds when a sender dies is little, and not sent slower and slower: BBR
+ * takes a receiver that waits for a processor for a slow line. */
 static int connected(int fd)
 {
+    set(fd, SOL_SOCKET, SO_SNDBUF, SEND_BUFFER);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
     set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     if (!IS(VANISHED_SENDER)) { /* when nothing is under way */
         set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
