@@ -229,17 +229,18 @@ static void check_close(struct mn_check *check)
     on_threads(check, closing_or_moving, both, sizeof *both, 2);
 }
 
-/* Of a thread of this process; 0 when it cannot be read. */
+/* Of a thread of this process; all when it has ended, which may be before, while or after its file is
+ * opened. */
 static unsigned long long blocked_signals(const char *task, char *name, size_t size)
 {
-    unsigned long long blocked = 0;
+    unsigned long long blocked = ~0ull;
     char path[64], line[256];
     FILE *file;
 
     snprintf(path, sizeof path, "/proc/self/task/%.16s/status", task);
     file = fopen(path, "re");
     if (!file)
-        return ~0ull; /* ended meanwhile */
+        return blocked;
     while (fgets(line, sizeof line, file)) {
         if (strncmp(line, "Name:", 5) == 0)
             snprintf(name, size, "%.*s", (int)strcspn(line + 6, "\n"), line + 6);
