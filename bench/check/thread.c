@@ -229,8 +229,8 @@ static void check_close(struct mn_check *check)
     on_threads(check, closing_or_moving, both, sizeof *both, 2);
 }
 
-/* Of a thread of this process; all when it has ended, which may be before, while or after its file is
- * opened. */
+/* Of a thread of this process; all when it has ended, which may be before, while or after its file
+ * is opened. */
 static unsigned long long blocked_signals(const char *task, char *name, size_t size)
 {
     unsigned long long blocked = ~0ull;
