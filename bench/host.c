@@ -179,6 +179,19 @@ void mn_plugin_close(struct mn_plugin *p)
     free(l);
 }
 
+int mn_plugin_short_name(const char *path, char name[64])
+{
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *prefix = "libnccl-net-";
+    size_t length = strlen(base), begin = strlen(prefix);
+
+    if (strncmp(base, prefix, begin) != 0 || length < begin + 4 || length > begin + 60 ||
+        strcmp(base + length - 3, ".so") != 0)
+        return 0;
+    snprintf(name, 64, "%.*s", (int)(length - begin - 3), base + begin);
+    return 1;
+}
+
 const struct mn_plugin_info *mn_plugin_info(const struct mn_plugin *p)
 {
     return &p->library->info;

@@ -31,6 +31,9 @@ struct mn_plugin_info {
  * Neuron) are refused. */
 enum mn_err mn_plugin_open(const char *path, int version, struct mn_plugin **plugin,
                            struct mn_diag *diag);
+/* The X of libnccl-net-X.so, by which NCCL before 2.21 asks for it; 0: the file has another name.
+ */
+int mn_plugin_short_name(const char *path, char name[64]);
 /* Another communicator of the same library, to be initialised and closed like the first. */
 struct mn_plugin *mn_plugin_context(struct mn_plugin *plugin);
 /* Finalizes. After the last communicator the library is unmapped from v11 on; older plugins have no

@@ -109,19 +109,6 @@ static struct mn_nccl_var *add(struct mn_nccl_env *env, const char *name, char *
     return var;
 }
 
-/* The X of libnccl-net-X.so; 0: the file has another name. */
-static int short_name(const struct mn_nccl_subject *s, char name[64])
-{
-    const char *base = strrchr(s->plugin, '/') + 1, *prefix = "libnccl-net-";
-    size_t length = strlen(base), begin = strlen(prefix);
-
-    if (strncmp(base, prefix, begin) != 0 || length < begin + 4 || length > begin + 60 ||
-        strcmp(base + length - 3, ".so") != 0)
-        return 0;
-    snprintf(name, 64, "%.*s", (int)(length - begin - 3), base + begin);
-    return 1;
-}
-
 static void plugin(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
 {
     const char *before = getenv("LD_LIBRARY_PATH");
@@ -138,7 +125,7 @@ static void plugin(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
                          "this release knows the one name libnccl-net.so: have that lead to "
                          "%s and to nothing else",
                          s->plugin);
-    else if (short_name(s, name))
+    else if (mn_plugin_short_name(s->plugin, name))
         add(env, "NCCL_NET_PLUGIN", mn_asprintf("%s", name),
             s->rccl ? "this release takes no path, it looks for librccl-net- and this name"
                     : "this release takes no path, it looks for libnccl-net- and this name");
