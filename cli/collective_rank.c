@@ -38,7 +38,9 @@ static int leaves_out(const struct mn_collective_session *s)
 static enum mn_err check_engine(const struct mn_collective_session *s,
                                 const struct mn_engine *engine, struct mn_diag *diag)
 {
-    for (size_t i = 0; i < s->n_tasks && !leaves_out(s); i++) {
+    if (leaves_out(s))
+        return MN_OK;
+    for (size_t i = 0; i < s->n_tasks; i++) {
         const struct mn_collective_task *task = &s->tasks[i];
         const char *refusal = mn_engine_refusal(engine, task->collective, task->type);
         if (refusal)

@@ -35,154 +35,6 @@ const struct mn_engine_vendor mn_engine_vendors[MN_ENGINE_KINDS] = {
                         {LABEL("rccl"), LABEL("rccl-own")}},
 };
 
-/* --- the worker ------------------------------------------------------------------------------- */
-
-static void *work(void *arg)
-{
-    struct mn_engine *e = arg;
-    const struct mn_memory *memory = &e->memory;
-    struct mn_diag diag = {.text = ""};
-    enum mn_err ready = memory->gpu->use(memory->device, &diag);
-
-    pthread_mutex_lock(&e->lock);
-    for (;;) {
-        while (!e->job && !e->leave)
-            pthread_cond_wait(&e->changed, &e->lock);
-        if (!e->job)
-            break;
-        pthread_mutex_unlock(&e->lock);
-        enum mn_err result = ready ? ready : e->job(e, &diag);
-        pthread_mutex_lock(&e->lock);
-        e->result = result;
-        e->why = diag;
-        e->job = NULL;
-        pthread_cond_broadcast(&e->changed);
-    }
-    pthread_mutex_unlock(&e->lock);
-    return NULL;
-}
-
-/* Waits a little for the job's end. */
-static int ended(struct mn_engine *e)
-{
-    struct timespec until;
-    int busy;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LOOK_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
-    pthread_mutex_lock(&e->lock);
-    for (int rc = 0; (busy = e->job != NULL) && rc != ETIMEDOUT;)
-        rc = pthread_cond_timedwait(&e->changed, &e->lock, &until);
-    pthread_mutex_unlock(&e->lock);
-    return !busy;
-}
-
-static enum mn_err failed(const struct mn_engine *e, const char *call, const char *what,
-                          struct mn_diag *diag)
-{
-    char *log = mn_engine_log_read(e), warning[512];
-    const char *advice;
-
-    mn_engine_log_warning(log, warning, sizeof warning, &advice);
-    free(log);
-    return mn_fail(diag, MN_ERR_FAILED, "%s %s: %s: %s%s%s%s%s", e->vendor->name, e->version_text,
-                   call, what, *warning ? "; it said: " : "", warning, *advice ? "; " : "", advice);
-}
-
-static enum mn_err explain(const struct mn_engine *e, const char *call, ncclResult_t result,
-                           struct mn_diag *diag)
-{
-    return failed(e, call, e->nccl.error_string(result), diag);
-}
-
-static enum mn_err run_all(struct mn_engine *e, struct mn_diag *diag)
-{
-    const struct mn_memory *memory = &e->memory;
-    unsigned long chunk = e->each > 0 ? (unsigned long)fmax(CHUNK_S / e->each, 1) : e->n;
-    const char *call = "";
-    double start = mn_seconds();
-    enum mn_err err = MN_OK;
-
-    for (unsigned long i = 1; i <= e->n && !err; i++) {
-        ncclResult_t result = mn_engine_call(e, &e->work, &call);
-        if (result)
-            return explain(e, call, result, diag);
-        if (i % chunk && i < e->n)
-            continue;
-        err = memory->gpu->stream_wait(memory->device, e->stream, diag);
-        atomic_fetch_add(&e->progress, 1);
-    }
-    e->seconds = mn_seconds() - start;
-    e->each = e->seconds / (double)e->n;
-    return err;
-}
-
-/* The group is looked after while the job goes on, and so is the library's own word of errors once
- * there is a communicator. */
-static enum mn_err look_after(struct mn_engine *e, const char *what, ncclComm_t comm,
-                              struct mn_diag *diag)
-{
-    unsigned timeout_ms = mn_group_timeout_ms(e->group);
-    unsigned long before = atomic_load(&e->progress);
-    double since = mn_seconds();
-    enum mn_err err = MN_OK;
-    char text[96];
-
-    while (!err && !ended(e)) {
-        ncclResult_t result = ncclSuccess;
-        if (comm && !e->nccl.async_error(comm, &result) && result && result != ncclInProgress)
-            return failed(e, what, e->nccl.error_string(result), diag);
-        err = mn_group_look(e->group, diag);
-        double now = mn_seconds();
-        unsigned long progress = atomic_load(&e->progress);
-        if (progress != before)
-            since = now;
-        before = progress;
-        if (!err && now - since > timeout_ms / 1000.0) {
-            snprintf(text, sizeof text, "nothing moved for %u s (--timeout)", timeout_ms / 1000);
-            return failed(e, what, text, diag);
-        }
-    }
-    return err;
-}
-
-/* Has the worker do it. An error other than its own leaves it at work. */
-static enum mn_err have_done(struct mn_engine *e, const char *what, mn_engine_job *job,
-                             struct mn_diag *diag)
-{
-    ncclComm_t comm = job == run_all ? e->comm : NULL;
-
-    pthread_mutex_lock(&e->lock);
-    e->job = job;
-    pthread_cond_broadcast(&e->changed);
-    pthread_mutex_unlock(&e->lock);
-    enum mn_err err = look_after(e, what, comm, diag);
-    if (err) {
-        e->lost = 1;
-        return err;
-    }
-    if (e->result && diag)
-        *diag = e->why;
-    return e->result;
-}
-
-static enum mn_err start_worker(struct mn_engine *e, struct mn_diag *diag)
-{
-    pthread_condattr_t clock;
-
-    pthread_mutex_init(&e->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->changed, &clock);
-    pthread_condattr_destroy(&clock);
-    int rc = pthread_create(&e->worker, NULL, work, e);
-    e->working = !rc;
-    return rc ? mn_fail(diag, MN_ERR_SYS, "a thread for %s: %s", e->vendor->name, strerror(rc))
-              : MN_OK;
-}
-
 /* --- opening ---------------------------------------------------------------------------------- */
 
 static enum mn_err load(struct mn_engine *e, struct mn_diag *diag)
@@ -220,7 +72,7 @@ static enum mn_err load(struct mn_engine *e, struct mn_diag *diag)
 static enum mn_err compare_gpus(struct mn_engine *e, int *shared, struct mn_diag *diag)
 {
     const struct mn_memory *memory = &e->memory;
-    struct mn_gpu_device device;
+    struct mn_gpu_device device = {.name = ""};
     struct gpu {
         int capability;
         char pci[sizeof device.pci];
@@ -246,23 +98,21 @@ static enum mn_err compare_gpus(struct mn_engine *e, int *shared, struct mn_diag
 /* Releases that take no path look for libnccl-net-NAME.so where the loader does. */
 static enum mn_err name_plugin(const struct mn_engine *e, struct mn_diag *diag)
 {
-    const char *path = e->plan.plugin->path, *base = strrchr(path, '/'), *prefix = "libnccl-net-";
-    char name[64], file[96];
+    const char *path = e->plan.plugin->path, *slash = strrchr(path, '/');
+    char name[64] = "mesh", file[96];
 
     setenv("NCCL_NET", e->plan.plugin->name, 1);
     setenv("NCCL_NET_PLUGIN", path, 1);
-    if (e->version >= TAKES_PATH || !base)
+    if (e->version >= TAKES_PATH || !slash)
         return MN_OK;
-    base++;
-    size_t begin = strncmp(base, prefix, strlen(prefix)) ? 0 : strlen(prefix);
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(base + begin, "."), base + begin);
+    int named = mn_plugin_short_name(path, name);
     snprintf(file, sizeof file, "lib%sccl-net-%s.so", e->plan.kind == MN_ENGINE_RCCL ? "r" : "n",
              name);
-    if (!begin || !dlopen(file, RTLD_NOW | RTLD_LOCAL))
+    if (!named || !dlopen(file, RTLD_NOW | RTLD_LOCAL))
         return mn_fail(diag, MN_ERR_CONFIG,
                        "%s %s takes no path of a plugin, and the loader finds no %s: run with "
                        "LD_LIBRARY_PATH=%.*s",
-                       e->vendor->name, e->version_text, file, (int)(base - path - 1), path);
+                       e->vendor->name, e->version_text, file, (int)(slash - path), path);
     setenv("NCCL_NET_PLUGIN", name, 1);
     return MN_OK;
 }
@@ -298,7 +148,7 @@ static enum mn_err make_id(struct mn_engine *e, struct mn_diag *diag)
 {
     ncclResult_t result = e->nccl.unique_id(&e->id);
 
-    return result ? explain(e, "ncclGetUniqueId", result, diag) : MN_OK;
+    return result ? mn_engine_explain(e, "ncclGetUniqueId", result, diag) : MN_OK;
 }
 
 static enum mn_err begin_together(struct mn_engine *e, struct mn_diag *diag)
@@ -307,7 +157,7 @@ static enum mn_err begin_together(struct mn_engine *e, struct mn_diag *diag)
     enum mn_err err = MN_OK;
 
     if (!e->rank)
-        err = have_done(e, "ncclGetUniqueId", make_id, diag);
+        err = mn_engine_have_done(e, "ncclGetUniqueId", make_id, NULL, diag);
     if (err)
         return err;
     mine.id = e->id;
@@ -332,7 +182,7 @@ static enum mn_err join(struct mn_engine *e, struct mn_diag *diag)
         return err;
     ncclResult_t result = e->nccl.init(&comm, e->nranks, e->id, e->rank);
     if (result)
-        return explain(e, "ncclCommInitRank", result, diag);
+        return mn_engine_explain(e, "ncclCommInitRank", result, diag);
     e->comm = comm;
     return MN_OK;
 }
@@ -361,10 +211,10 @@ enum mn_err mn_engine_open(const struct mn_engine_plan *plan, struct mn_group *g
     if (!err)
         err = set_environment(e, diag);
     if (!err)
-        err = start_worker(e, diag);
+        err = mn_engine_start_worker(e, diag);
     if (!err)
         err = begin_together(e, diag);
-    return err ? err : have_done(e, "ncclCommInitRank", join, diag);
+    return err ? err : mn_engine_have_done(e, "ncclCommInitRank", join, NULL, diag);
 }
 
 static enum mn_err part(struct mn_engine *e, struct mn_diag *diag)
@@ -375,13 +225,13 @@ static enum mn_err part(struct mn_engine *e, struct mn_diag *diag)
     e->comm = NULL;
     if (e->stream)
         memory->gpu->stream_free(memory->device, e->stream);
-    return result ? explain(e, "ncclCommDestroy", result, diag) : MN_OK;
+    return result ? mn_engine_explain(e, "ncclCommDestroy", result, diag) : MN_OK;
 }
 
 /* Who ends first waits, so that it is not missed by those that still end. */
 static void end_together(struct mn_engine *e)
 {
-    if (!have_done(e, "ncclCommDestroy", part, NULL))
+    if (!mn_engine_have_done(e, "ncclCommDestroy", part, NULL, NULL))
         (void)mn_group_barrier(e->group, NULL);
 }
 
@@ -394,15 +244,8 @@ int mn_engine_close(struct mn_engine *e)
         end_together(e);
     if (e->lost || e->result)
         return 1;
-    if (e->working) {
-        pthread_mutex_lock(&e->lock);
-        e->leave = 1;
-        pthread_cond_broadcast(&e->changed);
-        pthread_mutex_unlock(&e->lock);
-        pthread_join(e->worker, NULL);
-        pthread_cond_destroy(&e->changed);
-        pthread_mutex_destroy(&e->lock);
-    }
+    if (e->working)
+        mn_engine_end_worker(e);
     if (e->log >= 0)
         close(e->log);
     free(e->counts);
@@ -430,6 +273,28 @@ const char *mn_engine_refusal(const struct mn_engine *e, enum mn_collective c, i
     return NULL;
 }
 
+static enum mn_err run_all(struct mn_engine *e, struct mn_diag *diag)
+{
+    const struct mn_memory *memory = &e->memory;
+    unsigned long chunk = e->each > 0 ? (unsigned long)fmax(CHUNK_S / e->each, 1) : e->n;
+    const char *call = "";
+    double start = mn_seconds();
+    enum mn_err err = MN_OK;
+
+    for (unsigned long i = 1; i <= e->n && !err; i++) {
+        ncclResult_t result = mn_engine_call(e, &e->work, &call);
+        if (result)
+            return mn_engine_explain(e, call, result, diag);
+        if (i % chunk && i < e->n)
+            continue;
+        err = memory->gpu->stream_wait(memory->device, e->stream, diag);
+        atomic_fetch_add(&e->progress, 1);
+    }
+    e->seconds = mn_seconds() - start;
+    e->each = e->seconds / (double)e->n;
+    return err;
+}
+
 enum mn_err mn_engine_run(struct mn_engine *e, const struct mn_engine_work *work, unsigned long n,
                           double *seconds, struct mn_diag *diag)
 {
@@ -445,7 +310,8 @@ enum mn_err mn_engine_run(struct mn_engine *e, const struct mn_engine_work *work
         memcpy(e->counts, work->job->counts, pairs * sizeof *e->counts);
     }
     e->n = n;
-    enum mn_err err = have_done(e, mn_collective_name(work->collective), run_all, diag);
+    enum mn_err err =
+        mn_engine_have_done(e, mn_collective_name(work->collective), run_all, e->comm, diag);
     if (!err && seconds)
         *seconds = e->seconds;
     return err;

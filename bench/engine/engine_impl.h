@@ -44,6 +44,17 @@ struct mn_engine {
     double seconds, each; /* of a run; of one of its iterations */
 };
 
+/* worker.c */
+enum mn_err mn_engine_start_worker(struct mn_engine *engine, struct mn_diag *diag);
+void mn_engine_end_worker(struct mn_engine *engine);
+/* Has the worker do it. An error other than its own leaves it at work. comm: whose own word of
+ * errors ends it too; NULL = none's. */
+enum mn_err mn_engine_have_done(struct mn_engine *engine, const char *what, mn_engine_job *job,
+                                ncclComm_t comm, struct mn_diag *diag);
+/* What a call's result means, with the library's last warning. */
+enum mn_err mn_engine_explain(const struct mn_engine *engine, const char *call, ncclResult_t result,
+                              struct mn_diag *diag);
+
 /* call.c: gives one collective to the stream. *call: what failed. */
 ncclResult_t mn_engine_call(struct mn_engine *engine, const struct mn_engine_work *work,
                             const char **call);
