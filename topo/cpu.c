@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "topo/base/alloc.h"
+#include "topo/apart.h"
 #include "topo/cpu.h"
 
 enum mn_err mn_hwloc_load(hwloc_topology_t *topology, struct mn_diag *diag)
@@ -75,15 +76,11 @@ static enum mn_err list_of(hwloc_topology_t topology, const char *pin, hwloc_cpu
     return err;
 }
 
-enum mn_err mn_cpu_check(const char *pin, struct mn_diag *diag)
+static enum mn_err check_list(const void *pin, void *nothing, struct mn_diag *diag)
 {
     hwloc_topology_t topology;
 
-    if (!strcmp(pin, "auto") || !strcmp(pin, "none"))
-        return MN_OK;
-    if (!is_list(pin))
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--pin '%s': expected auto, none or CPUs such as 0,2,4-7", pin);
+    (void)nothing;
     enum mn_err err = mn_hwloc_load(&topology, diag);
     if (err)
         return err;
@@ -92,6 +89,16 @@ enum mn_err mn_cpu_check(const char *pin, struct mn_diag *diag)
     hwloc_bitmap_free(list);
     hwloc_topology_destroy(topology);
     return err;
+}
+
+enum mn_err mn_cpu_check(const char *pin, struct mn_diag *diag)
+{
+    if (!strcmp(pin, "auto") || !strcmp(pin, "none"))
+        return MN_OK;
+    if (!is_list(pin))
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--pin '%s': expected auto, none or CPUs such as 0,2,4-7", pin);
+    return mn_apart("hwloc", check_list, pin, NULL, 0, diag);
 }
 
 void mn_cpu_near(hwloc_topology_t topology, const char *pci_path, hwloc_cpuset_t near)
@@ -165,11 +172,36 @@ static enum mn_err choose(hwloc_topology_t topology, const char *pin, const char
     return err;
 }
 
+struct wish {
+    const char *pin, *pci_path;
+    int part, parts;
+    pid_t pid;
+};
+
+static enum mn_err bind_as(const void *arg, void *nothing, struct mn_diag *diag)
+{
+    const struct wish *w = arg;
+    hwloc_topology_t topology;
+
+    (void)nothing;
+    enum mn_err err = mn_hwloc_load(&topology, diag);
+    if (err)
+        return err;
+    hwloc_cpuset_t set = hwloc_bitmap_alloc();
+    err = choose(topology, w->pin, w->pci_path, w->part, w->parts, set, diag);
+    if (!err && !hwloc_bitmap_iszero(set) &&
+        hwloc_set_proc_cpubind(topology, w->pid, set, HWLOC_CPUBIND_PROCESS))
+        err = mn_fail_errno(diag, "--pin %s", w->pin);
+    hwloc_bitmap_free(set);
+    hwloc_topology_destroy(topology);
+    return err;
+}
+
 enum mn_err mn_cpu_pin(const char *pin, const char *pci_path, int part, int parts,
                        struct mn_diag *diag)
 {
     char bound[MN_CPU_TEXT];
-    hwloc_topology_t topology;
+    struct wish wish = {pin, pci_path, part, parts, getpid()};
     int is_auto = pin && !strcmp(pin, "auto");
 
     mn_cpu_pinned(bound);
@@ -177,16 +209,7 @@ enum mn_err mn_cpu_pin(const char *pin, const char *pci_path, int part, int part
         return MN_OK;
     if (!is_auto && !is_list(pin))
         return mn_cpu_check(pin, diag);
-    enum mn_err err = mn_hwloc_load(&topology, diag);
-    if (err)
-        return is_auto ? MN_OK : err;
-    hwloc_cpuset_t set = hwloc_bitmap_alloc();
-    err = choose(topology, pin, pci_path, part, parts, set, diag);
+    enum mn_err err = mn_apart("hwloc", bind_as, &wish, NULL, 0, diag);
     /* Where the host forbids it, auto measures without. */
-    if (!err && !hwloc_bitmap_iszero(set) &&
-        hwloc_set_cpubind(topology, set, HWLOC_CPUBIND_PROCESS) && !is_auto)
-        err = mn_fail_errno(diag, "--pin %s", pin);
-    hwloc_bitmap_free(set);
-    hwloc_topology_destroy(topology);
-    return err;
+    return is_auto ? MN_OK : err;
 }

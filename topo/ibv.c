@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "topo/base/alloc.h"
+#include "topo/base/log.h"
 
 #define LIBRARY "libibverbs.so.1"
 
@@ -20,6 +21,7 @@ static const struct {
     size_t offset;
     int optional;
 } symbols[] = {
+    {"ibv_fork_init", "IBVERBS_1.1", offsetof(struct mn_ibv, fork_init), 1},
     {"ibv_get_device_list", "IBVERBS_1.1", offsetof(struct mn_ibv, get_device_list), 0},
     {"ibv_free_device_list", "IBVERBS_1.1", offsetof(struct mn_ibv, free_device_list), 0},
     {"ibv_get_device_name", "IBVERBS_1.1", offsetof(struct mn_ibv, get_device_name), 0},
@@ -38,6 +40,8 @@ static const struct {
     {"ibv_destroy_cq", "IBVERBS_1.1", offsetof(struct mn_ibv, destroy_cq), 0},
     {"ibv_create_qp", "IBVERBS_1.1", offsetof(struct mn_ibv, create_qp), 0},
     {"ibv_modify_qp", "IBVERBS_1.1", offsetof(struct mn_ibv, modify_qp), 0},
+    {"ibv_query_ece", "IBVERBS_1.10", offsetof(struct mn_ibv, query_ece), 1},
+    {"ibv_set_ece", "IBVERBS_1.10", offsetof(struct mn_ibv, set_ece), 1},
     {"ibv_destroy_qp", "IBVERBS_1.1", offsetof(struct mn_ibv, destroy_qp), 0},
     {"ibv_create_ah", "IBVERBS_1.1", offsetof(struct mn_ibv, create_ah), 0},
     {"ibv_destroy_ah", "IBVERBS_1.1", offsetof(struct mn_ibv, destroy_ah), 0},
@@ -71,6 +75,12 @@ static struct ibv_mr *no_dmabuf(struct ibv_pd *pd, uint64_t offset, size_t lengt
     return NULL;
 }
 
+static int no_ece(struct ibv_qp *qp, struct ibv_ece *ece)
+{
+    (void)qp, (void)ece;
+    return EOPNOTSUPP;
+}
+
 /* The library has no call for its version; its file is named libibverbs.so.1.<abi>.<release>. */
 static void read_version(void *lib)
 {
@@ -84,6 +94,36 @@ static void read_version(void *lib)
         mn_strlcpy(table.version, version + strlen(".so."), sizeof table.version);
 }
 
+/* Kernels before 5.12 (and their likes without the patch) share pinned pages with a child until
+ * either writes: the device then goes on with the page that the other one has. The library keeps
+ * its queues and what is registered out of children; it knows which kernels need that. It must be
+ * asked before anything else, and may have been used by others. */
+static void survive_fork(void)
+{
+    static const char *const names[] = {"RDMAV_FORK_SAFE", "IBV_FORK_SAFE"};
+    const char *asked = NULL, *refused = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (value && strcmp(value, "0") != 0)
+            asked = names[i];
+        else if (value)
+            refused = names[i];
+    }
+    if (!asked && refused) {
+        MN_INFO("%s=0: registered memory is shared with children of fork()", refused);
+        return;
+    }
+    int error = table.fork_init ? table.fork_init() : ENOSYS;
+    if (error)
+        mn_log(
+            asked ? MN_LOG_WARN : MN_LOG_INFO, __FILE__, __LINE__,
+            "%s%slibibverbs %s cannot be readied for fork() (%s): on kernels before 5.12 a child "
+            "(a data loader's worker, for one) can spoil transfers under way; start workers "
+            "with spawn or forkserver there, or before RDMA is used",
+            asked ? asked : "", asked ? " asks for it, but " : "", table.version,
+            strerror(error > 0 ? error : errno));
+}
+
 static void load(void)
 {
     void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
@@ -94,6 +134,7 @@ static void load(void)
     table.query_gid_table = no_gid_table;
     table.reg_mr_iova2 = no_iova2;
     table.reg_dmabuf_mr = no_dmabuf;
+    table.query_ece = table.set_ece = no_ece;
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
         void *symbol = dlvsym(lib, symbols[i].name, symbols[i].version);
         if (symbol) {
@@ -106,6 +147,7 @@ static void load(void)
         }
     }
     read_version(lib);
+    survive_fork();
 }
 
 const struct mn_ibv *mn_ibv_open(struct mn_diag *diag)

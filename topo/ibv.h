@@ -12,6 +12,8 @@
 
 struct mn_ibv {
     char version[32]; /* of the library file: "1.14.44.0", or "1" when it does not say */
+    /* Optional, NULL when absent: mn_ibv_open() has called it where it should be. */
+    int (*fork_init)(void);
     struct ibv_device **(*get_device_list)(int *count);
     void (*free_device_list)(struct ibv_device **list);
     const char *(*get_device_name)(struct ibv_device *device);
@@ -39,6 +41,9 @@ struct mn_ibv {
     int (*destroy_cq)(struct ibv_cq *cq);
     struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
     int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+    /* EOPNOTSUPP from libraries before 1.10. */
+    int (*query_ece)(struct ibv_qp *qp, struct ibv_ece *ece);
+    int (*set_ece)(struct ibv_qp *qp, struct ibv_ece *ece);
     int (*destroy_qp)(struct ibv_qp *qp);
     struct ibv_ah *(*create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
     int (*destroy_ah)(struct ibv_ah *ah);
@@ -47,8 +52,9 @@ struct mn_ibv {
 };
 
 /* The table, opened by the first caller and kept for the life of the process (providers cannot be
- * unloaded safely); thread-safe. NULL with MN_ERR_UNSUPPORTED in *diag when there is no library, or
- * one too old. */
+ * unloaded safely); thread-safe. The first call readies the library for fork(), unless
+ * RDMAV_FORK_SAFE or IBV_FORK_SAFE is 0: a failure is told, as a warning where one of them asks.
+ * NULL with MN_ERR_UNSUPPORTED in *diag when there is no library, or one too old. */
 const struct mn_ibv *mn_ibv_open(struct mn_diag *diag);
 
 /* ibv_query_port() without linking the library. 0 or an errno value. */

@@ -43,16 +43,19 @@ static size_t net_of(const struct nets *nets, size_t end)
     return end;
 }
 
-static void nets_join(struct nets *nets)
+static enum mn_err nets_join(struct nets *nets, struct mn_diag *diag)
 {
     const struct mn_mesh *mesh = nets->mesh;
     for (size_t n = 0; n < mesh->n_nodes; n++)
         for (size_t i = 0; i < mesh->nodes[n].n_nics; i++) {
-            struct mn_mesh_end *end =
-                mn_grow((void **)&nets->ends, &nets->n_ends, sizeof *nets->ends);
+            struct mn_mesh_end *end = mn_push(&nets->ends, &nets->n_ends, sizeof *end, diag);
+            if (!end)
+                return MN_ERR_NOMEM;
             *end = (struct mn_mesh_end){(int)n, (int)i};
         }
-    nets->root = mn_zalloc((nets->n_ends + 1) * sizeof *nets->root);
+    nets->root = calloc(nets->n_ends + 1, sizeof *nets->root);
+    if (!nets->root)
+        return mn_fail(diag, MN_ERR_NOMEM, "no memory to find the links");
     for (size_t b = 0; b < nets->n_ends; b++) {
         nets->root[b] = b;
         for (size_t a = 0; a < b; a++) {
@@ -65,6 +68,7 @@ static void nets_join(struct nets *nets)
             nets->root[x > y ? x : y] = x > y ? y : x;
         }
     }
+    return MN_OK;
 }
 
 /* More than two NICs share a subnet. Each of another node: a switched network, which is no cable.
@@ -91,10 +95,12 @@ static enum mn_err net_too_large(const struct nets *nets, const size_t *members,
 }
 
 /* A link that existed keeps its name and place. */
-static void link_add(struct mn_mesh *mesh, const struct mn_mesh *old, struct mn_mesh_end a,
-                     struct mn_mesh_end b)
+static enum mn_err link_add(struct mn_mesh *mesh, const struct mn_mesh *old, struct mn_mesh_end a,
+                            struct mn_mesh_end b, struct mn_diag *diag)
 {
-    struct mn_mesh_link *link = mn_grow((void **)&mesh->links, &mesh->n_links, sizeof *mesh->links);
+    struct mn_mesh_link *link = mn_push(&mesh->links, &mesh->n_links, sizeof *link, diag);
+    if (!link)
+        return MN_ERR_NOMEM;
     link->ends[0] = a;
     link->ends[1] = b;
     mn_link_subnet(mn_mesh_end_nic(mesh, &a), mn_mesh_end_nic(mesh, &b), &link->subnet);
@@ -104,28 +110,37 @@ static void link_add(struct mn_mesh *mesh, const struct mn_mesh *old, struct mn_
             if (!memcmp(&was->ends[side], &a, sizeof a) && !memcmp(&was->ends[!side], &b, sizeof b))
                 mn_strlcpy(link->name, was->name, sizeof link->name);
     }
+    return MN_OK;
+}
+
+static enum mn_err links_of(struct mn_mesh *mesh, const struct mn_mesh *old,
+                            const struct nets *nets, const char *file, struct mn_diag *diag)
+{
+    size_t *members = calloc(nets->n_ends + 1, sizeof *members);
+    enum mn_err err = members ? MN_OK : mn_fail(diag, MN_ERR_NOMEM, "no memory to find the links");
+    for (size_t net = 0; net < nets->n_ends && !err; net++) {
+        size_t count = 0;
+        for (size_t i = net; i < nets->n_ends; i++)
+            if (net_of(nets, i) == net)
+                members[count++] = i;
+        if (count == 2)
+            err = link_add(mesh, old, nets->ends[members[0]], nets->ends[members[1]], diag);
+        else if (count > 2)
+            err = net_too_large(nets, members, count, file, diag);
+    }
+    free(members);
+    return err;
 }
 
 enum mn_err mn_link_find(struct mn_mesh *mesh, const char *file, struct mn_diag *diag)
 {
     struct mn_mesh old = *mesh;
     struct nets nets = {.mesh = mesh};
-    enum mn_err err = MN_OK;
     mesh->links = NULL;
     mesh->n_links = 0;
-    nets_join(&nets);
-    size_t *members = mn_zalloc((nets.n_ends + 1) * sizeof *members);
-    for (size_t net = 0; net < nets.n_ends && !err; net++) {
-        size_t count = 0;
-        for (size_t i = net; i < nets.n_ends; i++)
-            if (net_of(&nets, i) == net)
-                members[count++] = i;
-        if (count == 2)
-            link_add(mesh, &old, nets.ends[members[0]], nets.ends[members[1]]);
-        else if (count > 2)
-            err = net_too_large(&nets, members, count, file, diag);
-    }
-    free(members);
+    enum mn_err err = nets_join(&nets, diag);
+    if (!err)
+        err = links_of(mesh, &old, &nets, file, diag);
     free(nets.ends);
     free(nets.root);
     free(old.links);
@@ -183,10 +198,9 @@ struct link_net {
 };
 
 /* Every subnet of every link: one with IPv4 and IPv6 addresses has two. */
-static struct link_net *link_nets(const struct mn_mesh *mesh, size_t *count)
+static enum mn_err link_nets(const struct mn_mesh *mesh, struct link_net **nets, size_t *count,
+                             struct mn_diag *diag)
 {
-    struct link_net *nets = NULL;
-    *count = 0;
     for (size_t l = 0; l < mesh->n_links; l++) {
         const struct mn_mesh_nic *a = mn_mesh_end_nic(mesh, &mesh->links[l].ends[0]);
         struct mn_mesh_nic one = *a;
@@ -196,12 +210,14 @@ static struct link_net *link_nets(const struct mn_mesh *mesh, size_t *count)
             one.n_addrs = 1;
             if (!mn_link_subnet(&one, mn_mesh_end_nic(mesh, &mesh->links[l].ends[1]), &subnet))
                 continue;
-            struct link_net *net = mn_grow((void **)&nets, count, sizeof *nets);
+            struct link_net *net = mn_push(nets, count, sizeof *net, diag);
+            if (!net)
+                return MN_ERR_NOMEM;
             net->link = l;
             net->subnet = subnet;
         }
     }
-    return nets;
+    return MN_OK;
 }
 
 static int overlap(const struct mn_addr *a, const struct mn_addr *b)
@@ -213,9 +229,9 @@ static int overlap(const struct mn_addr *a, const struct mn_addr *b)
 
 enum mn_err mn_link_overlap(const struct mn_mesh *mesh, const char *file, struct mn_diag *diag)
 {
-    size_t count;
-    enum mn_err err = MN_OK;
-    struct link_net *nets = link_nets(mesh, &count);
+    struct link_net *nets = NULL;
+    size_t count = 0;
+    enum mn_err err = link_nets(mesh, &nets, &count, diag);
     for (size_t b = 0; b < count && !err; b++)
         for (size_t a = 0; a < b && !err; a++) {
             char one[MN_ADDR_TEXT], two[MN_ADDR_TEXT];

@@ -69,12 +69,17 @@ struct mn_settings {
     int sockets_per_link;             /* 0 = auto (default), 1..8 */
     int qps_per_link;                 /* 0 = auto (default), 1..4 */
     unsigned chunk_bytes;             /* default 256K, 64K..4M */
-    unsigned silence_ms;      /* silence: default 20s, 2s..1h: how long a link may be silent */
-    unsigned rdma_silence_ms; /* rdma_silence: default 10s, 2s..1h: the same for RDMA */
+    unsigned silence_ms;      /* silence: default 60s, 2s..1h: how long a link may be silent */
+    unsigned rdma_silence_ms; /* rdma_silence: default 40s, 2s..1h: the same for RDMA */
     unsigned handshake_ms;    /* handshake: default 5s per attempt, 1s..5m */
     unsigned connect_ms;      /* connect: default 60s: how long connect() keeps trying */
     int traffic_class;        /* -1 = default */
+    int announce_class;       /* -1 = traffic_class */
     int service_level;        /* 0..15, default 0 */
+    int ack_timeout;          /* 4.096 us * 2^n, 1..22; 0 = by rdma_silence */
+    int ack_retries;          /* 0..7, -1 = auto */
+    int partition;            /* index into the port's table of partition keys */
+    int relaxed_ordering;     /* false | true | auto (default) */
     int gpu_direct;           /* default true */
     /* plugin: */
     enum mn_device_mode device_mode; /* mesh (default) | per-link */
@@ -91,12 +96,17 @@ struct mn_mesh {
     struct mn_mesh_link *links;
     size_t n_links;
     struct mn_settings settings;
+    uint64_t given; /* bit per row of mn_setting_rows that the file has */
 };
 
 void mn_settings_default(struct mn_settings *settings);
 /* MESHNET_SILENCE=30s, MESHNET_DEVICE_MODE=per-link, … override; a bad value is MN_ERR_CONFIG
  * naming variable, value and what was expected. */
 enum mn_err mn_settings_from_env(struct mn_settings *settings, struct mn_diag *diag);
+/* NCCL_IB_TC and its like, below the mesh file (given, as in struct mn_mesh) and the variables
+ * above. What was taken and what not is said at INFO; a wrong value is one for NCCL too, which goes
+ * on without it: a warning. */
+void mn_settings_from_nccl(struct mn_settings *settings, uint64_t given);
 
 void mn_mesh_init(struct mn_mesh *mesh); /* empty, default settings */
 void mn_mesh_free(struct mn_mesh *mesh);

@@ -50,7 +50,9 @@ static enum mn_err read_node(struct mn_reader *r, const struct mn_yaml *value)
                                               {"gpus", node_gpus, 0}, /* names NICs */
                                               {NULL, NULL, 0}};
     struct mn_mesh *mesh = r->mesh;
-    struct mn_mesh_node *node = mn_grow((void **)&mesh->nodes, &mesh->n_nodes, sizeof *mesh->nodes);
+    struct mn_mesh_node *node = mn_push(&mesh->nodes, &mesh->n_nodes, sizeof *node, r->diag);
+    if (!node)
+        return MN_ERR_NOMEM;
     r->node = mesh->n_nodes - 1;
     node->line = value->line;
     node->column = value->column;
@@ -129,7 +131,9 @@ static enum mn_err read_link(struct mn_reader *r, const struct mn_yaml *value)
                                               {"ends", link_ends, 1},
                                               {NULL, NULL, 0}};
     struct mn_mesh *mesh = r->mesh;
-    struct mn_mesh_link *link = mn_grow((void **)&mesh->links, &mesh->n_links, sizeof *mesh->links);
+    struct mn_mesh_link *link = mn_push(&mesh->links, &mesh->n_links, sizeof *link, r->diag);
+    if (!link)
+        return MN_ERR_NOMEM;
     r->link = mesh->n_links - 1;
     link->line = value->line;
     link->column = value->column;
@@ -146,6 +150,7 @@ static enum mn_err read_setting(struct mn_reader *r, const struct mn_setting *ro
     if (value->kind != MN_YAML_SCALAR || (mn_yaml_is_null(value)) ||
         !mn_setting_set(row, value->text, &r->mesh->settings))
         return mn_read_fail_kind(r, row->key, value, expected);
+    r->mesh->given |= UINT64_C(1) << (row - mn_setting_rows);
     return MN_OK;
 }
 

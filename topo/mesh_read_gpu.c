@@ -45,7 +45,10 @@ static enum mn_err gpu_nic(struct mn_reader *r, const struct mn_yaml *value)
         if (gpu->nics[i] == nic)
             return mn_read_fail(r, value, "nics: \"%s\" is there twice; expected each NIC once",
                                 name);
-    *(int *)mn_grow((void **)&gpu->nics, &gpu->n_nics, sizeof *gpu->nics) = nic;
+    int *place = mn_push(&gpu->nics, &gpu->n_nics, sizeof *place, r->diag);
+    if (!place)
+        return MN_ERR_NOMEM;
+    *place = nic;
     return MN_OK;
 }
 
@@ -75,7 +78,9 @@ enum mn_err mn_read_gpu(struct mn_reader *r, const struct mn_yaml *value)
                                               {"path", gpu_path, 1},
                                               {NULL, NULL, 0}};
     struct mn_mesh_node *node = mn_reader_node(r);
-    struct mn_mesh_gpu *gpu = mn_grow((void **)&node->gpus, &node->n_gpus, sizeof *node->gpus);
+    struct mn_mesh_gpu *gpu = mn_push(&node->gpus, &node->n_gpus, sizeof *gpu, r->diag);
+    if (!gpu)
+        return MN_ERR_NOMEM;
     r->gpu = node->n_gpus - 1;
     gpu->line = value->line;
     gpu->column = value->column;

@@ -132,7 +132,10 @@ static enum mn_err nic_address(struct mn_reader *r, const struct mn_yaml *value)
             value->text);
     if (mn_mesh_addr_conflict(r->mesh, r->node, r->nic, &addr, why))
         return mn_read_fail(r, value, "%s", why);
-    *(struct mn_addr *)mn_grow((void **)&nic->addrs, &nic->n_addrs, sizeof *nic->addrs) = addr;
+    struct mn_addr *place = mn_push(&nic->addrs, &nic->n_addrs, sizeof *place, r->diag);
+    if (!place)
+        return MN_ERR_NOMEM;
+    *place = addr;
     return MN_OK;
 }
 
@@ -200,7 +203,9 @@ enum mn_err mn_read_nic(struct mn_reader *r, const struct mn_yaml *value)
          {"gid", nic_gid, 0},       {"speed", nic_speed, 0}, {"mtu", nic_mtu, 0},
          {"group", nic_group, 0},   {NULL, NULL, 0}};
     struct mn_mesh_node *node = mn_reader_node(r);
-    struct mn_mesh_nic *nic = mn_grow((void **)&node->nics, &node->n_nics, sizeof *node->nics);
+    struct mn_mesh_nic *nic = mn_push(&node->nics, &node->n_nics, sizeof *nic, r->diag);
+    if (!nic)
+        return MN_ERR_NOMEM;
     r->nic = node->n_nics - 1;
     nic->line = value->line;
     nic->column = value->column;

@@ -38,6 +38,13 @@ int mn_setting_changed(const struct mn_setting *row, const struct mn_settings *s
 /* Rules between settings; the explanation names no file. */
 enum mn_err mn_settings_check(const struct mn_settings *settings, struct mn_diag *diag);
 
+/* The i-th of NCCL's variables that have a setting here: takes it, unless the setting's own
+ * variable or the mesh file (given, as in struct mn_mesh) says what counts. -1 after the last; else
+ * which of these, and for all but the first a line of text that says so. */
+enum { MN_NCCL_UNSET, MN_NCCL_TAKEN, MN_NCCL_OVERRULED, MN_NCCL_WRONG };
+int mn_setting_from_nccl(int i, uint64_t given, struct mn_settings *settings, char *text,
+                         size_t size);
+
 /* A whole decimal number from min to max: no sign but a minus, no leading zero. 0 when it is none.
  */
 int mn_parse_long(const char *text, long min, long max, long *value);

@@ -321,7 +321,7 @@ static void settings_rows(void **state)
     mn_settings_default(&defaults);
     assert_int_equal(defaults.allow_tcp, MN_TCP_AUTO);
     assert_int_equal(defaults.chunk_bytes, 256 * 1024);
-    assert_int_equal(defaults.silence_ms, 20000);
+    assert_int_equal(defaults.silence_ms, 60000);
     assert_int_equal(defaults.traffic_class, -1);
     for (const struct mn_setting *row = mn_setting_rows; row->section; row++) {
         settings = defaults;
@@ -375,6 +375,97 @@ static void settings_from_env(void **state)
     assert_int_equal(settings.connect_ms, 60000);
 }
 
+static void settings_from_nccl(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *value;
+        int what;
+        size_t offset;
+        int number;
+    } rows[] = {
+#define AT(field) offsetof(struct mn_settings, field)
+        {"NCCL_IB_TC", "106", MN_NCCL_TAKEN, AT(traffic_class), 106},
+        {"NCCL_IB_TC", "0x6a", MN_NCCL_TAKEN, AT(traffic_class), 106},
+        {"NCCL_IB_TC", "010", MN_NCCL_TAKEN, AT(traffic_class), 8},
+        {"NCCL_IB_TC", "256", MN_NCCL_WRONG, AT(traffic_class), -1},
+        {"NCCL_IB_TC", "-1", MN_NCCL_WRONG, AT(traffic_class), -1},
+        {"NCCL_IB_TC", "106 ", MN_NCCL_WRONG, AT(traffic_class), -1},
+        {"NCCL_IB_TC", "", MN_NCCL_UNSET, AT(traffic_class), -1},
+        {"NCCL_IB_FIFO_TC", "84", MN_NCCL_TAKEN, AT(announce_class), 84},
+        {"NCCL_IB_FIFO_TC", "-1", MN_NCCL_TAKEN, AT(announce_class), -1},
+        {"NCCL_IB_FIFO_TC", "256", MN_NCCL_WRONG, AT(announce_class), -1},
+        {"NCCL_IB_SL", "15", MN_NCCL_TAKEN, AT(service_level), 15},
+        {"NCCL_IB_SL", "16", MN_NCCL_WRONG, AT(service_level), 0},
+        {"NCCL_IB_TIMEOUT", "22", MN_NCCL_TAKEN, AT(ack_timeout), 22},
+        {"NCCL_IB_TIMEOUT", "23", MN_NCCL_WRONG, AT(ack_timeout), 0},
+        {"NCCL_IB_TIMEOUT", "0", MN_NCCL_WRONG, AT(ack_timeout), 0},
+        {"NCCL_IB_RETRY_CNT", "7", MN_NCCL_TAKEN, AT(ack_retries), 7},
+        {"NCCL_IB_RETRY_CNT", "8", MN_NCCL_WRONG, AT(ack_retries), -1},
+        {"NCCL_IB_PKEY", "3", MN_NCCL_TAKEN, AT(partition), 3},
+        {"NCCL_IB_PKEY", "99999999999999999999", MN_NCCL_WRONG, AT(partition), 0},
+        {"NCCL_IB_PCI_RELAXED_ORDERING", "0", MN_NCCL_TAKEN, AT(relaxed_ordering), 0},
+        {"NCCL_IB_PCI_RELAXED_ORDERING", "1", MN_NCCL_TAKEN, AT(relaxed_ordering), 1},
+        {"NCCL_IB_PCI_RELAXED_ORDERING", "3", MN_NCCL_WRONG, AT(relaxed_ordering), 2},
+#undef AT
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        struct mn_settings settings;
+        char text[256];
+        int what, found = MN_NCCL_UNSET;
+        mn_settings_default(&settings);
+        setenv(rows[k].name, rows[k].value, 1);
+        for (int i = 0; (what = mn_setting_from_nccl(i, 0, &settings, text, sizeof text)) >= 0; i++)
+            if (what != MN_NCCL_UNSET) {
+                found = what;
+                assert_non_null(strstr(text, rows[k].name));
+                assert_non_null(strstr(text, rows[k].value));
+                assert_int_equal(what == MN_NCCL_WRONG, strstr(text, "expected") != NULL);
+            }
+        unsetenv(rows[k].name);
+        assert_int_equal(found, rows[k].what);
+        assert_int_equal(*(int *)((char *)&settings + rows[k].offset), rows[k].number);
+    }
+}
+
+/* Our variables, the file, NCCL's, what is built in. */
+static void nccl_is_below_the_file(void **state)
+{
+    (void)state;
+    static const char file[] = "version: 1\nnodes: [{name: a}]\ntransport: {traffic_class: 40}\n";
+    struct mn_mesh mesh;
+    struct mn_diag diag = {0};
+    char text[256];
+    int what, taken = 0;
+    mn_mesh_init(&mesh);
+    if (mn_mesh_parse("mesh.yaml", file, strlen(file), &mesh, &diag))
+        fail_msg("%s", diag.text);
+    setenv("NCCL_IB_TC", "50", 1);
+    setenv("NCCL_IB_SL", "3", 1);
+    setenv("NCCL_IB_PKEY", "4", 1);
+    setenv("MESHNET_PARTITION", "5", 1);
+    for (int i = 0;
+         (what = mn_setting_from_nccl(i, mesh.given, &mesh.settings, text, sizeof text)) >= 0;
+         i++) {
+        taken += what == MN_NCCL_TAKEN;
+        if (strstr(text, "NCCL_IB_TC"))
+            assert_string_equal(text,
+                                "NCCL_IB_TC=50 is not used: the mesh file has traffic_class: 40");
+        if (strstr(text, "NCCL_IB_PKEY"))
+            assert_string_equal(text, "NCCL_IB_PKEY=4 is not used: MESHNET_PARTITION is set");
+    }
+    assert_int_equal(taken, 1);
+    assert_int_equal(mn_settings_from_env(&mesh.settings, NULL), MN_OK);
+    unsetenv("NCCL_IB_TC");
+    unsetenv("NCCL_IB_SL");
+    unsetenv("NCCL_IB_PKEY");
+    unsetenv("MESHNET_PARTITION");
+    assert_int_equal(mesh.settings.traffic_class, 40);
+    assert_int_equal(mesh.settings.service_level, 3);
+    assert_int_equal(mesh.settings.partition, 5);
+    mn_mesh_free(&mesh);
+}
+
 /* Roff writes a minus as "\\-". */
 static void strip_escapes(char *text)
 {
@@ -426,6 +517,8 @@ int main(void)
         cmocka_unit_test(add_host),
         cmocka_unit_test(settings_rows),
         cmocka_unit_test(settings_from_env),
+        cmocka_unit_test(settings_from_nccl),
+        cmocka_unit_test(nccl_is_below_the_file),
         cmocka_unit_test(man_page_has_every_setting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
 #include <yaml.h>
 
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 #include "topo/mesh_check.h"
 
 #define DEPTH_MAX 12
@@ -48,43 +49,18 @@ const char *mn_yaml_kind_name(const struct mn_yaml *node)
 
 /* --- characters ----------------------------------------------------------------------------- */
 
-/* Decodes one UTF-8 character: its length, 0 when it is none. */
-static size_t utf8_decode(const unsigned char *s, size_t left, unsigned *code)
-{
-    static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t len = *s < 0x80 ? 1 : *s >> 5 == 6 ? 2 : *s >> 4 == 14 ? 3 : *s >> 3 == 30 ? 4 : 0;
-    if (len == 0 || len > left)
-        return 0;
-    *code = len == 1 ? *s : *s & (0xffu >> (len + 1));
-    for (size_t i = 1; i < len; i++) {
-        if (s[i] >> 6 != 2)
-            return 0;
-        *code = *code << 6 | (s[i] & 0x3f);
-    }
-    if (*code < least[len] || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000))
-        return 0;
-    return len;
-}
-
-/* Controls, and what some readers take for a line end or drop: none of it belongs in a name. */
-static int is_control(unsigned code)
-{
-    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 ||
-           code == 0xfeff || code == 0xfffe || code == 0xffff;
-}
-
 static enum mn_err check_characters(const char *file, const char *text, size_t len,
                                     struct mn_diag *diag)
 {
     int line = 1, column = 1;
-    unsigned code;
+    uint32_t code;
     for (size_t at = 0; at < len;) {
-        size_t step = utf8_decode((const unsigned char *)text + at, len - at, &code);
+        size_t step = mn_utf8(text + at, len - at, &code);
         if (step == 0)
             return mn_mesh_fail_at(diag, file, line, column,
                                    "byte 0x%02x is not UTF-8; expected UTF-8 text",
                                    (unsigned char)text[at]);
-        if (is_control(code) && code != '\n' && code != '\r' && code != '\t')
+        if (mn_is_control(code) && code != '\n' && code != '\r' && code != '\t')
             return mn_mesh_fail_at(diag, file, line, column,
                                    "control character U+%04X; expected printable text", code);
         at += step;
@@ -132,11 +108,13 @@ static enum mn_err fail_syntax(struct loader *l)
 static enum mn_err attach(struct loader *l, struct mn_yaml *node, const yaml_mark_t *mark)
 {
     struct mn_yaml *parent = l->depth ? l->stack[l->depth - 1] : NULL;
-    if (!parent)
-        l->root = node;
-    else
-        *(struct mn_yaml **)mn_grow((void **)&parent->items, &parent->n_items,
-                                    sizeof *parent->items) = node;
+    struct mn_yaml **place =
+        parent ? mn_push(&parent->items, &parent->n_items, sizeof *place, l->diag) : &l->root;
+    if (!place) {
+        mn_yaml_free(node);
+        return MN_ERR_NOMEM;
+    }
+    *place = node;
     if (parent && parent->kind == MN_YAML_MAP && parent->n_items % 2 == 1 &&
         node->kind != MN_YAML_SCALAR)
         return fail_mark(l, mark, "a list or mapping as a key; expected a word before the colon");
@@ -151,12 +129,12 @@ static enum mn_err attach(struct loader *l, struct mn_yaml *node, const yaml_mar
 
 static enum mn_err check_scalar(struct loader *l, const yaml_event_t *event)
 {
-    const unsigned char *text = event->data.scalar.value;
+    const char *text = (const char *)event->data.scalar.value;
     size_t len = event->data.scalar.length;
-    unsigned code;
+    uint32_t code;
     for (size_t at = 0; at < len;) {
-        size_t step = utf8_decode(text + at, len - at, &code);
-        if (step == 0 || is_control(code))
+        size_t step = mn_utf8(text + at, len - at, &code);
+        if (step == 0 || mn_is_control(code))
             return fail_mark(l, &event->start_mark,
                              "text with a control character or line break; expected printable text "
                              "on one line");
@@ -178,14 +156,19 @@ static enum mn_err on_node(struct loader *l, const yaml_event_t *event, enum mn_
         if (err)
             return err;
     }
-    struct mn_yaml *node = mn_zalloc(sizeof *node);
+    const char *text = kind == MN_YAML_SCALAR ? (const char *)event->data.scalar.value : NULL;
+    struct mn_yaml *node = calloc(1, sizeof *node);
+    if (node && text)
+        node->text = strdup(text);
+    if (!node || (text && !node->text)) {
+        free(node);
+        return mn_fail(l->diag, MN_ERR_NOMEM, "%s: out of memory", l->file);
+    }
     node->kind = kind;
     node->line = (int)event->start_mark.line + 1;
     node->column = (int)event->start_mark.column + 1;
-    if (kind == MN_YAML_SCALAR) {
-        node->text = mn_strdup((const char *)event->data.scalar.value);
+    if (text)
         node->plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
-    }
     return attach(l, node, &event->start_mark);
 }
 

@@ -30,19 +30,6 @@ const char *mn_gid_type_name(enum mn_gid_type type)
     return (size_t)type < sizeof names / sizeof *names ? names[type] : "?";
 }
 
-void *mn_host_push(void *array, size_t *count, size_t elem, struct mn_diag *diag)
-{
-    void *old;
-    memcpy(&old, array, sizeof old);
-    char *grown = reallocarray(old, *count + 1, elem);
-    if (!grown) {
-        mn_fail(diag, MN_ERR_NOMEM, "no memory for the host inventory");
-        return NULL;
-    }
-    memcpy(array, &grown, sizeof grown);
-    return memset(grown + elem * (*count)++, 0, elem);
-}
-
 static int by_ifindex(const void *a, const void *b)
 {
     int x = ((const struct mn_nic *)a)->ifindex, y = ((const struct mn_nic *)b)->ifindex;
@@ -102,6 +89,7 @@ enum mn_err mn_host_read(const struct mn_host_source *src, struct mn_host *host,
                        src->sysfs ? src->sysfs : src->netlink);
     if (!recorded)
         read_limits(host);
+    mn_sysfs_begin();
     enum mn_err err = recorded ? mn_host_read_recorded(src->netlink, host, diag)
                                : mn_host_read_netlink(host, diag);
     if (err != MN_OK)
@@ -112,6 +100,7 @@ enum mn_err mn_host_read(const struct mn_host_source *src, struct mn_host *host,
         mn_nic_read_sysfs(root, &host->nics[i]);
 
     err = mn_host_read_rdma(root, host, diag);
+    (void)mn_sysfs_missed(host->missing, sizeof host->missing);
     if (err != MN_OK)
         return err;
     if (recorded)

@@ -147,6 +147,9 @@ struct mn_host {
     size_t n_gpus;
     uint64_t memlock; /* RLIMIT_MEMLOCK soft limit in bytes; UINT64_MAX = unlimited */
     char verbs[128];  /* "libibverbs 1.14", or why it was not used */
+    /* What could not be read for want of descriptors or memory, though it may be there, and why; ""
+     * when everything was. */
+    char missing[192];
 };
 
 /* Where to read from. All NULL: this host. With sysfs set, nothing of the real host is read:

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "topo/apart.h"
 #include "topo/base/alloc.h"
 #include "topo/cpu.h"
 
@@ -36,7 +37,7 @@ static enum mn_err read_gpu(void *arg, const char *address, struct mn_diag *diag
     for (size_t i = 0; i < sizeof vendors / sizeof *vendors; i++) {
         if (vendors[i].id != vendor)
             continue;
-        struct mn_gpu *gpu = mn_host_push(&r->host->gpus, &r->host->n_gpus, sizeof *gpu, diag);
+        struct mn_gpu *gpu = mn_push(&r->host->gpus, &r->host->n_gpus, sizeof *gpu, diag);
         if (!gpu)
             return MN_ERR_NOMEM;
         mn_strlcpy(gpu->address, address, sizeof gpu->address);
@@ -82,23 +83,39 @@ static void read_nvidia_model(struct mn_gpu *gpu)
         fclose(file);
 }
 
-static enum mn_err ask_hwloc(struct mn_host *host, struct mn_diag *diag)
+/* The NUMA nodes of the GPUs, then of the NICs. */
+static enum mn_err find_numas(const void *arg, void *result, struct mn_diag *diag)
 {
+    const struct mn_host *host = arg;
+    int *numa = result;
     hwloc_topology_t topology;
     enum mn_err err = mn_hwloc_load(&topology, diag);
     if (err != MN_OK)
         return err;
-    for (size_t i = 0; i < host->n_gpus; i++) {
-        struct mn_gpu *gpu = &host->gpus[i];
-        read_nvidia_model(gpu);
-        gpu->numa = find_numa(topology, mn_hwloc_pci(topology, gpu->address), gpu->numa);
-    }
-    for (size_t i = 0; i < host->n_nics; i++) {
-        struct mn_pci *pci = &host->nics[i].pci;
-        pci->numa = find_numa(topology, mn_hwloc_pci(topology, pci->address), pci->numa);
-    }
+    for (size_t i = 0; i < host->n_gpus; i++)
+        *numa++ =
+            find_numa(topology, mn_hwloc_pci(topology, host->gpus[i].address), host->gpus[i].numa);
+    for (size_t i = 0; i < host->n_nics; i++)
+        *numa++ = find_numa(topology, mn_hwloc_pci(topology, host->nics[i].pci.address),
+                            host->nics[i].pci.numa);
     hwloc_topology_destroy(topology);
     return MN_OK;
+}
+
+static enum mn_err ask_hwloc(struct mn_host *host, struct mn_diag *diag)
+{
+    size_t count = host->n_gpus + host->n_nics;
+    int *numa = calloc(count + 1, sizeof *numa);
+    enum mn_err err = numa ? mn_apart("hwloc", find_numas, host, numa, count * sizeof *numa, diag)
+                           : mn_fail(diag, MN_ERR_NOMEM, "no memory for the host inventory");
+    for (size_t i = 0; i < host->n_gpus && !err; i++) {
+        read_nvidia_model(&host->gpus[i]);
+        host->gpus[i].numa = numa[i];
+    }
+    for (size_t i = 0; i < host->n_nics && !err; i++)
+        host->nics[i].pci.numa = numa[host->n_gpus + i];
+    free(numa);
+    return err;
 }
 
 static void find_nearest(const struct mn_host *host, struct mn_nic *nic)
@@ -131,5 +148,7 @@ enum mn_err mn_host_locality(const struct mn_host_source *src, struct mn_host *h
     for (size_t i = 0; i < host->n_nics; i++)
         if (host->nics[i].pci.path[0])
             find_nearest(host, &host->nics[i]);
+    if (!*host->missing)
+        (void)mn_sysfs_missed(host->missing, sizeof host->missing);
     return MN_OK;
 }

@@ -40,7 +40,7 @@ static enum mn_err add_link(struct mn_host *host, struct nl_cache *links, struct
     /* Bridges also answer with AF_BRIDGE links; only the plain ones are netdevs. */
     if (!name || rtnl_link_get_family(link) != AF_UNSPEC)
         return MN_OK;
-    struct mn_nic *nic = mn_host_push(&host->nics, &host->n_nics, sizeof *nic, diag);
+    struct mn_nic *nic = mn_push(&host->nics, &host->n_nics, sizeof *nic, diag);
     if (!nic)
         return MN_ERR_NOMEM;
     mn_strlcpy(nic->netdev, name, sizeof nic->netdev);
@@ -76,7 +76,7 @@ static enum mn_err add_addr(struct mn_host *host, struct rtnl_addr *entry, struc
         struct mn_nic *nic = &host->nics[i];
         if (nic->ifindex != rtnl_addr_get_ifindex(entry))
             continue;
-        struct mn_addr *addr = mn_host_push(&nic->addrs, &nic->n_addrs, sizeof *addr, diag);
+        struct mn_addr *addr = mn_push(&nic->addrs, &nic->n_addrs, sizeof *addr, diag);
         if (!addr)
             return MN_ERR_NOMEM;
         addr->family = family;

@@ -126,7 +126,7 @@ static enum mn_err read_gid(void *arg, const char *name, struct mn_diag *diag)
     mn_sysfs_text(r->root, gid.netdev, sizeof gid.netdev, PORT_PATH "gid_attrs/ndevs/%d",
                   port->device, port->port, gid.index);
     mn_gid_set_addr(&gid);
-    struct mn_gid *slot = mn_host_push(&port->gids, &port->n_gids, sizeof *slot, diag);
+    struct mn_gid *slot = mn_push(&port->gids, &port->n_gids, sizeof *slot, diag);
     if (!slot)
         return MN_ERR_NOMEM;
     *slot = gid;
@@ -199,7 +199,7 @@ static enum mn_err read_port(void *arg, const char *name, struct mn_diag *diag)
     int number;
     if (!parse_index(name, &number) || number < 1)
         return MN_OK;
-    struct mn_rdma_port *port = mn_host_push(&r->host->rdma, &r->host->n_rdma, sizeof *port, diag);
+    struct mn_rdma_port *port = mn_push(&r->host->rdma, &r->host->n_rdma, sizeof *port, diag);
     if (!port)
         return MN_ERR_NOMEM;
     r->port = port;

@@ -20,6 +20,11 @@ enum mn_err mn_sysfs_each(const char *root, const char *dir,
                           enum mn_err (*each)(void *arg, const char *name, struct mn_diag *diag),
                           void *arg, struct mn_diag *diag);
 
+/* Attributes and directories that were not read because this process has too few descriptors or
+ * too little memory, from mn_sysfs_begin on in this thread: 1, and in buf the first and why. */
+void mn_sysfs_begin(void);
+int mn_sysfs_missed(char *buf, size_t size);
+
 /* "32.0 GT/s PCIe", "200 Gb/sec (4X HDR)": the number at the start, always with a decimal point;
  * 0 when there is none. */
 double mn_sysfs_decimal(const char *text);
@@ -28,10 +33,6 @@ double mn_sysfs_decimal(const char *text);
 void mn_pci_read(const char *root, const char *device, struct mn_pci *pci);
 /* Everything sysfs knows of a netdev whose netdev, ifindex and kind are set. */
 void mn_nic_read_sysfs(const char *root, struct mn_nic *nic);
-
-/* One more zeroed element, or NULL and *diag: unlike mn_grow() it never aborts, because NCCL's
- * process is not ours to end. */
-void *mn_host_push(void *array, size_t *count, size_t elem, struct mn_diag *diag);
 
 enum mn_nic_kind mn_nic_kind_of(unsigned arp_type, const char *link_kind);
 

@@ -101,7 +101,7 @@ static int parse_arp_type(const char *text, unsigned *type)
 static enum mn_err add_link(const struct recorded *r, const yaml_node_t *link)
 {
     struct mn_host *host = r->host;
-    struct mn_nic *nic = mn_host_push(&host->nics, &host->n_nics, sizeof *nic, r->diag);
+    struct mn_nic *nic = mn_push(&host->nics, &host->n_nics, sizeof *nic, r->diag);
     if (!nic)
         return MN_ERR_NOMEM;
     unsigned arp_type;
@@ -145,7 +145,7 @@ static enum mn_err add_addr(const struct recorded *r, const yaml_node_t *entry)
         struct mn_nic *nic = &r->host->nics[i];
         if (nic->ifindex != (int)ifindex)
             continue;
-        struct mn_addr *addr = mn_host_push(&nic->addrs, &nic->n_addrs, sizeof *addr, r->diag);
+        struct mn_addr *addr = mn_push(&nic->addrs, &nic->n_addrs, sizeof *addr, r->diag);
         if (!addr)
             return MN_ERR_NOMEM;
         *addr = parsed;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 
 __attribute__((format(printf, 3, 0))) static int join(char path[PATH_MAX], const char *root,
                                                       const char *fmt, va_list args)
@@ -24,13 +25,45 @@ __attribute__((format(printf, 3, 0))) static int join(char path[PATH_MAX], const
     return more >= 0 && more < PATH_MAX - len;
 }
 
+/* What this thread could not read since mn_sysfs_begin, though it may be there. */
+static _Thread_local struct {
+    unsigned count;
+    char first[160];
+} missed;
+
+/* errno is of path, which is absent as many are, or was out of this process's reach. */
+static void note_missed(const char *path)
+{
+    if (errno != EMFILE && errno != ENFILE && errno != ENOMEM)
+        return;
+    if (!missed.count++)
+        snprintf(missed.first, sizeof missed.first, "%.110s: %.40s", path, strerror(errno));
+}
+
+void mn_sysfs_begin(void)
+{
+    missed.count = 0;
+}
+
+int mn_sysfs_missed(char *buf, size_t size)
+{
+    *buf = 0;
+    if (missed.count)
+        snprintf(buf, size, "%s%s", missed.first, missed.count > 1 ? ", and more" : "");
+    return missed.count > 0;
+}
+
 static int read_text(const char *path, char *buf, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a recorded host may hold a pipe */
+    if (fd < 0) {
+        note_missed(path);
         return 0;
+    }
     char text[4096]; /* an attribute is never larger than a page */
     ssize_t len = read(fd, text, sizeof text - 1);
+    if (len < 0)
+        note_missed(path);
     close(fd);
     if (len < 0)
         return 0;
@@ -38,6 +71,7 @@ static int read_text(const char *path, char *buf, size_t size)
         len--;
     text[len] = '\0';
     mn_strlcpy(buf, text, size);
+    mn_clean(buf);
     return 1;
 }
 
@@ -95,8 +129,10 @@ enum mn_err mn_sysfs_each(const char *root, const char *dir,
     if (snprintf(path, sizeof path, "%s/%s", root, dir) >= (int)sizeof path)
         return MN_OK;
     DIR *stream = opendir(path);
-    if (!stream)
+    if (!stream) {
+        note_missed(path);
         return MN_OK;
+    }
     enum mn_err err = MN_OK;
     const struct dirent *entry;
     while (err == MN_OK && (entry = readdir(stream)))

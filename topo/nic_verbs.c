@@ -111,7 +111,7 @@ static enum mn_err read_gids(const struct mn_ibv *ibv, struct ibv_context *conte
     for (ssize_t i = 0; i < count && err == MN_OK; i++) {
         if (entries[i].port_num != (uint32_t)port->port)
             continue;
-        struct mn_gid *gid = mn_host_push(&port->gids, &port->n_gids, sizeof *gid, diag);
+        struct mn_gid *gid = mn_push(&port->gids, &port->n_gids, sizeof *gid, diag);
         if (!gid) {
             err = MN_ERR_NOMEM;
             break;
@@ -170,6 +170,9 @@ enum mn_err mn_host_ask_verbs(const struct mn_ibv *ibv, struct mn_host *host, st
         if (!context) {
             snprintf(host->verbs, sizeof host->verbs, "libibverbs %s cannot open %.24s: %.32s",
                      ibv->version, device, strerror(errno));
+            if (!*host->missing && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+                snprintf(host->missing, sizeof host->missing, "%.60s, by libibverbs: %.60s", device,
+                         strerror(errno));
             continue;
         }
         err = read_ports(ibv, context, device, host, diag);

@@ -2,22 +2,32 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <linux/magic.h>
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "topo/base/alloc.h"
 
+#define PIPE_MS 60000 /* without a byte */
+
+void mn_no_memory(void)
+{
+    fputs("meshnet: out of memory\n", stderr);
+    /* Without handlers and buffers: they would allocate again. */
+    _exit(mn_err_exit_code(MN_ERR_NOMEM));
+}
+
 static void *check(void *p)
 {
-    if (!p) {
-        fputs("meshnet: out of memory\n", stderr);
-        abort();
-    }
+    if (!p)
+        mn_no_memory();
     return p;
 }
 
@@ -51,6 +61,20 @@ void *mn_grow(void **array, size_t *count, size_t elem)
     return memset(at, 0, elem);
 }
 
+void *mn_push(void *array, size_t *count, size_t elem, struct mn_diag *diag)
+{
+    void *old;
+
+    memcpy(&old, array, sizeof old);
+    char *grown = reallocarray(old, *count + 1, elem);
+    if (!grown) {
+        mn_fail(diag, MN_ERR_NOMEM, "out of memory");
+        return NULL;
+    }
+    memcpy(array, &grown, sizeof grown);
+    return memset(grown + elem * (*count)++, 0, elem);
+}
+
 int mn_strlcpy(char *dst, const char *src, size_t size)
 {
     size_t len = strlen(src);
@@ -63,21 +87,64 @@ int mn_strlcpy(char *dst, const char *src, size_t size)
     return len < size;
 }
 
-enum mn_err mn_file_read(const char *path, size_t max, char **text, size_t *len,
-                         struct mn_diag *diag)
+/* A named pipe may never have a writer. One that was opened before is what a shell's <(command) and
+ * /dev/stdin are. */
+static int may_be_read(const char *path, int fd)
 {
-    enum mn_err err = MN_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    size_t used = 0, room = 4096;
-    char *buf = NULL;
+    struct stat st;
+    struct statfs fs;
 
-    if (fd < 0) {
-        err = errno == ENOENT ? MN_ERR_NOTFOUND : MN_ERR_SYS;
+    if (fstat(fd, &st))
+        return 0;
+    if (!S_ISFIFO(st.st_mode))
+        return S_ISREG(st.st_mode) || S_ISCHR(st.st_mode) || S_ISDIR(st.st_mode);
+    return !strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6) ||
+           (!fstatfs(fd, &fs) && fs.f_type == PIPEFS_MAGIC);
+}
+
+/* A descriptor that never waits for a writer. */
+static enum mn_err open_to_read(const char *path, int *fd, struct mn_diag *diag)
+{
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (*fd < 0) {
+        enum mn_err err = errno == ENOENT ? MN_ERR_NOTFOUND : MN_ERR_SYS;
         mn_fail_errno(diag, "%s", path);
         if (diag)
             diag->code = err;
         return err;
     }
+    if (may_be_read(path, *fd))
+        return MN_OK;
+    close(*fd);
+    return mn_fail(diag, MN_ERR_CONFIG,
+                   "%s is a named pipe or a device; expected a file, or /dev/stdin", path);
+}
+
+/* What comes from a pipe or a terminal, in parts. */
+static ssize_t read_some(int fd, void *data, size_t size)
+{
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        ssize_t n = read(fd, data, size);
+        if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+            return n;
+        if (errno == EAGAIN && poll(&p, 1, PIPE_MS) == 0) {
+            errno = ETIMEDOUT;
+            return -1;
+        }
+    }
+}
+
+enum mn_err mn_file_read(const char *path, size_t max, char **text, size_t *len,
+                         struct mn_diag *diag)
+{
+    size_t used = 0, room = 4096;
+    char *buf = NULL;
+    int fd;
+    enum mn_err err = open_to_read(path, &fd, diag);
+
+    if (err)
+        return err;
     for (;;) {
         char *more = realloc(buf, room + 1);
         if (!more) {
@@ -85,9 +152,7 @@ enum mn_err mn_file_read(const char *path, size_t max, char **text, size_t *len,
             break;
         }
         buf = more;
-        ssize_t n = read(fd, buf + used, room - used);
-        if (n < 0 && errno == EINTR)
-            continue;
+        ssize_t n = read_some(fd, buf + used, room - used);
         if (n < 0)
             err = mn_fail_errno(diag, "%s", path);
         if (n <= 0)
@@ -145,7 +210,8 @@ enum mn_err mn_file_write(const char *path, const void *data, size_t len, int fo
         return mn_fail(diag, MN_ERR_EXISTS, "%s exists already; give --force to overwrite it",
                        path);
     struct stat old;
-    if (!stat(path, &old) && !S_ISREG(old.st_mode))
+    int exists = !stat(path, &old);
+    if (exists && !S_ISREG(old.st_mode))
         return mn_fail(diag, MN_ERR_CONFIG, "%s is no file, and nothing can be put in its place",
                        path);
     char *temp = mn_asprintf("%s.XXXXXX", path);
@@ -158,7 +224,10 @@ enum mn_err mn_file_write(const char *path, const void *data, size_t len, int fo
     mode_t mask = umask(0);
     umask(mask);
     enum mn_err err = write_all(fd, data, len);
-    if (!err && (fchmod(fd, 0666 & ~mask) || fsync(fd)))
+    /* Where root writes the file stays its owner's; nobody else may give files away. */
+    int same_owner = exists && !fchown(fd, old.st_uid, old.st_gid);
+    (void)same_owner;
+    if (!err && (fchmod(fd, exists ? old.st_mode & 0777 : 0666 & ~mask) || fsync(fd)))
         err = MN_ERR_SYS;
     if (err)
         mn_fail_errno(diag, "%s", path);

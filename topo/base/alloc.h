@@ -6,8 +6,11 @@
 
 #include "topo/base/err.h"
 
-/* Zeroed memory; aborts with a message when there is none (CLI and set-up code only; code that runs
- * inside NCCL's calls uses calloc and returns MN_ERR_NOMEM). */
+/* Ends the process with a message and exit status 1: for the command's own process. Code that runs
+ * inside NCCL's calls uses calloc or mn_push() and returns MN_ERR_NOMEM instead, for NCCL's process
+ * is not ours to end. */
+_Noreturn void mn_no_memory(void);
+/* Zeroed memory; when there is none, these and mn_grow() call mn_no_memory(). */
 void *mn_zalloc(size_t size);
 char *mn_strdup(const char *text); /* NULL gives NULL */
 char *mn_asprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -16,17 +19,22 @@ char *mn_asprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
  * pointer to it: struct x *x = mn_grow((void **)&v->xs, &v->n_xs, sizeof *x); */
 void *mn_grow(void **array, size_t *count, size_t elem);
 
+/* The same with an error: NULL and *diag, the array as it was. */
+void *mn_push(void *array, size_t *count, size_t elem, struct mn_diag *diag);
+
 /* Copies with a terminating NUL, cutting; returns 0 when it was cut, 1 when all fitted. */
 int mn_strlcpy(char *dst, const char *src, size_t size);
 
 /* Whole file as a NUL-terminated string (*len without the NUL; len may be NULL). Refuses more than
- * max bytes. Caller frees. */
+ * max bytes, and named pipes and devices (MN_ERR_CONFIG): a pipe has to be open already, as
+ * /dev/stdin and a shell's <(command) are, and is waited for a minute at most. Caller frees. */
 enum mn_err mn_file_read(const char *path, size_t max, char **text, size_t *len,
                          struct mn_diag *diag);
 
 /* Writes through a temporary file beside path, fsync, rename, fsync of the folder: path holds the
- * old or the new bytes, never a part. Without force an existing path is MN_ERR_EXISTS, untouched;
- * with it, a folder, device or pipe is MN_ERR_CONFIG. */
+ * old or the new bytes, never a part. What is replaced keeps its mode; a new file's is by umask.
+ * Without force an existing path is MN_ERR_EXISTS, untouched; with it, a folder, device or pipe is
+ * MN_ERR_CONFIG. */
 enum mn_err mn_file_write(const char *path, const void *data, size_t len, int force,
                           struct mn_diag *diag);
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <dirent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,6 +111,7 @@ static void check_content(const char *path, const char *want)
 
 static void test_write(void **state)
 {
+    mode_t mask = umask(022);
     char path[128], *big = calloc(1, 1 << 20);
     struct rlimit old, small;
     struct mn_diag diag;
@@ -121,6 +123,14 @@ static void test_write(void **state)
     check_content(path, "one");
     assert_int_equal(mn_file_write(path, "three", 5, 1, &diag), MN_OK);
     check_content(path, "three");
+    /* What only its owner may read stays so. */
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0644);
+    assert_int_equal(chmod(path, 0600), 0);
+    assert_int_equal(mn_file_write(path, "three", 5, 1, &diag), MN_OK);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
     /* A full disk: the old bytes stay, and no part of the new ones. */
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &old);
@@ -140,6 +150,43 @@ static void test_write(void **state)
     assert_int_equal(entries(), 2);
     unlink(path);
     free(big);
+    umask(mask);
+}
+
+static void *write_late(void *arg)
+{
+    int fd = *(int *)arg;
+
+    usleep(50000);
+    assert_int_equal(write(fd, "from a pipe", 11), 11);
+    close(fd);
+    return NULL;
+}
+
+/* A named pipe without a writer is refused at once; one that is open already is read to its end,
+ * whenever that comes. */
+static void test_pipes(void **state)
+{
+    char path[128], *text;
+    struct mn_diag diag;
+    pthread_t thread;
+    int fds[2];
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/pipe", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(20);
+    assert_int_equal(mn_file_read(path, 100, &text, NULL, &diag), MN_ERR_CONFIG);
+    alarm(0);
+    assert_non_null(strstr(diag.text, path));
+    assert_non_null(strstr(diag.text, "named pipe"));
+    unlink(path);
+    assert_int_equal(pipe(fds), 0);
+    assert_int_equal(pthread_create(&thread, NULL, write_late, &fds[1]), 0);
+    snprintf(path, sizeof path, "/dev/fd/%d", fds[0]);
+    check_content(path, "from a pipe");
+    pthread_join(thread, NULL);
+    close(fds[0]);
 }
 
 static void test_read_limits(void **state)
@@ -172,6 +219,7 @@ int main(void)
         cmocka_unit_test(test_durations),
         cmocka_unit_test_setup_teardown(test_write, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_read_limits, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_pipes, make_folder, remove_folder),
         cmocka_unit_test(test_strlcpy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "topo/base/clean.h"
 #include "topo/base/err.h"
 
 static const struct {
@@ -45,6 +46,7 @@ __attribute__((format(printf, 3, 0))) static void explain(struct mn_diag *diag, 
     /* The old text may be among the arguments. */
     char text[sizeof diag->text];
     vsnprintf(text, sizeof text, fmt, args);
+    mn_clean_lines(text);
     memcpy(diag->text, text, sizeof text);
     diag->code = code;
 }

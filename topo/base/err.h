@@ -54,7 +54,7 @@ struct mn_diag {
 };
 
 /* Sets *diag (may be NULL) and returns code, so that "return mn_fail(diag, MN_ERR_CONFIG, …)" reads
- * well. A text too long is cut at the end. */
+ * well. A text too long is cut at the end, and what is no text for a terminal becomes '?'. */
 enum mn_err mn_fail(struct mn_diag *diag, enum mn_err code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#include "topo/base/clean.h"
 #include "topo/base/log.h"
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
@@ -42,5 +43,6 @@ void mn_log(enum mn_log_level level, const char *file, int line, const char *fmt
     va_start(args, fmt);
     vsnprintf(msg, sizeof msg, fmt, args);
     va_end(args);
+    mn_clean_lines(msg);
     atomic_load (&current)(level, file, line, msg);
 }

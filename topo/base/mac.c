@@ -1,6 +1,8 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,106 +12,82 @@
 #include "topo/base/alloc.h"
 #include "topo/base/mac.h"
 
-static uint64_t load64(const uint8_t *p)
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int begin_errno = ENOSYS;
+
+static void begin(void)
 {
-    uint64_t v = 0;
-    for (int i = 7; i >= 0; i--)
-        v = v << 8 | p[i];
-    return v;
+    uint8_t byte;
+    ssize_t n;
+
+    /* Where it cannot have randomness libsodium aborts the process. */
+    while ((n = getrandom(&byte, 1, 0)) < 0 && errno == EINTR)
+        ;
+    if (n != 1)
+        begin_errno = errno;
+    else if (sodium_init() >= 0)
+        begin_errno = 0;
 }
 
-static void store64(uint8_t *p, uint64_t v)
-{
-    for (int i = 0; i < 8; i++)
-        p[i] = (uint8_t)(v >> (8 * i));
-}
+/* What a MAC is for goes into it: the two sizes never give each other's values. */
+static const uint8_t for64[crypto_generichash_blake2b_PERSONALBYTES] = "meshnet mac 64";
+static const uint8_t for128[crypto_generichash_blake2b_PERSONALBYTES] = "meshnet mac 128";
 
-static uint64_t rotl(uint64_t x, int n)
+static void blake2b(const uint8_t key[MN_KEY_SIZE], const void *data, size_t len,
+                    const uint8_t *purpose, uint8_t mac[MN_MAC_SIZE])
 {
-    return x << n | x >> (64 - n);
-}
-
-static void rounds(uint64_t v[4], int n)
-{
-    while (n--) {
-        v[0] += v[1];
-        v[2] += v[3];
-        v[1] = rotl(v[1], 13) ^ v[0];
-        v[3] = rotl(v[3], 16) ^ v[2];
-        v[0] = rotl(v[0], 32);
-        v[2] += v[1];
-        v[0] += v[3];
-        v[1] = rotl(v[1], 17) ^ v[2];
-        v[3] = rotl(v[3], 21) ^ v[0];
-        v[2] = rotl(v[2], 32);
-    }
-}
-
-/* out2 NULL: the 64-bit variant. */
-static uint64_t siphash(const uint8_t key[MN_KEY_SIZE], const uint8_t *data, size_t len,
-                        uint64_t *out2)
-{
-    uint64_t k0 = load64(key), k1 = load64(key + 8);
-    uint64_t v[4] = {k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261,
-                     k1 ^ 0x7465646279746573};
-    uint8_t last[8] = {0};
-    size_t whole = len / 8;
-
-    if (out2)
-        v[1] ^= 0xee;
-    for (size_t i = 0; i <= whole; i++) {
-        uint64_t m;
-        if (i == whole) {
-            if (len % 8)
-                memcpy(last, data + 8 * whole, len % 8);
-            last[7] = (uint8_t)len;
-            m = load64(last);
-        } else {
-            m = load64(data + 8 * i);
-        }
-        v[3] ^= m;
-        rounds(v, 2);
-        v[0] ^= m;
-    }
-    v[2] ^= out2 ? 0xee : 0xff;
-    rounds(v, 4);
-    uint64_t out = v[0] ^ v[1] ^ v[2] ^ v[3];
-    if (out2) {
-        v[1] ^= 0xdd;
-        rounds(v, 4);
-        *out2 = v[0] ^ v[1] ^ v[2] ^ v[3];
-    }
-    return out;
+    pthread_once(&once, begin);
+    (void)crypto_generichash_blake2b_salt_personal(mac, MN_MAC_SIZE, data, len, key, MN_KEY_SIZE,
+                                                   NULL, purpose);
 }
 
 uint64_t mn_mac64(const uint8_t key[MN_KEY_SIZE], const void *data, size_t len)
 {
-    return siphash(key, data, len, NULL);
+    uint8_t mac[MN_MAC_SIZE];
+    uint64_t value = 0;
+
+    blake2b(key, data, len, for64, mac);
+    for (int i = 7; i >= 0; i--)
+        value = value << 8 | mac[i];
+    return value;
 }
 
 void mn_mac128(const uint8_t key[MN_KEY_SIZE], const void *data, size_t len,
                uint8_t mac[MN_MAC_SIZE])
 {
-    uint64_t high, low = siphash(key, data, len, &high);
+    blake2b(key, data, len, for128, mac);
+}
 
-    store64(mac, low);
-    store64(mac + 8, high);
+void mn_derive(const uint8_t key[MN_KEY_SIZE], const char *purpose, const void *data, size_t len,
+               uint8_t derived[32])
+{
+    uint8_t personal[crypto_generichash_blake2b_PERSONALBYTES] = {0};
+
+    memcpy(personal, purpose, strnlen(purpose, sizeof personal - 1));
+    pthread_once(&once, begin);
+    (void)crypto_generichash_blake2b_salt_personal(derived, 32, data, len, key, MN_KEY_SIZE, NULL,
+                                                   personal);
 }
 
 int mn_mac_equal(const void *a, const void *b, size_t len)
 {
-    const volatile uint8_t *x = a, *y = b;
-    uint8_t differ = 0;
+    return !sodium_memcmp(a, b, len);
+}
 
-    for (size_t i = 0; i < len; i++)
-        differ |= x[i] ^ y[i];
-    return !differ;
+void mn_wipe(void *secret, size_t len)
+{
+    sodium_memzero(secret, len);
 }
 
 enum mn_err mn_random(void *buf, size_t len, struct mn_diag *diag)
 {
     uint8_t *p = buf;
 
+    pthread_once(&once, begin);
+    if (begin_errno) {
+        errno = begin_errno;
+        return mn_fail_errno(diag, "libsodium does not start without getrandom");
+    }
     while (len) {
         ssize_t n = getrandom(p, len, 0);
         if (n < 0 && errno == EINTR)
@@ -138,9 +116,14 @@ enum mn_err mn_key_parse(const char *text, uint8_t key[MN_KEY_SIZE], struct mn_d
         text++;
     if (digits != 2 * MN_KEY_SIZE || *text)
         return mn_fail(diag, MN_ERR_CONFIG,
-                       "a key is %d hexadecimal digits and nothing else (openssl rand -hex %d "
-                       "makes one)",
-                       2 * MN_KEY_SIZE, MN_KEY_SIZE);
+                       "a key is %d hexadecimal digits and nothing else (found: %zu%s); this makes "
+                       "one: " MN_KEY_MAKE,
+                       2 * MN_KEY_SIZE, digits, *text ? ", then other text" : "");
+    if (memcmp(key, key + 1, MN_KEY_SIZE - 1) == 0)
+        return mn_fail(
+            diag, MN_ERR_CONFIG,
+            "a key of %d equal bytes keeps nobody out; this makes a good one: " MN_KEY_MAKE,
+            MN_KEY_SIZE);
     return MN_OK;
 }
 
@@ -153,7 +136,7 @@ enum mn_err mn_key_read(const char *path, uint8_t key[MN_KEY_SIZE], struct mn_di
     if (err)
         return err;
     err = mn_key_parse(text, key, &why);
-    memset(text, 0, strlen(text));
+    mn_wipe(text, strlen(text));
     free(text);
     return err ? mn_fail(diag, err, "%s: %s", path, why.text) : MN_OK;
 }
@@ -169,6 +152,7 @@ enum mn_err mn_key_to_stdin(const uint8_t key[MN_KEY_SIZE], struct mn_diag *diag
         return mn_fail_errno(diag, "a pipe for the token");
     int failed =
         write(fds[1], text, sizeof text - 1) != sizeof text - 1 || dup2(fds[0], STDIN_FILENO) < 0;
+    mn_wipe(text, sizeof text);
     close(fds[0]);
     close(fds[1]);
     return failed ? mn_fail_errno(diag, "a pipe for the token") : MN_OK;

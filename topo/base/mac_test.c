@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -20,24 +21,30 @@ static int fill(void **state)
     return 0;
 }
 
-/* The example of the SipHash paper; OpenSSL's SIPHASH gives the same two 128-bit values. */
+/* As Python's hashlib.blake2b with that digest_size, this key and the purpose as person. */
 static void test_reference(void **state)
 {
-    static const uint8_t empty[] = {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6,
-                                    0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93};
-    static const uint8_t fifteen[] = {0x54, 0x93, 0xe9, 0x99, 0x33, 0xb0, 0xa8, 0x11,
-                                      0x7e, 0x08, 0xec, 0x0f, 0x97, 0xcf, 0xc3, 0xd9};
-    uint8_t mac[MN_MAC_SIZE];
+    static const uint8_t empty[] = {0x31, 0x90, 0x2e, 0x9f, 0xf5, 0x23, 0x18, 0xab,
+                                    0x00, 0x9f, 0x98, 0x5d, 0x48, 0x53, 0x18, 0x9b};
+    static const uint8_t longer[] = {0x9a, 0xde, 0x20, 0x0e, 0xdf, 0x38, 0x4f, 0xe8,
+                                     0x7b, 0xf6, 0x48, 0x9a, 0xf8, 0xd6, 0xcf, 0xb3};
+    static const uint8_t of_32[] = {0xfa, 0x95, 0x81, 0xa1, 0xc2, 0xdc, 0x51, 0x91,
+                                    0xa7, 0xd9, 0xc9, 0xc4, 0xf1, 0xbb, 0x0a, 0x06,
+                                    0x24, 0x2e, 0x51, 0x14, 0xd3, 0xd5, 0x0b, 0x1d,
+                                    0xb1, 0xc0, 0x90, 0x7d, 0x3e, 0xb2, 0xdd, 0x6b};
+    uint8_t mac[MN_MAC_SIZE], derived[32];
 
     (void)state;
-    assert_true(mn_mac64(key, input, 15) == 0xa129ca6149be45e5);
+    assert_true(mn_mac64(key, input, 15) == 0x0465fba5d1facb1e);
     mn_mac128(key, NULL, 0, mac);
     assert_memory_equal(mac, empty, sizeof mac);
-    mn_mac128(key, input, 15, mac);
-    assert_memory_equal(mac, fifteen, sizeof mac);
+    mn_mac128(key, input, sizeof input, mac);
+    assert_memory_equal(mac, longer, sizeof mac);
+    mn_derive(key, "a purpose", input, sizeof input, derived);
+    assert_memory_equal(derived, of_32, sizeof derived);
 }
 
-/* Every length around the 8-byte words, and every bit of key and input, changes the result. */
+/* Every length, and every bit of key and input, changes the result. */
 static void test_every_bit_counts(void **state)
 {
     uint8_t seen[sizeof input + 1][MN_MAC_SIZE], mac[MN_MAC_SIZE];
@@ -88,6 +95,11 @@ static void test_key_parse(void **state)
         "0x112233445566778899aabbccddeeff00",
         "00112233445566778899aabbccddeeff x",
     };
+    static const char *const weak[] = {
+        "00000000000000000000000000000000",
+        "ffffffffffffffffffffffffffffffff",
+        " abababababababababababababababab\n",
+    };
     static const uint8_t want[] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
                                    0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
     uint8_t got[MN_KEY_SIZE];
@@ -99,13 +111,35 @@ static void test_key_parse(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(mn_key_parse(wrong[i], got, &diag), MN_ERR_CONFIG);
         assert_non_null(strstr(diag.text, "32 hexadecimal digits"));
+        assert_non_null(strstr(diag.text, MN_KEY_MAKE));
         /* A key never shows in a message. */
         assert_null(strstr(diag.text, "5566"));
     }
+    for (size_t i = 0; i < sizeof weak / sizeof *weak; i++) {
+        assert_int_equal(mn_key_parse(weak[i], got, &diag), MN_ERR_CONFIG);
+        assert_non_null(strstr(diag.text, "equal bytes"));
+        assert_non_null(strstr(diag.text, MN_KEY_MAKE));
+        assert_null(strstr(diag.text, "abab"));
+    }
+    assert_int_equal(mn_key_parse("00000000000000000000000000000001", got, &diag), MN_OK);
     assert_int_equal(mn_key_read("/nonexistent/key", got, &diag), MN_ERR_NOTFOUND);
     assert_non_null(strstr(diag.text, "/nonexistent/key"));
     assert_int_equal(mn_key_read("/dev/null", got, &diag), MN_ERR_CONFIG);
     assert_non_null(strstr(diag.text, "/dev/null"));
+}
+
+/* What the message says to type gives what is accepted. */
+static void test_key_make(void **state)
+{
+    FILE *pipe = popen(MN_KEY_MAKE, "r");
+    uint8_t got[MN_KEY_SIZE];
+    char text[100] = "";
+
+    (void)state;
+    assert_non_null(pipe);
+    assert_true(fread(text, 1, sizeof text - 1, pipe) > 0);
+    assert_int_equal(pclose(pipe), 0);
+    assert_int_equal(mn_key_parse(text, got, NULL), MN_OK);
 }
 
 static void test_random(void **state)
@@ -123,7 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference), cmocka_unit_test(test_every_bit_counts),
         cmocka_unit_test(test_equal),     cmocka_unit_test(test_key_parse),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_key_make),  cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 #include "topo/base/out.h"
 
 #define MAX_DEPTH 16
@@ -92,6 +93,18 @@ static void add(struct mn_out *out, const char *key, cJSON *item)
         cJSON_AddItemToArray(parent, item);
     else
         cJSON_AddItemToObject(parent, key ? key : "", item);
+    mn_clean_json(item);
+}
+
+static void heading(struct mn_out *out, const char *title)
+{
+    if (!title || !text_mode(out))
+        return;
+    char *text = mn_clean(mn_strdup(title));
+    indent(out);
+    paint(out, MN_BOLD, text);
+    fputc('\n', out->file);
+    free(text);
 }
 
 static void descend(struct mn_out *out, const char *key, const char *title, cJSON *node)
@@ -101,11 +114,7 @@ static void descend(struct mn_out *out, const char *key, const char *title, cJSO
         abort();
     }
     add(out, key, node);
-    if (title && text_mode(out)) {
-        indent(out);
-        paint(out, MN_BOLD, title);
-        fputc('\n', out->file);
-    }
+    heading(out, title);
     out->indents[out->depth + 1] = out->indents[out->depth] + (title != NULL);
     out->nodes[++out->depth] = node;
 }
@@ -134,8 +143,10 @@ static void line(struct mn_out *out, const char *label, const char *text)
 {
     if (!label || !text_mode(out))
         return;
+    char *shown = mn_clean(mn_strdup(text));
     indent(out);
-    fprintf(out->file, "%s: %s\n", label, text);
+    fprintf(out->file, "%s: %s\n", label, shown);
+    free(shown);
 }
 
 void mn_out_str(struct mn_out *out, const char *key, const char *label, const char *str)
@@ -151,7 +162,7 @@ void mn_out_strf(struct mn_out *out, const char *key, const char *label, const c
 
     va_start(args, fmt);
     if (vasprintf(&text, fmt, args) < 0)
-        abort();
+        mn_no_memory();
     va_end(args);
     mn_out_str(out, key, label, text);
     free(text);
@@ -200,10 +211,10 @@ void mn_out_note(struct mn_out *out, enum mn_color color, const char *fmt, ...)
         return;
     va_start(args, fmt);
     if (vasprintf(&text, fmt, args) < 0)
-        abort();
+        mn_no_memory();
     va_end(args);
     indent(out);
-    paint(out, color, text);
+    paint(out, color, mn_clean_lines(text));
     fputc('\n', out->file);
     free(text);
 }
@@ -218,11 +229,7 @@ void mn_out_table(struct mn_out *out, const char *key, const char *title, const 
     out->col = n_cols;
     out->rows = cJSON_CreateArray();
     add(out, key, out->rows);
-    if (title && text_mode(out)) {
-        indent(out);
-        paint(out, MN_BOLD, title);
-        fputc('\n', out->file);
-    }
+    heading(out, title);
 }
 
 void mn_out_row(struct mn_out *out)
@@ -244,9 +251,10 @@ static void cell(struct mn_out *out, const char *text, cJSON *item)
         return;
     }
     struct cell *c = mn_grow((void **)&out->cells, &out->n_cells, sizeof *c);
-    c->text = mn_strdup(text);
+    c->text = mn_clean(mn_strdup(text));
     c->color = out->next_color;
     out->next_color = MN_PLAIN;
+    mn_clean_json(item);
     cJSON_AddItemToObject(out->row, out->cols[out->col++].key, item);
 }
 
@@ -262,7 +270,7 @@ void mn_out_cellf(struct mn_out *out, const char *fmt, ...)
 
     va_start(args, fmt);
     if (vasprintf(&text, fmt, args) < 0)
-        abort();
+        mn_no_memory();
     va_end(args);
     mn_out_cell(out, text);
     free(text);

@@ -1,6 +1,8 @@
 /* One call writes text or JSON, so that they cannot drift. Build a document of named values,
  * objects and tables; in text they appear as "label: value" lines and aligned tables, in JSON as
- * one object (cJSON), in CSV the tables only. Keys are snake_case; numbers stay numbers in JSON. */
+ * one object (cJSON), in CSV the tables only. Keys are snake_case; numbers stay numbers in JSON.
+ * What is no text for a terminal becomes '?' in all of them (topo/base/clean.h), whoever wrote it.
+ */
 #ifndef MN_BASE_OUT_H
 #define MN_BASE_OUT_H
 
