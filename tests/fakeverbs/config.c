@@ -10,6 +10,7 @@
 static void set_device(struct fv_config *config, const char *value);
 static void set_link(struct fv_config *config, const char *value);
 static void set_speed(struct fv_config *config, const char *value);
+static void set_bare(struct fv_config *config, const char *value);
 
 #define NUMBER(key, initial, help)                                                                 \
     {                                                                                              \
@@ -31,10 +32,15 @@ static const struct key {
      "NAME:NETDEV:ADDRESS[+ADDRESS]: a device; again for more (fv0:lo:127.0.0.1+::1)"},
     {"link", 0, 0, 0, set_link, "NAME:down or NAME:up: the port's state"},
     {"speed", 0, 0, 0, set_speed, "NAME:GBPS: 10 20 25 40 50 100 200 400 (100)"},
+    {"bare", 0, 0, 0, set_bare, "NAME:1: takes no DMA-BUF and answers no reads"},
     NUMBER(seed, 1, "of all chances; the same seed and calls replay exactly"),
     NUMBER(max_qp_wr, 16384, "limit of either queue of a queue pair"),
     NUMBER(max_sge, 32, "limit of pieces of a work request"),
     NUMBER(max_inline, 512, "limit of inline data"),
+    NUMBER(infiniband, 0,
+           "1: the ports are InfiniBand, reached by LID inside one process; 2: and every packet "
+           "needs a GRH"),
+    NUMBER(inline_every, 0, "all but every Nth queue pair refuse inline data"),
     NUMBER(max_msg, 1L << 30, "limit of a message"),
     NUMBER(max_cqe, 32767, "limit of a completion queue"),
     NUMBER(max_qp, FV_SLOTS, "limit of queue pairs"),
@@ -55,12 +61,18 @@ static const struct key {
     NUMBER(silent, 0, "from the Nth send operation on nothing arrives and nothing fails"),
     NUMBER(drop_rtr, 0, "ms that modify to RTR takes; to an unknown address it always fails"),
     NUMBER(lose, 0, "every Nth message of UC and UD queue pairs is lost"),
-    NUMBER(gidshift, 0, "the GID table shifts after N queries"),
+    NUMBER(gidshift, 0, "the GID table shifts after N uses; an event tells it"),
+    NUMBER(gidmute, 0, "1: no event tells it"),
     NUMBER(nomem, 0, "the Nth registration fails with ENOMEM"),
+    NUMBER(ece, 0, "bits below 32 of enhanced connection establishment that the devices have"),
+    NUMBER(forkless, 0, "what ibv_fork_init returns"),
+    NUMBER(control, 0, "us that each verb takes which asks the kernel"),
     NUMBER(slowcq, 0, "1: a poll gives one completion at most, and often none"),
     NUMBER(leaks, 0, "abort at exit: 1 if QPs, CQs or MRs remain, 2 also PDs and contexts"),
     NUMBER(strict, 1, "0: a region may be deregistered under work in flight, which then fails"),
     NUMBER(nap, 20, "microseconds between looks of a busy process's helper thread; 0 spins (shm)"),
+    TEXT(pulled, "file: while it is there, all ports are down, as with the cables pulled (shm)"),
+    TEXT(muted, "file: while it is there, nothing arrives, though the ports are up (shm)"),
     TEXT(stats, "file that gets the counters at exit"),
     TEXT(shm, "file of a fabric shared between processes"),
 };
@@ -134,6 +146,12 @@ static void set_speed(struct fv_config *config, const char *value)
         if (speeds[i] == device->gbps)
             return;
     fv_die("FAKEVERBS: speed=%s:%d is no speed a port has", device->name, device->gbps);
+}
+
+static void set_bare(struct fv_config *config, const char *value)
+{
+    struct fv_device_config *device = named(config, "bare", value, &value);
+    device->bare = (int)number("bare", value);
 }
 
 static void help(void)

@@ -8,6 +8,7 @@
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
                              struct ibv_comp_channel *channel, int comp_vector)
 {
+    fv_control(FV_CREATE_CQ);
     fv_lock();
     int bad = cqe < 1 || cqe > fv.config.max_cqe || comp_vector != 0;
     fv_unlock();
@@ -37,6 +38,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 int ibv_destroy_cq(struct ibv_cq *base)
 {
     struct fv_cq *cq = (struct fv_cq *)base;
+    fv_control(FV_DESTROY);
     fv_lock();
     int busy = cq->qps > 0;
     if (!busy) {

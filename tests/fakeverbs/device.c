@@ -18,9 +18,22 @@ struct fv_context *fv_context_of(struct ibv_context *context)
                                          offsetof(struct fv_context, vctx.context));
 }
 
+static int listed;
+
+/* Too late once the library is in use, as there. */
+int ibv_fork_init(void)
+{
+    fv_lock();
+    fv.counters[FV_FORK_INITS]++;
+    int error = fv.config.forkless ? (int)fv.config.forkless : listed ? EINVAL : 0;
+    fv_unlock();
+    return error;
+}
+
 struct ibv_device **ibv_get_device_list(int *count)
 {
     fv_lock();
+    listed = 1;
     int n = fv.config.n_devices;
     struct ibv_device **list = calloc((size_t)n + 1, sizeof *list);
     for (int i = 0; list && i < n; i++)
@@ -62,7 +75,8 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
     attr->max_cqe = (int)c->max_cqe;
     attr->max_mr = (int)c->max_mr;
     attr->max_pd = 65536;
-    attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = (int)c->max_rd_atomic;
+    attr->max_qp_rd_atom = attr->max_qp_init_rd_atom =
+        ((struct fv_device *)context->device)->config->bare ? 0 : (int)c->max_rd_atomic;
     attr->max_res_rd_atom = attr->max_qp_rd_atom * attr->max_qp;
     attr->atomic_cap = c->atomics ? IBV_ATOMIC_HCA : IBV_ATOMIC_NONE;
     attr->max_pkeys = 1;
@@ -100,6 +114,7 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 {
     if (port != 1)
         return EINVAL;
+    fv_control(FV_QUERY_PORT);
     fv_lock();
     const struct fv_device *device = fv_context_of(context)->device;
     struct ibv_port_attr attr = {
@@ -112,7 +127,9 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
         .pkey_tbl_len = 1,
         .max_vl_num = 1,
         .phys_state = device->port_up ? 5 : 3,
-        .link_layer = IBV_LINK_LAYER_ETHERNET,
+        .link_layer = fv.config.infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET,
+        .lid = fv.config.infiniband ? (uint16_t)(device - fv.devices + 1) : 0,
+        .flags = fv.config.infiniband == 2 ? IBV_QPF_GRH_REQUIRED : 0,
     };
     set_speed(device->config->gbps, &attr);
     fv_unlock();
@@ -128,20 +145,34 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
                       offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
+void fv_gid_used(struct fv_device *device, int uses)
+{
+    device->gid_uses += uses;
+    int shifted = fv.config.gidshift && device->gid_uses > fv.config.gidshift;
+    if (shifted == device->shifted)
+        return;
+    device->shifted = shifted;
+    for (struct fv_context *c = fv.contexts; c && !fv.config.gidmute; c = c->next)
+        if (c->device == device)
+            fv_event_put(c, (struct ibv_async_event){.element.port_num = 1,
+                                                     .event_type = IBV_EVENT_GID_CHANGE});
+}
+
 /* Index 0 is the link-local address as RoCE v2; then come three entries an address: RoCE v1, a
  * hole, RoCE v2. A shifted table has everything but the first one further. */
 int fv_gid_at(struct fv_device *device, int index, union ibv_gid *gid, int *type)
 {
-    int shifted = fv.config.gidshift && device->gid_queries > fv.config.gidshift;
     memset(gid, 0, sizeof *gid);
-    *type = IBV_GID_TYPE_ROCE_V2;
+    *type = fv.config.infiniband ? IBV_GID_TYPE_IB : IBV_GID_TYPE_ROCE_V2;
+    if (fv.config.infiniband && index > 0)
+        return -1;
     if (index == 0) {
         gid->raw[0] = 0xfe, gid->raw[1] = 0x80;
         __be64 guid = ibv_get_device_guid(&device->base);
         memcpy(gid->raw + 8, &guid, sizeof guid);
         return 0;
     }
-    int at = index - 1 - shifted;
+    int at = index - 1 - device->shifted;
     if (at < 0 || at / 3 >= device->config->n_addrs || at % 3 == 1)
         return -1;
     memcpy(gid->raw, device->config->addr[at / 3], sizeof gid->raw);
@@ -156,9 +187,10 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ib
         errno = EINVAL;
         return -1;
     }
+    fv_control(FV_QUERY_GIDS);
     fv_lock();
     struct fv_device *device = fv_context_of(context)->device;
-    device->gid_queries++;
+    fv_gid_used(device, 1);
     if (fv_gid_at(device, index, gid, &type) != 0)
         memset(gid, 0, sizeof *gid);
     fv_unlock();
@@ -170,9 +202,10 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 {
     if (flags != 0 || entry_size != sizeof *entries)
         return -EINVAL;
+    fv_control(FV_QUERY_GIDS);
     fv_lock();
     struct fv_device *device = fv_context_of(context)->device;
-    device->gid_queries++;
+    fv_gid_used(device, 1);
     ssize_t n = 0;
     for (int i = 0; i < FV_GIDS; i++) {
         union ibv_gid gid;

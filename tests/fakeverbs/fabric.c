@@ -4,6 +4,7 @@
 
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 void fv_activate(struct fv_qp *qp)
 {
@@ -75,7 +76,8 @@ struct fv_wire *fv_reachable(const struct fv_qp *qp)
     struct fv_wire *peer = fv_peer(qp);
     const struct fv_wire *wire = qp->wire;
     uint32_t state = atomic_load_explicit(&peer->state, memory_order_acquire);
-    if (atomic_load_explicit(&peer->qpn, memory_order_acquire) != qp->attr.dest_qp_num ||
+    if (fv.muted ||
+        atomic_load_explicit(&peer->qpn, memory_order_acquire) != qp->attr.dest_qp_num ||
         (state != IBV_QPS_RTR && state != IBV_QPS_RTS) || !atomic_load(&peer->link_up) ||
         !atomic_load(&wire->link_up))
         return NULL;
@@ -159,7 +161,7 @@ uint64_t fv_now(void)
  * several, as the attributes say but not for ever. */
 static uint64_t patience(const struct fv_qp *qp)
 {
-    const uint64_t least = 10000000u, most = 10000000000u;
+    const uint64_t least = 10000000u, most = 60000000000u;
     if (!fv_is_shared())
         return (uint64_t)fv.config.timeout;
     if (qp->attr.timeout == 0)
@@ -182,10 +184,30 @@ static void watch(struct fv_qp *qp, uint64_t now)
         fv_send_fail(qp, IBV_WC_RETRY_EXC_ERR);
 }
 
+/* What files say of the cables. */
+static void look_at_files(uint64_t now)
+{
+    const struct fv_config *c = &fv.config;
+    if (now - fv.files_seen < 10000000u)
+        return;
+    fv.files_seen = now;
+    if (*c->muted) {
+        int was = fv.muted;
+        fv.muted = access(c->muted, F_OK) == 0;
+        for (int i = 0; i < fv.live_qps && was && !fv.muted; i++)
+            fv_activate(fv.live[i]);
+    }
+    int up = access(c->pulled, F_OK) != 0;
+    for (int i = 0; i < c->n_devices && *c->pulled; i++)
+        fv_port_set(&fv.devices[i], up && !c->devices[i].down);
+}
+
 void fv_watch(void)
 {
     uint64_t now = fv_is_shared() ? fv_now() : fv.tick;
     fv.watched = fv.tick;
+    if (fv_is_shared() && (*fv.config.pulled || *fv.config.muted))
+        look_at_files(now);
     for (int i = 0; i < fv.config.n_devices; i++) {
         struct fv_device *device = &fv.devices[i];
         if (device->up_at && fv.tick >= device->up_at) {

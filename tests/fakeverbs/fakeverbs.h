@@ -33,12 +33,15 @@
 #include <stdint.h>
 
 /* By the names in the stats file: ops bytes polls rnr flushes stale errors registrations events
- * dangling; also qps cqs mrs pds that exist now. Aborts on another name. */
+ * dangling fork_inits rtr, of the verbs that ask the kernel query_port query_gids create_cq
+ * create_qp modify_qp reg_mr destroy, and of queue pairs that were made ready with such a value
+ * class.N (traffic class) level.N (service level) timeout.N retries.N ece.N; also qps cqs mrs pds
+ * that exist now. Aborts on another name. */
 uint64_t fakeverbs_counter(const char *name);
 
 /* One or more settings, as in the environment: "link=fv0:down", "silent=1". N of a key that counts
- * operations counts from the start of the process. A seed starts the chances of what is made from
- * now on anew. Devices cannot be added. */
+ * operations counts from the start of the process: gidshift=1 shifts a table used before now. A
+ * seed starts the chances of what is made from now on anew. Devices cannot be added. */
 void fakeverbs_set(const char *settings);
 
 /* How long this thread has been in verbs, in ns, since it asked first (0): what remains of the time

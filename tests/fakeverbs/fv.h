@@ -29,7 +29,7 @@
 struct fv_device_config {
     char name[32], netdev[16];
     uint8_t addr[FV_ADDRS][16]; /* IPv4 mapped */
-    int n_addrs, down, gbps;
+    int n_addrs, down, gbps, bare;
 };
 
 struct fv_config {
@@ -38,9 +38,11 @@ struct fv_config {
     int n_devices;
     long max_qp_wr, max_sge, max_inline, max_msg, max_cqe, max_qp, max_mr, max_rd_atomic, atomics;
     long mtu, dmabuf, steps, timeout;
-    long delay, reorder, error, flap, flap_polls, silent, drop_rtr, gidshift, nomem, slowcq;
-    long leaks, strict, nap, lose;
+    long delay, reorder, error, flap, flap_polls, silent, drop_rtr, gidshift, gidmute, nomem,
+        slowcq;
+    long leaks, strict, nap, lose, ece, forkless, control, inline_every, infiniband;
     char stats[256], shm[256];
+    char pulled[256], muted[256]; /* files that say what the cables are */
 };
 
 /* --- random numbers: xoshiro-like streams, split off one another --- */
@@ -116,6 +118,15 @@ enum fv_counter {
     FV_REG,
     FV_EVENTS,
     FV_DANGLING,
+    FV_FORK_INITS,
+    FV_RTR,
+    FV_QUERY_PORT, /* from here on verbs that ask the kernel */
+    FV_QUERY_GIDS,
+    FV_CREATE_CQ,
+    FV_CREATE_QP,
+    FV_MODIFY_QP,
+    FV_REG_MR,
+    FV_DESTROY,
     FV_N_COUNTERS
 };
 extern const char *const fv_counter_names[FV_N_COUNTERS];
@@ -123,8 +134,8 @@ extern const char *const fv_counter_names[FV_N_COUNTERS];
 struct fv_device {
     struct ibv_device base;
     struct fv_device_config *config;
-    int port_up, contexts;
-    long gid_queries;
+    int port_up, contexts, shifted;
+    long gid_uses;
     uint64_t up_at; /* tick at which a flapping port comes back; 0: not flapping */
     uint64_t ops, bytes;
 };
@@ -205,6 +216,7 @@ struct fv_qp {
     struct ibv_qp_cap cap;
     int sig_all, active, unacked, live; /* active: index + 1 in the scheduler's list */
     struct ibv_qp_attr attr;
+    uint32_t ece; /* set, from RTR on agreed upon */
     /* Indices only grow. Send: freed <= released <= acked <= sent <= posted. */
     struct fv_swqe *sq;
     struct ibv_sge *sges;
@@ -237,9 +249,13 @@ struct fv_global {
     int n_active, cursor;
     struct fv_mr **mrs; /* by key index */
     uint32_t n_mrs;
-    uint64_t tick, serial, ops, watched, buried, unreliable;
+    uint64_t tick, qps_made, serial, ops, watched, buried, unreliable;
+    uint64_t files_seen;
+    int muted; /* a file says that nothing arrives */
     int silent, live_qps, live_cqs, live_mrs, live_pds;
     uint64_t counters[FV_N_COUNTERS];
+    /* Queue pairs that went to RTR or RTS with these values. */
+    uint64_t classes[256], levels[16], timeouts[32], retries[8], eces[32];
 };
 extern struct fv_global fv;
 
@@ -250,10 +266,16 @@ void fv_lock(void); /* first call reads the settings */
 void fv_unlock(void);
 void fv_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
+/* --- control.c --- */
+/* A verb that asks the kernel begins: counts it and takes its time. Without the lock. */
+void fv_control(enum fv_counter kind);
+
 /* --- device.c, event.c --- */
 struct fv_context *fv_context_of(struct ibv_context *context);
 /* The entry at an index, 0 with *type, or -1 when there is none. */
 int fv_gid_at(struct fv_device *device, int index, union ibv_gid *gid, int *type);
+/* Its table was read, or a path made from it: gidshift. */
+void fv_gid_used(struct fv_device *device, int uses);
 void fv_port_set(struct fv_device *device, int up);
 void fv_event_put(struct fv_context *context, struct ibv_async_event event);
 void fv_event_qp(struct fv_qp *qp, enum ibv_event_type type);

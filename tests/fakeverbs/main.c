@@ -15,10 +15,25 @@ static __thread struct {
 } inside;
 
 const char *const fv_counter_names[FV_N_COUNTERS] = {
-    [FV_OPS] = "ops",           [FV_BYTES] = "bytes",       [FV_POLLS] = "polls",
-    [FV_RNR] = "rnr",           [FV_FLUSHES] = "flushes",   [FV_STALE] = "stale",
-    [FV_ERRORS] = "errors",     [FV_REG] = "registrations", [FV_EVENTS] = "events",
+    [FV_OPS] = "ops",
+    [FV_BYTES] = "bytes",
+    [FV_POLLS] = "polls",
+    [FV_RNR] = "rnr",
+    [FV_FLUSHES] = "flushes",
+    [FV_STALE] = "stale",
+    [FV_ERRORS] = "errors",
+    [FV_REG] = "registrations",
+    [FV_EVENTS] = "events",
     [FV_DANGLING] = "dangling",
+    [FV_FORK_INITS] = "fork_inits",
+    [FV_RTR] = "rtr",
+    [FV_QUERY_PORT] = "query_port",
+    [FV_QUERY_GIDS] = "query_gids",
+    [FV_CREATE_CQ] = "create_cq",
+    [FV_CREATE_QP] = "create_qp",
+    [FV_MODIFY_QP] = "modify_qp",
+    [FV_REG_MR] = "reg_mr",
+    [FV_DESTROY] = "destroy",
 };
 
 void fv_die(const char *format, ...)
@@ -91,6 +106,17 @@ uint64_t fakeverbs_ns(void)
     return inside.ns;
 }
 
+static const struct {
+    const char *name;
+    const uint64_t *counts;
+    size_t n;
+} lists[] = {{"class", fv.classes, 256},
+             {"level", fv.levels, 16},
+             {"timeout", fv.timeouts, 32},
+             {"retries", fv.retries, 8},
+             {"ece", fv.eces, 32}};
+#define N_LISTS (sizeof lists / sizeof *lists)
+
 uint64_t fakeverbs_counter(const char *name)
 {
     static const struct {
@@ -101,6 +127,16 @@ uint64_t fakeverbs_counter(const char *name)
                 {"mrs", &fv.live_mrs},
                 {"pds", &fv.live_pds}};
     fv_lock();
+    for (size_t i = 0; i < N_LISTS; i++) {
+        size_t len = strlen(lists[i].name);
+        unsigned long value = 0;
+        if (!strncmp(name, lists[i].name, len) && name[len] == '.' &&
+            (value = strtoul(name + len + 1, NULL, 10)) < lists[i].n) {
+            uint64_t count = lists[i].counts[value];
+            fv_unlock();
+            return count;
+        }
+    }
     for (int i = 0; i < FV_N_COUNTERS; i++) {
         if (strcmp(fv_counter_names[i], name) == 0) {
             uint64_t value = fv.counters[i];
@@ -127,9 +163,11 @@ void fakeverbs_set(const char *settings)
         fv.rng = (struct fv_rng){fv.config.seed};
     if (fv.config.n_devices != n)
         fv_die("devices cannot be added while running");
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         if (!fv.devices[i].up_at)
             fv_port_set(&fv.devices[i], !fv.config.devices[i].down);
+        fv_gid_used(&fv.devices[i], 0);
+    }
     fv_unlock();
 }
 
@@ -140,6 +178,11 @@ static void write_stats(void)
         fv_die("cannot write %s", fv.config.stats);
     for (int i = 0; i < FV_N_COUNTERS; i++)
         fprintf(file, "%s %llu\n", fv_counter_names[i], (unsigned long long)fv.counters[i]);
+    for (size_t l = 0; l < N_LISTS; l++)
+        for (size_t i = 0; i < lists[l].n; i++)
+            if (lists[l].counts[i])
+                fprintf(file, "%s.%zu %llu\n", lists[l].name, i,
+                        (unsigned long long)lists[l].counts[i]);
     for (int i = 0; i < fv.config.n_devices; i++)
         fprintf(file, "%s.ops %llu\n%s.bytes %llu\n", fv.devices[i].base.name,
                 (unsigned long long)fv.devices[i].ops, fv.devices[i].base.name,

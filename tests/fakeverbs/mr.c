@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/fakegpu/fakegpu.h"
 
 #undef ibv_reg_mr
 
@@ -67,6 +70,7 @@ static struct ibv_mr *reg(struct ibv_pd *base, void *addr, size_t length, uint64
                           unsigned int access)
 {
     struct fv_pd *pd = (struct fv_pd *)base;
+    fv_control(FV_REG_MR);
     struct fv_mr *mr = calloc(1, sizeof *mr);
     if (!mr)
         return NULL;
@@ -114,7 +118,7 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
                                  int fd, int access)
 {
     fv_lock();
-    int offered = fv.config.dmabuf != 0;
+    int offered = fv.config.dmabuf != 0 && !fv_context_of(pd->context)->device->config->bare;
     fv_unlock();
     if (!offered) {
         errno = EOPNOTSUPP;
@@ -123,7 +127,10 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
     long page = 4096;
     uint64_t start = offset & ~(uint64_t)(page - 1);
     size_t bytes = length + (size_t)(offset - start);
-    uint8_t *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)start);
+    int file = fakegpu_file(fd);
+    uint8_t *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)start);
+    if (file >= 0)
+        close(file);
     if (map == MAP_FAILED)
         return NULL;
     struct ibv_mr *mr = reg(pd, map + (offset - start), length, iova, (unsigned int)access);
@@ -215,6 +222,7 @@ static void check_idle(const struct fv_mr *mr)
 int ibv_dereg_mr(struct ibv_mr *base)
 {
     struct fv_mr *mr = (struct fv_mr *)base;
+    fv_control(FV_DESTROY);
     fv_lock();
     uint32_t i = base->lkey >> 8;
     if (i >= 1 << 16 || fv.mrs[i] != mr)

@@ -80,6 +80,10 @@ static int make(struct fv_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *at
         return EINVAL;
     if (fv.live_qps >= fv.config.max_qp)
         return ENOMEM;
+    if (fv.config.inline_every && attr->cap.max_inline_data &&
+        (long)((fv.qps_made + 1) % (uint64_t)fv.config.inline_every))
+        return EINVAL;
+    fv.qps_made++;
     qp->cap = attr->cap;
     qp->device = fv_context_of(pd->context)->device;
     qp->rng = fv_split(&fv.rng);
@@ -105,6 +109,7 @@ static int make(struct fv_qp *qp, struct ibv_pd *pd, struct ibv_qp_init_attr *at
 
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 {
+    fv_control(FV_CREATE_QP);
     struct fv_qp *qp = calloc(1, sizeof *qp);
     if (!qp)
         return NULL;
@@ -121,6 +126,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 int ibv_destroy_qp(struct ibv_qp *base)
 {
     struct fv_qp *qp = (struct fv_qp *)base;
+    fv_control(FV_DESTROY);
     fv_lock();
     fv_event_drop(fv_context_of(base->context), qp);
     if (qp->unacked)
@@ -216,14 +222,22 @@ static int set_path(struct fv_qp *qp, const struct ibv_ah_attr *ah)
 {
     union ibv_gid gid;
     int type;
-    if (!ah->is_global || ah->port_num != 1 || ah->grh.sgid_index >= FV_GIDS ||
-        fv_gid_at(qp->device, ah->grh.sgid_index, &gid, &type) != 0)
+    fv_gid_used(qp->device, 1);
+    int global = ah->is_global || !fv.config.infiniband;
+    union ibv_gid to = ah->grh.dgid;
+    if ((!ah->is_global && fv.config.infiniband != 1) || ah->port_num != 1 ||
+        ah->grh.sgid_index >= FV_GIDS ||
+        fv_gid_at(qp->device, global ? ah->grh.sgid_index : 0, &gid, &type) != 0)
         return EINVAL;
-    if (!fv_gid_known(&ah->grh.dgid))
+    if (fv.config.infiniband && (ah->dlid < 1 || ah->dlid > fv.config.n_devices))
+        return EINVAL;
+    if (!global)
+        fv_gid_at(&fv.devices[ah->dlid - 1], 0, &to, &type);
+    if (!fv_gid_known(&to))
         return ETIMEDOUT;
     qp->wire->sgid = gid;
     qp->wire->gid_type = (uint32_t)type;
-    qp->wire->dgid = ah->grh.dgid;
+    qp->wire->dgid = to;
     return 0;
 }
 
@@ -268,6 +282,7 @@ static void reset(struct fv_qp *qp)
     qp->reads = qp->rx_seen = qp->rx_dropping = 0;
     qp->serial = ++fv.serial; /* completions of before mean nothing any more */
     memset(&qp->attr, 0, sizeof qp->attr);
+    qp->ece = 0;
     fv_qp_state(qp, IBV_QPS_RESET);
 }
 
@@ -288,19 +303,66 @@ static int modify(struct fv_qp *qp, const struct ibv_qp_attr *attr, int mask)
         int err = set_path(qp, &attr->ah_attr);
         if (err)
             return err;
+        fv.counters[FV_RTR]++;
+        fv.classes[attr->ah_attr.grh.traffic_class]++;
+        fv.levels[attr->ah_attr.sl & 15]++;
+        qp->ece &= (uint32_t)fv.config.ece;
+        fv.eces[qp->ece & 31]++;
     }
+    if (mask & IBV_QP_TIMEOUT)
+        fv.timeouts[attr->timeout]++;
+    if (mask & IBV_QP_RETRY_CNT)
+        fv.retries[attr->retry_cnt & 7]++;
     take_values(qp, attr, mask);
     fv_qp_state(qp, to);
     return 0;
 }
 
-int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
+/* In slices: the time may be changed while somebody waits. */
+static void resolve(void)
+{
+    for (uint64_t since = fv_now(), left = 1; left;) {
+        fv_lock();
+        uint64_t until = since + (uint64_t)fv.config.drop_rtr * 1000000, now = fv_now();
+        fv_unlock();
+        left = until > now ? until - now : 0;
+        if (left)
+            nanosleep(&(struct timespec){0, left < 10000000 ? (long)left : 10000000}, NULL);
+    }
+}
+
+#define VENDOR 0xfa4e
+
+/* What the device has; from RTR on what both ends agreed upon. */
+int ibv_query_ece(struct ibv_qp *base, struct ibv_ece *ece)
 {
     fv_lock();
-    long ms = (mask & IBV_QP_AV) ? fv.config.drop_rtr : 0;
+    int none = !fv.config.ece;
+    int agreed = base->state == IBV_QPS_RTR || base->state == IBV_QPS_RTS;
+    *ece =
+        (struct ibv_ece){.vendor_id = VENDOR,
+                         .options = agreed ? ((struct fv_qp *)base)->ece : (uint32_t)fv.config.ece};
     fv_unlock();
-    if (ms > 0)
-        nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+    return none ? EOPNOTSUPP : 0;
+}
+
+int ibv_set_ece(struct ibv_qp *base, struct ibv_ece *ece)
+{
+    fv_lock();
+    int err = !fv.config.ece ? EOPNOTSUPP
+              : base->state != IBV_QPS_INIT || ece->vendor_id != VENDOR || ece->comp_mask ? EINVAL
+                                                                                          : 0;
+    if (!err)
+        ((struct fv_qp *)base)->ece = ece->options;
+    fv_unlock();
+    return err;
+}
+
+int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
+{
+    fv_control(FV_MODIFY_QP);
+    if (mask & IBV_QP_AV)
+        resolve();
     fv_lock();
     int err = modify((struct fv_qp *)base, attr, mask);
     fv_run();

@@ -247,7 +247,7 @@ int fv_answer_step(struct fv_qp *qp)
     struct fv_packet *packet = fv_ring_peek(&qp->wire->rsp, qp->wire->rsp_data, FV_RSP_RING);
     if (!packet)
         return 0;
-    if (fv.silent || !atomic_load(&qp->wire->link_up))
+    if (fv.silent || fv.muted || !atomic_load(&qp->wire->link_up))
         return -1;
     if (qp->base.state == IBV_QPS_RTS)
         answered(qp, packet);

@@ -14,10 +14,21 @@
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-#define IDLE_CALLS 2048 /* empty calls between looks at the clock */
-#define HEALTH_MS  1000 /* between looks at the sockets while nothing moves */
-#define LINGER_MAX 256
-#define LINGER_MS  10000
+#define IDLE_CALLS   2048 /* empty calls between looks at the clock */
+#define HEALTH_MS    1000 /* between looks at the sockets while nothing moves */
+#define LINGER_MAX   256
+#define LINGER_MS    10000          /* at least; as long as a link may be silent */
+#define QUIET(bound) ((bound) / 12) /* an answer that is so late is told; keepalive's interval */
+
+enum { WHO = 384 };
+
+static const char *name(const struct tcp_comm *comm, const struct tcp_lane *lane, char who[WHO])
+{
+    snprintf(who, WHO, "%s peer %s, link %s (%s to %s)",
+             comm->base.is_send ? "send to" : "receive from", comm->peer, lane->link, lane->from,
+             lane->to);
+    return who;
+}
 
 enum mn_err tcp_fail(struct tcp_comm *comm, const struct tcp_lane *lane, enum mn_err code,
                      const char *fmt, ...)
@@ -30,9 +41,8 @@ enum mn_err tcp_fail(struct tcp_comm *comm, const struct tcp_lane *lane, enum mn
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     if (atomic_compare_exchange_strong(&comm->error, &none, (int)code)) {
-        MN_WARN("%s peer %s, link %s (%s to %s): %s",
-                comm->base.is_send ? "send to" : "receive from", comm->peer, lane->link, lane->from,
-                lane->to, text);
+        char who[WHO];
+        MN_WARN("%s: %s", name(comm, lane, who), text);
         return code;
     }
     return (enum mn_err)none;
@@ -61,17 +71,55 @@ enum mn_err tcp_fail_errno(struct tcp_comm *comm, const struct tcp_lane *lane, i
     }
 }
 
+static int read_info(const struct tcp_lane *lane, struct tcp_info *info)
+{
+    socklen_t len = sizeof *info;
+
+    return !lane->ended && !getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, info, &len);
+}
+
+/* Data is not acknowledged, or probes of keepalive or of a closed window are not answered. */
+static void look_for_silence(struct tcp_comm *comm, struct tcp_lane *lane,
+                             const struct tcp_info *info, uint64_t now)
+{
+    char who[WHO];
+
+    if (lane->outage.told_ms || (!info->tcpi_unacked && info->tcpi_probes < 2) ||
+        info->tcpi_last_ack_recv <= QUIET(comm->silence_ms))
+        return;
+    mn_outage_begin(&lane->outage, now - info->tcpi_last_ack_recv, now, comm->silence_ms,
+                    name(comm, lane, who), "no answer");
+    comm->silent++;
+}
+
+void tcp_heard(struct tcp_comm *comm)
+{
+    uint64_t now = mn_now_ms();
+    struct tcp_info info;
+    char who[WHO];
+
+    for (int i = 0; i < comm->n_lanes; i++) {
+        struct tcp_lane *lane = &comm->lanes[i];
+        if (!lane->outage.told_ms || !read_info(lane, &info) ||
+            now - info.tcpi_last_ack_recv <= lane->outage.told_ms)
+            continue;
+        mn_outage_end(&lane->outage, now, name(comm, lane, who));
+        comm->silent--;
+    }
+}
+
 /* A sender that cannot go on: is the peer's host silent, or only its process slow? A closed window
  * that is answered is slow; TCP_USER_TIMEOUT would kill it all the same (Linux tcp_probe_timer), so
  * it is off while that lasts, and unanswered probes are counted here instead. */
 static enum mn_err look_at(struct tcp_comm *comm, struct tcp_lane *lane, uint64_t now)
 {
     struct tcp_info info;
-    socklen_t len = sizeof info;
     unsigned timeout = 0;
 
-    if (!comm->base.is_send || lane->ended ||
-        getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, &info, &len))
+    if (!read_info(lane, &info))
+        return MN_OK;
+    look_for_silence(comm, lane, &info, now);
+    if (!comm->base.is_send)
         return MN_OK;
     int closed_window = info.tcpi_unacked == 0 && info.tcpi_notsent_bytes > 0;
     if (closed_window && !lane->slow) {
@@ -83,7 +131,8 @@ static enum mn_err look_at(struct tcp_comm *comm, struct tcp_lane *lane, uint64_
     }
     if (lane->slow && info.tcpi_probes >= 2 && info.tcpi_last_ack_recv > comm->silence_ms)
         return tcp_fail_errno(comm, lane, ETIMEDOUT, "waiting for room");
-    if (now - comm->stuck_ms > comm->silence_ms && now - comm->told_ms > comm->silence_ms) {
+    if (!comm->silent && now - comm->stuck_ms > comm->silence_ms &&
+        now - comm->told_ms > comm->silence_ms) {
         comm->told_ms = now;
         MN_WARN("send to peer %s, link %s: nothing taken for %llu s; its host answers, so its "
                 "process is slow or stopped, not dead; still waiting",
@@ -99,9 +148,11 @@ enum mn_err tcp_idle(struct tcp_comm *comm)
     uint64_t now = mn_now_ms();
     if (comm->idle == 1)
         comm->stuck_ms = comm->health_ms = comm->told_ms = now;
-    if (now - comm->health_ms < HEALTH_MS)
+    if (now - comm->health_ms < HEALTH_MS && now - comm->health_ms < QUIET(comm->silence_ms))
         return MN_OK;
     comm->health_ms = now;
+    if (comm->silent)
+        tcp_heard(comm);
     for (int i = 0; i < comm->n_lanes; i++) {
         enum mn_err err = look_at(comm, &comm->lanes[i], now);
         if (err)
@@ -221,7 +272,8 @@ int tcp_linger(struct tcp_comm *comm)
     pthread_mutex_lock(&linger_lock);
     if (n_lingering < LINGER_MAX) {
         lingering[n_lingering].fd = comm->lanes[0].fd;
-        lingering[n_lingering++].deadline_ms = mn_now_ms() + LINGER_MS;
+        lingering[n_lingering++].deadline_ms =
+            mn_now_ms() + (comm->silence_ms > LINGER_MS ? comm->silence_ms : LINGER_MS);
         shutdown(comm->lanes[0].fd, SHUT_WR);
         taken = 1;
     }
@@ -306,10 +358,11 @@ static enum mn_err tcp_test(struct mn_request *request, int *done, int *sizes)
     return tcp_recv_test(comm, (struct tcp_group *)request, done, sizes);
 }
 
-static int tcp_pointers(const struct mn_config *config)
+static void tcp_pointers(struct mn_config *config)
 {
-    (void)config;
-    return NCCL_PTR_HOST;
+    config->pointers = NCCL_PTR_HOST;
+    for (int d = 0; d < config->n_devices; d++)
+        config->devices[d].pointers = NCCL_PTR_HOST;
 }
 
 /* The sockets of the handshake are all it needs. */
@@ -342,9 +395,14 @@ static void tcp_cancel(struct mn_conn *conn)
 }
 
 /* There is no thread; a socket that lingers stays until its peer has read all. */
-static void tcp_quit(int last)
+static void tcp_settle(const struct mn_config *config)
 {
-    (void)last;
+    (void)config;
+    tcp_linger_sweep();
+}
+
+static void tcp_quit(void)
+{
     tcp_linger_sweep();
 }
 
@@ -353,6 +411,7 @@ const struct mn_transport mn_transport_tcp = {
     .kind = MN_TRANSPORT_TCP,
     .pointers = tcp_pointers,
     .offer = tcp_offer,
+    .explain = tcp_offer,
     .begin = tcp_begin,
     .peer = tcp_peer,
     .step = tcp_step,
@@ -366,5 +425,6 @@ const struct mn_transport mn_transport_tcp = {
     .irecv = tcp_irecv,
     .flush = tcp_flush,
     .test = tcp_test,
+    .settle = tcp_settle,
     .quit = tcp_quit,
 };

@@ -24,6 +24,7 @@
 
 #include <stdatomic.h>
 
+#include "plugin/outage.h"
 #include "plugin/transport.h"
 
 #define TCP_FRAME_SIZE  32
@@ -93,8 +94,9 @@ struct tcp_lane {
     int fd;
     char link[IF_NAMESIZE];
     char from[MN_ADDR_TEXT], to[MN_ADDR_TEXT];
-    uint8_t ended;    /* the peer closed its side */
-    uint8_t slow;     /* user timeout suspended: the peer is slow, its kernel answers */
+    uint8_t ended; /* the peer closed its side */
+    uint8_t slow;  /* user timeout suspended: the peer is slow, its kernel answers */
+    struct mn_outage outage;
     uint32_t tx_left; /* data bytes of the frame under way */
     uint32_t tx_header_left;
     struct tcp_send *tx;
@@ -114,12 +116,14 @@ struct tcp_comm {
     struct mn_comm base;
     const struct mn_config *config;
     char peer[128];
-    atomic_int error; /* enum mn_err; set once, explained when set */
+    /* enum mn_err; set once, explained when set. Read relaxed: nothing else is read by it. */
+    atomic_int error;
     int n_lanes;
     int turn; /* lane that is served first */
     unsigned silence_ms;
     uint32_t idle; /* calls in a row that moved nothing */
     uint64_t stuck_ms, health_ms, told_ms;
+    int silent; /* lanes with an outage */
     uint32_t chunk;
     /* sending */
     struct tcp_send *sends; /* TCP_WINDOW, by seq */
@@ -148,10 +152,14 @@ enum mn_err tcp_fail_errno(struct tcp_comm *comm, const struct tcp_lane *lane, i
 /* Called when a call moved nothing, before it returns: rare look at the clock and at the sockets.
  */
 enum mn_err tcp_idle(struct tcp_comm *comm);
+/* Looks which of the silent lanes are heard again. */
+void tcp_heard(struct tcp_comm *comm);
 /* Progress was made. */
 static inline void tcp_moved(struct tcp_comm *comm)
 {
     comm->idle = 0;
+    if (comm->silent)
+        tcp_heard(comm);
 }
 
 enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,

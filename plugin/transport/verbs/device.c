@@ -141,6 +141,7 @@ void verbs_devices_quit(void)
 {
     pthread_mutex_lock(&lock);
     verbs_events_stop();
+    verbs_cache_forget();
     verbs_devices_close(all_devices, n_devices);
     n_devices = opened = 0;
     pthread_mutex_unlock(&lock);

@@ -31,7 +31,7 @@ void verbs_devices_quit(void);
  *
  * A watch is told what happens to one port, and to the queue pairs and completion queues whose
  * context pointer is the watch. The event thread only sets these fields; whoever owns the watch
- * reads them on its data path (relaxed loads) and decides. */
+ * reads them on its data path and decides. Relaxed loads: each value stands for itself. */
 
 struct verbs_watch {
     struct verbs_device *device;
@@ -54,6 +54,7 @@ struct verbs_place {
     struct verbs_device *device;
     uint8_t port;
     uint8_t infiniband; /* link layer; then lid counts and the GID is the port's own */
+    uint8_t grh;        /* InfiniBand: the port wants a global header in every packet */
     uint8_t mtu;        /* enum ibv_mtu, active */
     uint8_t gid_type;   /* enum mn_gid_type */
     uint16_t gid_index, lid;
@@ -61,15 +62,25 @@ struct verbs_place {
     union ibv_gid gid;
 };
 
-/* Finds the RDMA port and GID of a local address, asking the devices now, so that holes in and
- * drift of the table do not matter: an entry with the address itself (IPv4 as ::ffff:a.b.c.d, IPv6
- * and fe80:: as they are), on the netdev of the local, RoCE v2 before v1. The mesh file's device
- * and port are preferred; its gid_index is used when it still names the address and else given up
- * with one warning for each local and process. On an InfiniBand port of the netdev: GID 0 and LID.
+/* Finds the RDMA port and GID of a local address, so that holes in and drift of the table do not
+ * matter: an entry with the address itself (IPv4 as ::ffff:a.b.c.d, IPv6 and fe80:: as they are),
+ * on the netdev of the local, RoCE v2 before v1. The mesh file's device and port are preferred; its
+ * gid_index is used when it still names the address and else given up with one warning for each
+ * local and process. On an InfiniBand port of the netdev: LID and GID 0, or the mesh file's
+ * gid_index.
+ * Of what was read once, and again after an event of the device; asks the devices when that has no
+ * such GID or a port that is not ACTIVE. Thread-safe.
  * MN_ERR_UNSUPPORTED: no RDMA device belongs to this NIC. Any other error: there is one, and why it
- * cannot be used (no such GID, port not ACTIVE); *diag says it, naming device, port and netdev. */
+ * cannot be used (no such GID, port not ACTIVE); *diag says it, naming device, port and netdev, and
+ * of *place the device is set. */
 enum mn_err verbs_place_find(const struct mn_local *local, struct verbs_place *place,
                              struct mn_diag *diag);
+
+/* The same, of what the local's device says now: for who was refused a GID found before. */
+enum mn_err verbs_place_renew(const struct mn_local *local, struct verbs_place *place,
+                              struct mn_diag *diag);
+/* From here on all devices are read again, whether they told of a change or not. */
+void verbs_cache_renew(void);
 
 /* All GIDs of the ports of a netdev (NULL: of all) as lines "  rocep1s0f0 port 1 gid 3  10.0.1.1
  * RoCE v2  enp1s0f0np0\n", for messages. Cut at a whole line. Returns buf. */

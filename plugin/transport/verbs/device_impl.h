@@ -40,7 +40,20 @@ struct verbs_map {
  * Free with verbs_map_free, also after an error. */
 enum mn_err verbs_map_read(struct verbs_device *devices, int n, const struct mn_host_source *src,
                            struct verbs_map *map, struct mn_diag *diag);
+/* A map of the devices of the bits known, taken from old, and of those wanted, read where they are
+ * not known. Free as above. */
+enum mn_err verbs_map_renew(struct verbs_device *devices, int n, const struct verbs_map *old,
+                            uint32_t known, uint32_t wanted, struct verbs_map *map,
+                            struct mn_diag *diag);
 void verbs_map_free(struct verbs_map *map);
+
+/* The map that is kept. A device's ports changed: it is read again by whoever asks next. Waits for
+ * nothing; from any thread. */
+void verbs_cache_changed(const struct verbs_device *device);
+/* No event will tell of this device's changes: it is read again from time to time. */
+void verbs_cache_mute(const struct verbs_device *device);
+/* The devices are going away. */
+void verbs_cache_forget(void);
 
 struct verbs_choice {
     const struct verbs_gid *gid;    /* NULL = none */
@@ -66,7 +79,7 @@ struct verbs_range {
     void *data;
     size_t size;
     int type, fd;
-    uint64_t offset;
+    uint64_t offset, allocation;
 };
 
 /* verbs_memory_get() with the devices that the bits stand for. */

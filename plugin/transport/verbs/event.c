@@ -36,8 +36,10 @@ void verbs_watch_add(struct verbs_watch *watch)
     pthread_mutex_lock(&lock);
     /* Asked under the lock: whatever changes afterwards has its event handled afterwards. */
     if (mn_ibv_query_port(device->ibv, device->context, watch->port, &attr) == 0 &&
-        attr.state != IBV_PORT_ACTIVE)
+        attr.state != IBV_PORT_ACTIVE) {
         set_down(watch);
+        verbs_cache_changed(device);
+    }
     watch->next = watches;
     watches = watch;
     pthread_mutex_unlock(&lock);
@@ -136,6 +138,8 @@ static void handle(struct verbs_device *device, struct ibv_async_event *got)
     if (event) {
         if (event->scope == PORT)
             port = got->element.port_num;
+        if (event->scope == PORT || event->scope == DEVICE)
+            verbs_cache_changed(device);
         apply(device, event, got);
     }
     device->ibv->ack_async_event(got);
@@ -166,6 +170,8 @@ static void lose(struct verbs_device *device)
                                       0,
                                       0,
                                       "the device is gone, it tells no events any more"};
+    verbs_cache_mute(device);
+    verbs_cache_changed(device);
     apply(device, &gone, NULL);
     tell(device, &gone, 0);
 }
@@ -188,6 +194,8 @@ static void *read_events(void *arg)
             if (errno == EINTR)
                 continue;
             MN_WARN("events of RDMA devices are not read any more: poll: %s", strerror(errno));
+            for (int i = 0; i < r->n; i++)
+                verbs_cache_mute(&r->devices[i]);
             return NULL;
         }
         if (r->fds[r->n].revents)
@@ -232,6 +240,7 @@ void verbs_events_start(struct verbs_device *devices, int n)
             int fd = devices[i].context->async_fd;
             if (!set_nonblocking(fd)) {
                 MN_WARN("events of %s cannot be read (%s)", devices[i].name, strerror(errno));
+                verbs_cache_mute(&devices[i]);
                 fd = -1;
             }
             r->fds[i] = (struct pollfd){.fd = fd, .events = POLLIN};
@@ -242,6 +251,8 @@ void verbs_events_start(struct verbs_device *devices, int n)
         MN_WARN("no thread for the events of RDMA devices (%s): a lost port is only noticed by "
                 "its silence",
                 strerror(err));
+        for (int i = 0; i < n; i++)
+            verbs_cache_mute(&devices[i]);
         free(r);
         return;
     }

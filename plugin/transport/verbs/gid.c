@@ -1,5 +1,5 @@
 /* Which RDMA port and GID an address of this host is. The choice is a function of a map and a
- * local; only verbs_place_find() and verbs_gid_table() ask the devices. */
+ * local: gid_cache.c has the map. */
 #include "plugin/transport/verbs/device_impl.h"
 
 #include <pthread.h>
@@ -51,7 +51,8 @@ static int fits(const struct verbs_gid *gid, const struct mn_local *local,
 {
     int here = gid->ifindex == local->ifindex;
     if (is_infiniband(gid->port))
-        return gid->index == 0 && (is_named(gid->port, local) || (gid->ifindex && here));
+        return (gid->index == 0 || gid->index == local->gid_index) &&
+               (is_named(gid->port, local) || (gid->ifindex && here));
     return memcmp(gid->gid.raw, wanted->raw, sizeof wanted->raw) == 0 && (here || !gid->ifindex);
 }
 
@@ -268,7 +269,7 @@ static enum mn_err fail_unknown(const struct verbs_map *map, const struct verbs_
                    address_text(local, addr, sizeof addr), *table ? table : "  (empty)\n");
 }
 
-/* --- asking ------------------------------------------------------------------------------------
+/* --- the place ---------------------------------------------------------------------------------
  */
 
 enum mn_err verbs_place_on(const struct verbs_map *map, const struct mn_local *local,
@@ -276,6 +277,7 @@ enum mn_err verbs_place_on(const struct verbs_map *map, const struct mn_local *l
 {
     struct verbs_choice choice;
     verbs_choose(map, local, &choice);
+    *place = (struct verbs_place){.device = choice.owner ? choice.owner->device : NULL};
     if (!choice.owner)
         return mn_fail(diag, MN_ERR_UNSUPPORTED, "no RDMA device belongs to %s", local->netdev);
     if (!choice.gid)
@@ -288,6 +290,7 @@ enum mn_err verbs_place_on(const struct verbs_map *map, const struct mn_local *l
         .device = port->device,
         .port = port->number,
         .infiniband = (uint8_t)is_infiniband(port),
+        .grh = is_infiniband(port) && port->attr.flags & IBV_QPF_GRH_REQUIRED,
         .mtu = (uint8_t)port->attr.active_mtu,
         .gid_type = (uint8_t)choice.gid->type,
         .gid_index = choice.gid->index,
@@ -296,39 +299,4 @@ enum mn_err verbs_place_on(const struct verbs_map *map, const struct mn_local *l
         .gid = choice.gid->gid,
     };
     return MN_OK;
-}
-
-enum mn_err verbs_place_find(const struct mn_local *local, struct verbs_place *place,
-                             struct mn_diag *diag)
-{
-    struct verbs_device *devices;
-    struct verbs_map map;
-    int n = verbs_devices(&devices);
-    if (n == 0) {
-        struct mn_diag why = {0};
-        if (!mn_ibv_open(&why))
-            return mn_fail(diag, MN_ERR_UNSUPPORTED, "%s", why.text);
-        return mn_fail(diag, MN_ERR_UNSUPPORTED, "this host has no RDMA device that can be used");
-    }
-    enum mn_err err = verbs_map_read(devices, n, NULL, &map, diag);
-    if (err == MN_OK)
-        err = verbs_place_on(&map, local, place, diag);
-    verbs_map_free(&map);
-    return err;
-}
-
-char *verbs_gid_table(const char *netdev, char *buf, size_t size)
-{
-    struct verbs_device *devices;
-    struct verbs_map map;
-    int n = verbs_devices(&devices);
-    uint32_t ifindex = netdev ? if_nametoindex(netdev) : 0;
-    if (size > 0)
-        buf[0] = '\0';
-    if (netdev && ifindex == 0)
-        return buf;
-    if (verbs_map_read(devices, n, NULL, &map, NULL) == MN_OK)
-        verbs_map_table(&map, NULL, ifindex, buf, size);
-    verbs_map_free(&map);
-    return buf;
 }

@@ -4,15 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum mn_err read_ports(struct verbs_device *devices, int n, struct verbs_map *map,
+static enum mn_err make_ports(const struct verbs_device *devices, int n, struct verbs_map *map,
                               struct mn_diag *diag)
 {
     size_t max = 0;
     for (int i = 0; i < n; i++)
         max += devices[i].attr.phys_port_cnt;
     map->ports = calloc(max ? max : 1, sizeof *map->ports);
-    if (!map->ports)
-        return mn_fail(diag, MN_ERR_NOMEM, "no memory for the RDMA ports");
+    return map->ports ? MN_OK : mn_fail(diag, MN_ERR_NOMEM, "no memory for the RDMA ports");
+}
+
+static enum mn_err read_ports(struct verbs_device *devices, int n, struct verbs_map *map,
+                              struct mn_diag *diag)
+{
+    enum mn_err err = make_ports(devices, n, map, diag);
+    if (err)
+        return err;
     for (int i = 0; i < n; i++) {
         for (int number = 1; number <= devices[i].attr.phys_port_cnt; number++) {
             struct verbs_port *port = &map->ports[map->n_ports];
@@ -153,6 +160,46 @@ enum mn_err verbs_map_read(struct verbs_device *devices, int n, const struct mn_
         err = read_gids(devices, n, src, map, diag);
     if (map->n_gids > 1)
         qsort(map->gids, map->n_gids, sizeof *map->gids, by_place);
+    return err;
+}
+
+/* What a map has of one device, behind what is in another; whose ports have room. */
+static enum mn_err append(struct verbs_map *to, const struct verbs_map *from,
+                          const struct verbs_device *device, struct mn_diag *diag)
+{
+    struct verbs_gid *gid = from->n_gids ? make_room(to, from->n_gids, diag) : NULL;
+    if (from->n_gids && !gid)
+        return MN_ERR_NOMEM;
+    for (size_t i = 0; i < from->n_ports; i++)
+        if (from->ports[i].device == device)
+            to->ports[to->n_ports++] = from->ports[i];
+    for (size_t i = 0; i < from->n_gids; i++) {
+        if (from->gids[i].port->device != device)
+            continue;
+        *gid = from->gids[i];
+        gid++->port = find_port(to, device->name, from->gids[i].port->number);
+        to->n_gids++;
+    }
+    return MN_OK;
+}
+
+enum mn_err verbs_map_renew(struct verbs_device *devices, int n, const struct verbs_map *old,
+                            uint32_t known, uint32_t wanted, struct verbs_map *map,
+                            struct mn_diag *diag)
+{
+    memset(map, 0, sizeof *map);
+    enum mn_err err = make_ports(devices, n, map, diag);
+    for (int i = 0; i < n && err == MN_OK; i++) {
+        if (known >> i & 1) {
+            err = append(map, old, &devices[i], diag);
+        } else if (wanted >> i & 1) {
+            struct verbs_map fresh;
+            err = verbs_map_read(&devices[i], 1, NULL, &fresh, diag);
+            if (err == MN_OK)
+                err = append(map, &fresh, &devices[i], diag);
+            verbs_map_free(&fresh);
+        }
+    }
     return err;
 }
 

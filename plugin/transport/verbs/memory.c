@@ -1,7 +1,6 @@
 #include "plugin/transport/verbs/memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "plugin/abi/nccl_abi.h"
+#include "plugin/gpu.h"
 #include "plugin/transport/verbs/device_impl.h"
 #include "topo/base/alloc.h"
 
@@ -46,26 +46,36 @@ static enum mn_err set_range(const struct verbs_range *range, struct verbs_memor
     key->base = base;
     key->length = end - base;
     key->type = range->type;
-    key->fd = range->fd;
-    key->offset = range->fd < 0 ? 0 : range->offset;
+    key->allocation = range->allocation;
+    if (range->fd < 0)
+        return MN_OK;
+    struct stat file;
+    if (fstat(range->fd, &file) != 0)
+        return mn_fail_errno(diag, "descriptor %d is no DMA-BUF of the memory at %p", range->fd,
+                             range->data);
+    key->dmabuf = 1;
+    key->offset = range->offset;
+    key->dev = file.st_dev;
+    key->ino = file.st_ino;
     return MN_OK;
 }
 
-/* Descriptors differ from call to call; the file behind tells DMA-BUFs apart. */
-static int same_file(int a, int b)
+/* Descriptors differ from call to call. Each DMA-BUF has an inode of its own (Linux 5.3; RDMA takes
+ * them since 5.12), whose number cannot come again while a region holds the buffer. */
+static int same_memory(const struct verbs_memory *a, const struct verbs_memory *b)
 {
-    struct stat x, y;
-    if (a < 0 || b < 0)
-        return a < 0 && b < 0;
-    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    if (a->dmabuf != b->dmabuf)
+        return 0;
+    if (a->dmabuf && a->dev == b->dev && a->ino == b->ino && a->offset == b->offset)
+        return 1;
+    return a->allocation == b->allocation && (a->allocation || !a->dmabuf);
 }
 
 static struct verbs_memory *find(const struct verbs_memory *key)
 {
     struct verbs_memory *memory = *bucket_of(key->base);
     while (memory && !(memory->base == key->base && memory->length == key->length &&
-                       memory->type == key->type && memory->offset == key->offset &&
-                       same_file(memory->fd, key->fd)))
+                       memory->type == key->type && same_memory(memory, key)))
         memory = memory->next;
     return memory;
 }
@@ -77,14 +87,6 @@ static enum mn_err insert(const struct verbs_memory *key, struct verbs_memory **
     if (!memory)
         return mn_fail(diag, MN_ERR_NOMEM, "no memory to remember a registration");
     *memory = *key;
-    if (key->fd >= 0) {
-        memory->fd = fcntl(key->fd, F_DUPFD_CLOEXEC, 0);
-        if (memory->fd < 0) {
-            free(memory);
-            return mn_fail_errno(diag, "the DMA-BUF of 0x%llx (descriptor %d) cannot be kept open",
-                                 (unsigned long long)key->base, key->fd);
-        }
-    }
     struct verbs_memory **bucket = bucket_of(key->base);
     memory->next = *bucket;
     *bucket = memory;
@@ -109,7 +111,7 @@ static enum mn_err explain(const struct verbs_device *device, const struct verbs
     struct rlimit limit;
     snprintf(what, sizeof what, "%s cannot register %zu bytes at 0x%llx%s", device->name,
              memory->length, (unsigned long long)memory->base,
-             memory->fd >= 0 ? " of a DMA-BUF" : "");
+             memory->dmabuf ? " of a DMA-BUF" : "");
     switch (error) {
     case ENOMEM:
         if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
@@ -151,30 +153,31 @@ static enum mn_err explain(const struct verbs_device *device, const struct verbs
 }
 
 static struct ibv_mr *register_as(const struct verbs_device *device,
-                                  const struct verbs_memory *memory, int relaxed)
+                                  const struct verbs_memory *memory, const struct verbs_range *from,
+                                  int relaxed)
 {
     const struct mn_ibv *ibv = device->ibv;
     int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     void *base = (void *)(uintptr_t)memory->base;
     if (relaxed)
         access |= IBV_ACCESS_RELAXED_ORDERING;
-    if (memory->fd >= 0)
-        return ibv->reg_dmabuf_mr(device->pd, memory->offset, memory->length, memory->base,
-                                  memory->fd, access);
+    if (memory->dmabuf)
+        return ibv->reg_dmabuf_mr(device->pd, from->offset, memory->length, memory->base, from->fd,
+                                  access);
     if (relaxed)
         return ibv->reg_mr_iova2(device->pd, base, memory->length, memory->base, (unsigned)access);
     return ibv->reg_mr(device->pd, base, memory->length, access);
 }
 
 static enum mn_err register_one(const struct verbs_device *device,
-                                const struct verbs_memory *memory, int relaxed, struct ibv_mr **mr,
-                                struct mn_diag *diag)
+                                const struct verbs_memory *memory, const struct verbs_range *from,
+                                int relaxed, struct ibv_mr **mr, struct mn_diag *diag)
 {
     errno = 0;
-    *mr = register_as(device, memory, relaxed);
+    *mr = register_as(device, memory, from, relaxed);
     /* Relaxed ordering is a wish: old libraries, kernels and devices refuse it. */
     if (!*mr && relaxed && (errno == EOPNOTSUPP || errno == EINVAL))
-        *mr = register_as(device, memory, 0);
+        *mr = register_as(device, memory, from, 0);
     return *mr ? MN_OK : explain(device, memory, errno, diag);
 }
 
@@ -204,8 +207,8 @@ static uint32_t missing(const struct verbs_memory *memory, uint32_t bits)
 }
 
 /* Called and left with the lock held, and without it while the kernel works. All or nothing. */
-static enum mn_err add_regions(struct verbs_memory *memory, uint32_t bits, int relaxed,
-                               struct mn_diag *diag)
+static enum mn_err add_regions(struct verbs_memory *memory, const struct verbs_range *from,
+                               uint32_t bits, int relaxed, struct mn_diag *diag)
 {
     struct ibv_mr *mrs[VERBS_MAX_DEVICES] = {0};
     enum mn_err err = MN_OK;
@@ -213,7 +216,7 @@ static enum mn_err add_regions(struct verbs_memory *memory, uint32_t bits, int r
     pthread_mutex_unlock(&lock);
     for (int i = 0; i < VERBS_MAX_DEVICES && err == MN_OK; i++)
         if (bits >> i & 1)
-            err = register_one(&memory->devices[i], memory, relaxed, &mrs[i], diag);
+            err = register_one(&memory->devices[i], memory, from, relaxed, &mrs[i], diag);
     if (err != MN_OK)
         end_regions(memory, mrs, NULL);
     pthread_mutex_lock(&lock);
@@ -228,8 +231,6 @@ static enum mn_err add_regions(struct verbs_memory *memory, uint32_t bits, int r
 static enum mn_err destroy(struct verbs_memory *memory, struct mn_diag *diag)
 {
     enum mn_err err = end_regions(memory, memory->mrs, diag);
-    if (memory->fd >= 0)
-        close(memory->fd);
     free(memory);
     return err;
 }
@@ -255,7 +256,7 @@ enum mn_err verbs_memory_get_on(struct verbs_device *devices, uint32_t bits,
         pthread_cond_wait(&not_busy, &lock);
     uint32_t wanted = missing(memory, bits);
     if (wanted)
-        err = add_regions(memory, wanted, relaxed, diag);
+        err = add_regions(memory, range, wanted, relaxed, diag);
     int last = err != MN_OK && --memory->references == 0;
     if (last)
         unlink_locked(memory);
@@ -275,7 +276,8 @@ enum mn_err verbs_memory_get(uint32_t bits, void *data, size_t size, int type, i
     int n = verbs_devices(&devices);
     if (n < VERBS_MAX_DEVICES && bits >> n != 0)
         return mn_fail(diag, MN_ERR_INTERNAL, "devices 0x%x asked for, there are %d", bits, n);
-    const struct verbs_range range = {data, size, type, fd, offset};
+    const struct verbs_range range =
+        {data, size, type, fd, offset, type == NCCL_PTR_HOST ? 0 : mn_gpu_allocation(data, size)};
     return verbs_memory_get_on(devices, bits, &range, relaxed, memory, diag);
 }
 

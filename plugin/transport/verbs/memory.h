@@ -7,6 +7,8 @@
 #ifndef MN_VERBS_MEMORY_H
 #define MN_VERBS_MEMORY_H
 
+#include <sys/types.h>
+
 #include "plugin/transport/verbs/device.h"
 
 struct verbs_memory {
@@ -14,10 +16,13 @@ struct verbs_memory {
                                               cache's lock before the registration is handed out */
     uint64_t base;                         /* page aligned */
     size_t length;
-    int type;        /* NCCL_PTR_HOST, NCCL_PTR_CUDA */
-    int fd;          /* of a DMA-BUF, -1 = none; a duplicate, since the caller closes its own */
-    uint64_t offset; /* in the DMA-BUF, of base */
+    int type; /* NCCL_PTR_HOST, NCCL_PTR_CUDA */
     /* private to memory.c */
+    int dmabuf;          /* registered as one; its descriptor is the caller's and not kept */
+    dev_t dev;           /* file of the DMA-BUF … */
+    ino_t ino;           /* … which the kernel's regions keep alive */
+    uint64_t offset;     /* in the DMA-BUF, of base */
+    uint64_t allocation; /* the GPU driver's number for it, never used again; 0 = not known */
     int references;
     int busy; /* devices are being registered with the lock released */
     struct verbs_device *devices;
@@ -25,11 +30,13 @@ struct verbs_memory {
 };
 
 /* Registers [data, data + size) with the devices whose bit is set, or takes another reference of an
- * entry for the very same range, type and DMA-BUF (several registrations of one range by several
- * connections share one). Local and remote write, remote read; relaxed ordering where asked for and
- * the library knows it. The lock is not held while the kernel registers. On error nothing is left,
- * *diag names device, address, size and, for ENOMEM, the memlock limit. size 0 is registered as one
- * page. Thread-safe. */
+ * entry for the very same range, type and memory (several registrations of one range by several
+ * connections share one). That the memory behind an address is the same is told by the file of the
+ * DMA-BUF or, where each export is a new one, by the GPU driver's number of the allocation; what
+ * neither tells has an entry of its own. fd is not used after the call. Local and remote write,
+ * remote read; relaxed ordering where asked for and the library knows it. The lock is not held
+ * while the kernel registers. On error nothing is left, *diag names device, address, size and, for
+ * ENOMEM, the memlock limit. size 0 is registered as one page. Thread-safe. */
 enum mn_err verbs_memory_get(uint32_t devices, void *data, size_t size, int type, int fd,
                              uint64_t offset, int relaxed, struct verbs_memory **memory,
                              struct mn_diag *diag);

@@ -10,11 +10,12 @@
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/log.h"
 
-#define IDLE_CALLS 256 /* empty calls between looks at the clock */
-#define LOOK_MS    50  /* between looks at the control connection while nothing moves */
-#define DRAIN_MS   50  /* what was sent before the peer closed has completed here by then */
-#define HUNG_TIMES 4
-#define BROKEN_MS  300 /* a peer's word about a broken queue pair is waited for this long */
+#define IDLE_CALLS   256 /* empty calls between looks at the clock */
+#define LOOK_MS      50  /* between looks at the control connection while nothing moves */
+#define DRAIN_MS     50  /* what was sent before the peer closed has completed here by then */
+#define HUNG_TIMES   4
+#define BROKEN_MS    300 /* a peer's word about a broken queue pair is waited for this long */
+#define QUIET(bound) ((bound) / 8) /* nothing has moved for so long: time to ask, and to tell */
 
 /* --- failing ---------------------------------------------------------------------------------- */
 
@@ -32,24 +33,31 @@ static void tell_peer(struct verbs_comm *comm, enum mn_err code, const char *tex
         (void)mn_chan_flush(comm->control, NULL);
 }
 
+enum { WHO = 640 };
+
+/* What concerns the peer concerns all links to it: link -1. */
+static const char *name(const struct verbs_comm *comm, int link, char who[WHO])
+{
+    size_t used = (size_t)snprintf(who, WHO, "%s peer %s",
+                                   comm->base.is_send ? "send to" : "receive from", comm->peer);
+
+    for (int i = 0; i < comm->n_links && used < WHO; i++) {
+        const struct verbs_link *l = &comm->links[i];
+        if (link < 0 || link == i)
+            used += (size_t)snprintf(who + used, WHO - used, ", link %s (%s port %u, %s to %s)",
+                                     l->local.netdev, l->self.device, l->self.port, l->from, l->to);
+    }
+    return who;
+}
+
 static enum mn_err fail_text(struct verbs_comm *comm, int link, enum mn_err code, const char *text)
 {
-    char where[512] = "";
-    size_t used = 0;
+    char who[WHO];
     int none = MN_OK;
 
     if (!atomic_compare_exchange_strong(&comm->error, &none, (int)code))
         return (enum mn_err)none;
-    /* What concerns the peer concerns all links to it. */
-    for (int i = 0; i < comm->n_links && used < sizeof where; i++) {
-        const struct verbs_link *l = &comm->links[i];
-        if (link < 0 || link == i)
-            used += (size_t)snprintf(where + used, sizeof where - used,
-                                     ", link %s (%s port %u, %s to %s)", l->local.netdev,
-                                     l->self.device, l->self.port, l->from, l->to);
-    }
-    MN_WARN("%s peer %s%s: %s", comm->base.is_send ? "send to" : "receive from", comm->peer, where,
-            text);
+    MN_WARN("%s: %s", name(comm, link, who), text);
     return code;
 }
 
@@ -128,6 +136,21 @@ static enum mn_err on_control(struct verbs_comm *comm, enum mn_frame type, uint8
                      code == MN_ERR_TOO_LONG ? MN_ERR_TOO_LONG : MN_ERR_PEER_DEAD, told);
 }
 
+/* What else than the peer's end of it ends a control connection says nothing of the queue pairs:
+ * they are asked at once. */
+static void lose_control(struct verbs_comm *comm, uint64_t now, const char *why)
+{
+    char who[WHO];
+
+    MN_WARN("%s: the control connection is lost (%s); going on without it as long as the queue "
+            "pairs work",
+            name(comm, -1, who), why);
+    mn_chan_close(comm->control);
+    free(comm->control);
+    comm->control = NULL;
+    comm->stuck_ms = now - QUIET(comm->config->settings.rdma_silence_ms) - 1;
+}
+
 static enum mn_err look_at_control(struct verbs_comm *comm, uint64_t now)
 {
     struct mn_diag diag = {.text = ""};
@@ -135,19 +158,18 @@ static enum mn_err look_at_control(struct verbs_comm *comm, uint64_t now)
     uint8_t *payload;
     size_t len;
 
-    for (int i = 0; i < 4 && !comm->ended_ms; i++) {
+    for (int i = 0; i < 4 && comm->control && !comm->ended_ms; i++) {
         enum mn_err err = mn_chan_get(comm->control, &type, &payload, &len, &diag);
         if (!err)
             err = on_control(comm, type, payload, len);
         else if (err == MN_ERR_AGAIN)
             return MN_OK;
-        else if (err == MN_ERR_PEER_DEAD || errno == ECONNRESET || errno == EPIPE)
+        else if (err == MN_ERR_PEER_DEAD || (comm->peer_closed && err != MN_ERR_PROTO))
             comm->ended_ms = now, err = MN_OK;
+        else if (err == MN_ERR_PROTO)
+            err = verbs_fail(comm, -1, err, "%s", diag.text);
         else
-            return verbs_fail(comm, comm->broken_link, MN_ERR_LINK_DEAD,
-                              "no answer from the peer's host within %u s (%s); check the cable "
-                              "and that the host is up",
-                              comm->config->settings.rdma_silence_ms / 1000, diag.text);
+            lose_control(comm, now, diag.text), err = MN_OK;
         if (err)
             return err;
     }
@@ -159,73 +181,137 @@ static enum mn_err look_at_control(struct verbs_comm *comm, uint64_t now)
                       "peer is gone: its process ended without closing the connection");
 }
 
-/* Asks the device of every link for a sign of life: a write of no bytes, which the peer's device
- * acknowledges. It fails where the link is dead though the control connection, over another, is
- * not. */
-static enum mn_err probe(struct verbs_comm *comm)
+static void tell_outage(struct verbs_comm *comm, int i, uint64_t since, uint64_t now,
+                        const char *what)
 {
-    for (int q = 0; q < comm->n_qps; q++) {
-        struct verbs_qp *qp = &comm->qps[q];
-        struct verbs_link *link = &comm->links[qp->link];
-        struct ibv_send_wr *bad,
-            wr = {
-                .wr_id = verbs_wr_pack(VERBS_PROBE, 0, 0, (unsigned)q, qp->posted + 1),
-                .opcode = IBV_WR_RDMA_WRITE,
-                .send_flags = IBV_SEND_SIGNALED,
-                .wr.rdma = {comm->peer_ring, link->peer_ring_rkey},
-            };
-        if (qp->posted != qp->retired && comm->base.is_send)
-            continue; /* what is on its way already is as good */
-        if (qp->posted - qp->retired >= qp->depth)
-            continue;
-        int error = ibv_post_send(qp->qp, &wr, &bad);
-        if (error)
-            return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting a probe: %s", strerror(error));
-        qp->posted++;
-        qp->unsignaled = 0;
-        link->pending++;
-    }
+    struct verbs_link *link = &comm->links[i];
+    char who[WHO];
+
+    if (link->outage.told_ms)
+        return;
+    mn_outage_begin(&link->outage, since, now, comm->config->settings.rdma_silence_ms,
+                    name(comm, i, who), what);
+    comm->silent++;
+}
+
+static unsigned port_down(const struct verbs_link *link)
+{
+    return atomic_load_explicit(&link->watch.port_down, memory_order_relaxed);
+}
+
+/* While a port is down, completions are of what was done before. */
+void verbs_heard(struct verbs_comm *comm, int i)
+{
+    struct verbs_link *link = &comm->links[i];
+    char who[WHO];
+
+    if (!link->outage.told_ms || port_down(link))
+        return;
+    mn_outage_end(&link->outage, mn_now_ms(), name(comm, i, who));
+    comm->silent--;
+}
+
+/* Asks the peer's device for a sign of life: a write of no bytes, which it acknowledges. It fails
+ * where the link is dead though the control connection, over another, is not. */
+static enum mn_err probe(struct verbs_comm *comm, int q, uint64_t now)
+{
+    struct verbs_qp *qp = &comm->qps[q];
+    struct verbs_link *link = &comm->links[qp->link];
+    struct ibv_send_wr *bad,
+        wr = {
+            .wr_id = verbs_wr_pack(VERBS_PROBE, 0, 0, (unsigned)q, qp->posted + 1),
+            .opcode = IBV_WR_RDMA_WRITE,
+            .send_flags = IBV_SEND_SIGNALED,
+            .wr.rdma = {comm->peer_ring, link->peer_ring_rkey},
+        };
+    int error = ibv_post_send(qp->qp, &wr, &bad);
+
+    if (error)
+        return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting a probe: %s", strerror(error));
+    qp->posted++;
+    qp->unsignaled = 0;
+    qp->probed_ms = now;
+    link->pending++;
     return MN_OK;
 }
 
-/* A device retries a write and then says that it failed. One that says nothing at all for several
- * times as long will not any more. */
+/* Since when an answer is due from a queue pair: to a probe, or to what else was sent; 0: nothing
+ * is. */
+static uint64_t answer_due(const struct verbs_comm *comm, const struct verbs_qp *qp)
+{
+    if (qp->probed_ms)
+        return qp->probed_ms;
+    if (comm->base.is_send ? qp->posted != qp->retired : qp->posted - qp->retired >= qp->depth)
+        return comm->stuck_ms;
+    return 0;
+}
+
+/* A device tries a write again and then says that it failed. One that says nothing at all for
+ * several times as long will not any more. */
 static enum mn_err look_at_writes(struct verbs_comm *comm, uint64_t now)
 {
     unsigned silence = comm->config->settings.rdma_silence_ms;
+    int stuck = now - comm->stuck_ms > QUIET(silence);
+    enum mn_err err = MN_OK;
 
-    if (now - comm->stuck_ms > silence && !comm->probed) {
-        comm->probed = 1;
-        return probe(comm);
+    for (int q = 0; q < comm->n_qps && (stuck || comm->silent) && !comm->broken_ms && !err; q++) {
+        struct verbs_qp *qp = &comm->qps[q];
+        struct verbs_link *link = &comm->links[qp->link];
+        uint64_t due = answer_due(comm, qp);
+        if (port_down(link))
+            continue; /* what is sent now only shortens the device's patience */
+        if (!due && (stuck || link->outage.told_ms))
+            err = probe(comm, q, now);
+        else if (due && now - due > QUIET(silence))
+            tell_outage(comm, qp->link, due, now, "no answer, though the port is up,");
+        if (due && now - due > HUNG_TIMES * silence && link->outage.told_ms &&
+            now - link->outage.told_ms > HUNG_TIMES * silence)
+            err = verbs_fail(comm, qp->link, MN_ERR_LINK_DEAD,
+                             "the device has completed none of %u writes for %u s",
+                             qp->posted - qp->retired, HUNG_TIMES * silence / 1000);
     }
-    if (now - comm->stuck_ms <= HUNG_TIMES * silence)
-        return MN_OK;
-    for (int q = 0; q < comm->n_qps; q++)
-        if (comm->qps[q].posted != comm->qps[q].retired)
-            return verbs_fail(comm, comm->qps[q].link, MN_ERR_LINK_DEAD,
-                              "the device has completed none of %u writes for %u s",
-                              comm->qps[q].posted - comm->qps[q].retired,
-                              HUNG_TIMES * silence / 1000);
-    return MN_OK;
+    return err;
 }
 
 static enum mn_err look_at_ports(struct verbs_comm *comm, uint64_t now)
 {
-    unsigned patience = comm->config->settings.rdma_silence_ms / 2;
+    unsigned patience = comm->config->settings.rdma_silence_ms;
 
     for (int i = 0; i < comm->n_links; i++) {
-        struct verbs_watch *watch = &comm->links[i].watch;
-        int fatal = atomic_load_explicit(&watch->fatal, memory_order_relaxed);
-        unsigned down = atomic_load_explicit(&watch->port_down, memory_order_relaxed);
+        struct verbs_link *link = &comm->links[i];
+        int fatal = atomic_load_explicit(&link->watch.fatal, memory_order_relaxed);
+        unsigned down = port_down(link), since = down ? (unsigned)now - down : 0;
         if (fatal)
             return verbs_fail(comm, i, MN_ERR_LINK_DEAD, "the device reports an error (event %d)",
                               fatal - 1);
-        if (down && (unsigned)now - down > patience && (unsigned)now - down < 1u << 31)
+        if (!down || since >= 1u << 31)
+            continue;
+        tell_outage(comm, i, now - since, now, "the port is down");
+        /* Who begins to wait when it is long down waits as long; an outage before is no part of it.
+         */
+        if (since > patience && now - link->outage.told_ms > patience)
             return verbs_fail(comm, i, MN_ERR_LINK_DEAD,
-                              "the port has been down for %u s; check the cable",
-                              ((unsigned)now - down) / 1000);
+                              "the port has been down for %u s; check the cable", since / 1000);
     }
     return MN_OK;
+}
+
+/* Over a link that was silent the peer's word comes late. */
+static enum mn_err look_at_broken(struct verbs_comm *comm, uint64_t now)
+{
+    unsigned patience = BROKEN_MS, quiet = QUIET(comm->config->settings.rdma_silence_ms);
+
+    if (!comm->broken_ms || comm->ended_ms)
+        return MN_OK;
+    if (comm->control && comm->broken_link >= 0 && comm->links[comm->broken_link].outage.told_ms &&
+        quiet > patience)
+        patience = quiet;
+    if (now - comm->broken_ms <= patience)
+        return MN_OK;
+    return verbs_fail(comm, comm->broken_link, MN_ERR_LINK_DEAD, "%s%s", comm->broken_text,
+                      comm->control ? ""
+                                    : "; the control connection was lost before: the peer's "
+                                      "process may have ended");
 }
 
 enum mn_err verbs_idle(struct verbs_comm *comm)
@@ -233,10 +319,8 @@ enum mn_err verbs_idle(struct verbs_comm *comm)
     if (++comm->idle % IDLE_CALLS && !comm->broken_ms)
         return MN_OK;
     uint64_t now = mn_now_ms();
-    if (comm->idle <= IDLE_CALLS) {
+    if (comm->idle <= IDLE_CALLS)
         comm->stuck_ms = now;
-        comm->probed = 0;
-    }
     if (now - comm->looked_ms < LOOK_MS && !comm->broken_ms)
         return MN_OK;
     comm->looked_ms = now;
@@ -245,9 +329,7 @@ enum mn_err verbs_idle(struct verbs_comm *comm)
         err = look_at_ports(comm, now);
     if (!err)
         err = look_at_writes(comm, now);
-    if (!err && comm->broken_ms && !comm->ended_ms && now - comm->broken_ms > BROKEN_MS)
-        err = verbs_fail(comm, comm->broken_link, MN_ERR_LINK_DEAD, "%s", comm->broken_text);
-    return err;
+    return err ? err : look_at_broken(comm, now);
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
@@ -260,7 +342,7 @@ static enum mn_err verbs_open(struct mn_conn *conn, struct mn_comm **out, struct
     if (!comm->control)
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection to %s", conn->peer_text);
     mn_chan_init(comm->control, conn->lanes[0].fd);
-    mn_socket_tune(comm->control->fd, conn->config->settings.rdma_silence_ms);
+    mn_socket_keep(comm->control->fd);
     for (int i = 0; i < comm->n_links; i++)
         MN_INFO("%s %s: %s port %u gid %u (%s) to %s port %u gid %u (%s), %d queue pair(s)",
                 comm->base.is_send ? "sending to" : "receiving from", comm->peer,
@@ -279,8 +361,11 @@ static void verbs_close(struct mn_comm *base)
     struct mn_bytes b = {landed, landed + sizeof landed, 0};
 
     mn_put(&b, comm->seq_landed, 4);
-    if (!verbs_error(comm) && !mn_chan_put(comm->control, MN_FRAME_BYE, landed, sizeof landed))
+    if (comm->control && !verbs_error(comm) &&
+        !mn_chan_put(comm->control, MN_FRAME_BYE, landed, sizeof landed))
         (void)mn_chan_flush(comm->control, NULL);
+    if (comm->control)
+        mn_socket_last_words(comm->control->fd, comm->config->settings.rdma_silence_ms);
     if (comm->stale)
         MN_INFO("%s: %llu completions of earlier requests were dropped", comm->peer,
                 (unsigned long long)comm->stale);
@@ -294,7 +379,8 @@ static enum mn_err reg(struct mn_comm *base, void *data, size_t size, int type, 
     struct verbs_memory *memory;
     struct mn_diag diag;
     /* Reads of relaxed memory may pass the writes before them on AMD's GPUs: see verbs_flush.c. */
-    int relaxed = type == NCCL_PTR_HOST || mn_gpu_hip.open(0, NULL) != MN_OK;
+    int relaxed = comm->config->settings.relaxed_ordering &&
+                  (type == NCCL_PTR_HOST || mn_gpu_hip.open(0, NULL) != MN_OK);
     enum mn_err err =
         verbs_memory_get(comm->devices, data, size, type, fd, offset, relaxed, &memory, &diag);
 
@@ -356,43 +442,13 @@ static enum mn_err verbs_test(struct mn_request *request, int *done, int *sizes)
     return verbs_recv_test(comm, (struct verbs_group *)request, done, sizes);
 }
 
-/* GPU memory, where all devices take it and one of the loaded drivers can hand it out. */
-static int verbs_pointers(const struct mn_config *config)
+static void verbs_settle(const struct mn_config *config)
 {
-    struct verbs_device *devices;
-    int n = verbs_devices(&devices), gpu = n ? mn_gpu_loaded() : 0, bits = NCCL_PTR_HOST;
-
-    for (int d = 0; d < config->n_devices; d++)
-        for (int i = 0; i < config->devices[d].n_locals && gpu; i++) {
-            struct verbs_place place;
-            if (verbs_place_find(&config->devices[d].locals[i], &place, NULL) ==
-                MN_ERR_UNSUPPORTED) {
-                MN_INFO("GPU memory is left to the host: %s has no RDMA device",
-                        config->devices[d].locals[i].netdev);
-                gpu = 0;
-            }
-        }
-    if (gpu & MN_GPU_CAN_PEER && mn_gpu_peer_module(NULL))
-        bits |= NCCL_PTR_CUDA;
-    if (gpu & MN_GPU_CAN_DMABUF && verbs_memory_takes_dmabuf(devices, n))
-        bits |= NCCL_PTR_DMABUF;
-    for (int i = 0; i < n && bits != NCCL_PTR_HOST; i++)
-        if (devices[i].attr.max_qp_rd_atom < 1 || devices[i].attr.max_qp_init_rd_atom < 1) {
-            MN_INFO("GPU memory is left to the host: %s cannot read, which flushes need",
-                    devices[i].name);
-            bits = NCCL_PTR_HOST;
-        }
-    if (gpu && bits == NCCL_PTR_HOST)
-        MN_INFO("GPU memory is left to the host: neither DMA-BUF (Linux 5.12, rdma-core 34 and the "
-                "NIC's driver) nor a peer memory module (nvidia_peermem, amdgpu) is there");
-    return bits;
+    verbs_work_settle(config);
 }
 
-static void verbs_quit(int last)
+static void verbs_quit(void)
 {
-    verbs_work_settle();
-    if (!last)
-        return;
     verbs_work_end();
     verbs_devices_quit();
 }
@@ -402,7 +458,9 @@ const struct mn_transport mn_transport_verbs = {
     .kind = MN_TRANSPORT_VERBS,
     .pointers = verbs_pointers,
     .offer = verbs_offer,
+    .explain = verbs_explain,
     .begin = verbs_begin,
+    .answer = verbs_answer,
     .peer = verbs_peer,
     .step = verbs_step,
     .cancel = verbs_cancel,
@@ -415,5 +473,6 @@ const struct mn_transport mn_transport_verbs = {
     .irecv = verbs_irecv,
     .flush = verbs_flush,
     .test = verbs_test,
+    .settle = verbs_settle,
     .quit = verbs_quit,
 };

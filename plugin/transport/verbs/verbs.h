@@ -13,8 +13,13 @@
  *
  * A send is done when its writes are acknowledged: the bytes are at the receiver. The TCP
  * connection of the handshake stays open beside: it says when the peer closes (with how far it has
- * received, since a closing receiver no longer acknowledges), when it gives up and why, and by
- * keepalive when its host is silent.
+ * received, since a closing receiver no longer acknowledges), when it gives up and why, and by its
+ * end when the peer's process is gone. Its silence says nothing: whether a link is well only the
+ * queue pairs know, which are probed while something is waited for. A connection whose control
+ * connection is lost goes on without it; a peer that ends is then found by its queue pairs.
+ *
+ * A link that is silent, as while its cable is out, is waited for: the devices try for most of
+ * rdma_silence. That, and when it goes on, is told once each.
  *
  * The first failed completion ends the connection: every later call returns that error. */
 #ifndef MN_VERBS_H
@@ -22,6 +27,7 @@
 
 #include <stdatomic.h>
 
+#include "plugin/outage.h"
 #include "plugin/transport.h"
 #include "plugin/transport/verbs/device.h"
 #include "plugin/transport/verbs/memory.h"
@@ -62,11 +68,13 @@ static inline struct verbs_wr verbs_wr_unpack(uint64_t id)
 struct verbs_qp {
     struct ibv_qp *qp;
     uint32_t number, psn, peer_number, peer_psn;
+    struct ibv_ece ece, peer_ece; /* vendor 0 = none */
     uint8_t link;
     uint32_t depth;           /* of the send queue */
     uint32_t posted, retired; /* send requests since the start; known to be finished */
     uint32_t unsignaled;      /* announcements since the last that completes */
     uint32_t consumed;        /* receive requests to be posted again */
+    uint64_t probed_ms;       /* since when a probe is on its way; 0 = none is */
 };
 
 struct verbs_link {
@@ -81,6 +89,7 @@ struct verbs_link {
     int first_qp, n_qps;
     uint32_t max_inline;
     char from[MN_ADDR_TEXT], to[MN_ADDR_TEXT];
+    struct mn_outage outage;
 };
 
 /* Segment k of a part is the bytes from k * max_segment on. */
@@ -130,7 +139,8 @@ struct verbs_comm {
     struct mn_comm base;
     const struct mn_config *config;
     char peer[128];
-    atomic_int error; /* enum mn_err; set once, explained when set */
+    /* enum mn_err; set once, explained when set. Read relaxed: nothing else is read by it. */
+    atomic_int error;
     int n_links, n_qps;
     uint32_t devices;     /* bit per device of the links */
     uint32_t max_segment; /* bytes of one write */
@@ -166,13 +176,16 @@ struct verbs_comm {
     /* when nothing moves */
     uint32_t idle;
     uint64_t looked_ms, stuck_ms, broken_ms, ended_ms;
-    int broken_link, probed;
+    int broken_link;
+    int silent; /* links with an outage */
     char broken_text[192];
-    struct mn_chan *control; /* the handshake's connection */
+    struct mn_chan *control; /* the handshake's connection; NULL when it is lost */
     int peer_closed;         /* BYE was read */
 
     /* set-up */
     struct verbs_job job;
+    /* Whoever exchanges it second frees. Sequentially consistent, so that what the job wrote is
+     * seen with JOB_DONE. tests/models: job. */
     atomic_int job_state;
     struct mn_diag job_diag;
 };
@@ -206,10 +219,22 @@ static inline enum mn_err verbs_error(struct verbs_comm *comm)
 void verbs_broken(struct verbs_comm *comm, int qp, const struct ibv_wc *wc);
 /* A call moved nothing: now and then looks at the control connection, the ports and the clock. */
 enum mn_err verbs_idle(struct verbs_comm *comm);
+/* Something was completed on a link, while comm->silent. */
+void verbs_heard(struct verbs_comm *comm, int link);
+
+/* verbs_pointers.c */
+void verbs_pointers(struct mn_config *config);
+
+/* verbs_path.c: where packets from one end to another go: LID, GID, and whether they need a global
+ * header (GRH). */
+void verbs_path(const struct mn_rdma_end *from, const struct mn_rdma_end *to,
+                struct ibv_ah_attr *path);
 
 /* verbs_setup.c */
 void verbs_offer(struct mn_side *self);
+void verbs_explain(struct mn_side *self);
 enum mn_err verbs_begin(struct mn_conn *conn, struct mn_bytes *out, struct mn_diag *diag);
+void verbs_answer(struct mn_conn *conn, struct mn_bytes *out);
 enum mn_err verbs_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag *diag);
 enum mn_err verbs_step(struct mn_conn *conn, struct mn_diag *diag);
 void verbs_cancel(struct mn_conn *conn);

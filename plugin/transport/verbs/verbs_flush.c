@@ -13,12 +13,14 @@
 
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/gpu.h"
+#include "plugin/transport/verbs/pages.h"
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/log.h"
 
 #define READS 8 /* of a link under way; further flushes wait for the next */
 #define PAGE  ((size_t)64 << 10)
 
+#define LANDING    64
 #define HUNG_TIMES 4 /* as for writes */
 
 struct flusher {
@@ -35,7 +37,7 @@ struct verbs_flushing {
     struct flusher links[VERBS_LINKS];
     struct verbs_flush flushes[VERBS_SLOTS];
     unsigned next;
-    uint64_t landing[8]; /* the bytes that were read; nobody looks at them */
+    uint64_t *landing; /* LANDING bytes that were read; nobody looks at them */
     int disabled;
     /* AMD */
     void *page;
@@ -53,7 +55,7 @@ static enum mn_err make_flusher(struct verbs_comm *comm, struct verbs_flushing *
     const struct mn_ibv *ibv = link->device->ibv;
 
     own->cq = ibv->create_cq(link->device->context, 2 * READS, &link->watch, NULL, 0);
-    own->mr = ibv->reg_mr(link->device->pd, f->landing, sizeof f->landing, IBV_ACCESS_LOCAL_WRITE);
+    own->mr = ibv->reg_mr(link->device->pd, f->landing, LANDING, IBV_ACCESS_LOCAL_WRITE);
     if (!own->cq || !own->mr)
         return mn_fail_errno(diag, "making a queue to flush GPU memory on %s", link->device->name);
     struct ibv_qp_init_attr init = {
@@ -69,6 +71,7 @@ static enum mn_err make_flusher(struct verbs_comm *comm, struct verbs_flushing *
                              link->device->name);
     own->qp.number = own->qp.peer_number = own->qp.qp->qp_num;
     struct ibv_qp_attr to = {.qp_state = IBV_QPS_INIT,
+                             .pkey_index = (uint16_t)comm->config->settings.partition,
                              .port_num = link->self.port,
                              .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                                                 IBV_ACCESS_REMOTE_READ};
@@ -130,6 +133,7 @@ static void unmake(struct verbs_comm *comm, struct verbs_flushing *f)
         (void)verbs_memory_put(f->page_memory, NULL);
     if (f->page)
         (void)mn_gpu_hip.free(f->gpu, f->page, NULL);
+    verbs_pages_free(f->landing, LANDING);
     free(f);
 }
 
@@ -142,7 +146,9 @@ enum mn_err verbs_flush_prepare(struct verbs_comm *comm, void *data, struct mn_d
     pthread_mutex_lock(&lock);
     if (!atomic_load(&comm->flushing)) {
         struct verbs_flushing *f = calloc(1, sizeof *f);
-        if (!f)
+        if (f)
+            f->landing = verbs_pages_new(LANDING);
+        if (!f || !f->landing)
             err = mn_fail(diag, MN_ERR_NOMEM, "no memory to flush GPU memory");
         else if (disable && atoi(disable))
             f->disabled = 1;
@@ -201,6 +207,8 @@ static enum mn_err poll(struct verbs_comm *comm, struct verbs_flushing *f, int i
 {
     struct flusher *own = &f->links[i];
     struct ibv_wc wcs[READS];
+    /* The read went to the GPU's memory behind the writes before it; its completion's barrier is
+     * the provider's. */
     int n = own->under_way ? ibv_poll_cq(own->cq, READS, wcs) : 0;
 
     if (n < 0)

@@ -4,6 +4,7 @@
 
 #include "plugin/transport/verbs/verbs.h"
 
+#define PART_OPEN    8  /* at least this part of what is open is announced in one write */
 #define SIGNAL_EVERY 32 /* announcements; the completion of one frees those before it */
 
 /* --- receive requests ------------------------------------------------------------------------- */
@@ -84,13 +85,14 @@ static enum mn_err write_entries(struct verbs_comm *comm, int q, uint32_t seq, u
 }
 
 /* Announces what is posted: at once while the sender has little to fill, several buffers in one
- * write when it has more. What waits is less than half of what is open, so that the sender always
- * has the group in turn, and comes with the next arrivals. */
+ * write when it has more. What waits is less than an eighth of what is open, so that the sender
+ * always has the group in turn, and comes with the next arrivals: a link whose round trip takes as
+ * long as all that is open needs nearly all of it. */
 static enum mn_err announce(struct verbs_comm *comm)
 {
     uint32_t n = comm->seq_next - comm->seq_announced;
     uint32_t to_end = VERBS_RING - comm->seq_announced % VERBS_RING;
-    int q = n && 2 * n >= comm->open ? qp_with_room(comm) : -1;
+    int q = n && PART_OPEN * n >= comm->open ? qp_with_room(comm) : -1;
 
     if (q < 0)
         return MN_OK;
@@ -167,8 +169,12 @@ static enum mn_err on_completion(struct verbs_comm *comm, int i, const struct ib
         return MN_OK;
     }
     struct verbs_qp *qp = &comm->qps[q];
+    if (comm->silent)
+        verbs_heard(comm, i);
     if (id.kind != VERBS_RECEIVED) {
         qp->retired += (uint16_t)(id.posted - qp->retired);
+        if (id.kind == VERBS_PROBE)
+            qp->probed_ms = 0;
         return MN_OK;
     }
     if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
@@ -185,6 +191,8 @@ static enum mn_err progress(struct verbs_comm *comm)
 
     for (int i = 0; i < comm->n_links; i++) {
         struct verbs_link *link = &comm->links[i];
+        /* The barrier of the provider behind a completion's owner bit also orders the message,
+         * which the device wrote before it: host memory is whole for whoever is told by test(). */
         int n = ibv_poll_cq(link->cq, VERBS_BATCH, wcs);
         if (n < 0)
             return verbs_fail(comm, i, MN_ERR_SYS, "the completion queue cannot be read");

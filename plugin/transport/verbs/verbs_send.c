@@ -7,7 +7,10 @@
 
 /* --- announcements ---------------------------------------------------------------------------- */
 
-/* The device may be writing it: eight bytes at a time, and the check decides. */
+/* The device may be writing it: eight bytes at a time, and the check decides. So no order among the
+ * loads is needed, nor among the device's writes: whatever mixture of old and new words is read, it
+ * is taken only when it is the whole announcement. Nothing else is read on the strength of it: what
+ * it names lies with the peer. tests/models: announcement. */
 static void read_entry(const struct verbs_comm *comm, uint32_t seq, struct verbs_cts *cts)
 {
     const uint64_t *from = (const uint64_t *)&comm->ring[seq % VERBS_RING];
@@ -223,8 +226,12 @@ static void on_completion(struct verbs_comm *comm, struct verbs_link *link, cons
     }
     struct verbs_qp *qp = &comm->qps[id.qp];
     qp->retired += (uint16_t)(id.posted - qp->retired);
-    if (id.kind == VERBS_PROBE)
+    if (comm->silent)
+        verbs_heard(comm, qp->link);
+    if (id.kind == VERBS_PROBE) {
+        qp->probed_ms = 0;
         return;
+    }
     struct verbs_send *send = &comm->sends[id.slot];
     if (!send->active || send->done || send->generation != id.generation) {
         comm->stale++;
@@ -254,6 +261,8 @@ static enum mn_err progress(struct verbs_comm *comm)
         struct verbs_link *link = &comm->links[i];
         if (!link->pending)
             continue;
+        /* Providers read the owner bit of a completion before the rest of it with a barrier of
+         * their own (udma_from_device_barrier), and let nothing pass it that is read later. */
         int n = ibv_poll_cq(link->cq, VERBS_BATCH, wcs);
         if (n < 0)
             return verbs_fail(comm, i, MN_ERR_SYS, "the completion queue cannot be read");

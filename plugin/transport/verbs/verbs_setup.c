@@ -5,12 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "plugin/transport/verbs/pages.h"
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-#define SETUP_VERSION 1
-#define RETRIES       6  /* 7 means for ever on soft-RoCE, and on other devices for RNR */
+#define SETUP_VERSION 3
 #define RNR_TIMER     12 /* 0.64 ms */
 #define RTR_TRIES     3  /* a neighbour that is silent for a second may just be busy */
 
@@ -19,6 +19,7 @@ enum { JOB_NONE, JOB_RUNNING, JOB_DONE, JOB_ABANDONED };
 void verbs_offer(struct mn_side *self)
 {
     struct mn_diag diag;
+    int ready = 0;
 
     self->rdma_text[0] = self->rdma_table[0] = 0;
     for (int i = 0; i < self->n_locals; i++) {
@@ -35,8 +36,10 @@ void verbs_offer(struct mn_side *self)
                          diag.text);
             continue;
         }
+        ready++;
         end->state = MN_RDMA_READY;
         end->infiniband = place.infiniband;
+        end->grh = place.grh;
         end->port = place.port;
         end->mtu = place.mtu;
         end->gid_type = place.gid_type;
@@ -46,6 +49,14 @@ void verbs_offer(struct mn_side *self)
         memcpy(end->gid, place.gid.raw, sizeof end->gid);
         mn_strlcpy(end->device, place.device->name, sizeof end->device);
     }
+    if (self->kind != MN_TRANSPORT_TCP && ready < self->n_locals)
+        verbs_gid_table(NULL, self->rdma_table, sizeof self->rdma_table);
+}
+
+void verbs_explain(struct mn_side *self)
+{
+    verbs_cache_renew();
+    verbs_offer(self);
     if (self->kind != MN_TRANSPORT_TCP)
         verbs_gid_table(NULL, self->rdma_table, sizeof self->rdma_table);
 }
@@ -122,18 +133,25 @@ static enum mn_err make_qp(struct verbs_comm *comm, struct verbs_link *link, str
                              init.cap.max_recv_wr);
     qp->number = qp->qp->qp_num;
     qp->depth = init.cap.max_send_wr;
-    link->max_inline = got.cap.max_inline_data;
+    if (!link->n_qps || got.cap.max_inline_data < link->max_inline)
+        link->max_inline = got.cap.max_inline_data;
     struct ibv_qp_attr to = {.qp_state = IBV_QPS_INIT,
+                             .pkey_index = (uint16_t)comm->config->settings.partition,
                              .port_num = link->self.port,
                              .qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE};
     int error = link->device->ibv->modify_qp(qp->qp, &to,
                                              IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
                                                  IBV_QP_ACCESS_FLAGS);
+    if (!error && link->device->ibv->query_ece(qp->qp, &qp->ece))
+        qp->ece = (struct ibv_ece){0};
     if (!error)
         return MN_OK;
+    (void)link->device->ibv->destroy_qp(qp->qp);
+    qp->qp = NULL;
     errno = error;
-    return mn_fail_errno(diag, "preparing a queue pair on %s port %u", link->device->name,
-                         link->self.port);
+    return mn_fail_errno(diag,
+                         "preparing a queue pair on %s port %u with partition %d of its table",
+                         link->device->name, link->self.port, comm->config->settings.partition);
 }
 
 static enum mn_err make_link(struct verbs_comm *comm, const struct mn_conn *conn, int i,
@@ -215,7 +233,7 @@ static struct verbs_comm *make_comm(const struct mn_conn *conn)
     comm->n_links = conn->plan.n_pairs;
     comm->broken_link = -1;
     mn_strlcpy(comm->peer, conn->peer_text, sizeof comm->peer);
-    comm->ring = aligned_alloc(4096, VERBS_RING * sizeof *comm->ring);
+    comm->ring = verbs_pages_new(VERBS_RING * sizeof *comm->ring);
     if (conn->connector) {
         comm->sends = calloc(VERBS_SLOTS, sizeof *comm->sends);
         comm->parts =
@@ -231,29 +249,34 @@ static struct verbs_comm *make_comm(const struct mn_conn *conn)
     }
     for (int i = 0; conn->connector && i < VERBS_SLOTS; i++)
         comm->sends[i].parts = comm->parts + i * comm->n_links * qps_of_link(conn);
-    memset(comm->ring, 0, VERBS_RING * sizeof *comm->ring);
     memset(comm->free_sends, 0xff, sizeof comm->free_sends);
     comm->seq = comm->seq_next = comm->seq_announced = comm->seq_landed = VERBS_FIRST_SEQ;
     return comm;
 }
 
-/* Layout: version 1, queue pairs 1, ring address 8, {ring key 4} a link, {number 4, psn 4} each. */
-static enum mn_err write_setup(struct verbs_comm *comm, struct mn_bytes *out, struct mn_diag *diag)
+/* Of this connection, of its communicator or of the settings; -1 = none. */
+static int own_class(const struct mn_conn *conn)
+{
+    return conn->traffic_class >= 0 ? conn->traffic_class : conn->config->settings.traffic_class;
+}
+
+/* Layout: version 1, traffic class + 1 (0 = none) 2, queue pairs 1, ring address 8, {ring key 4} a
+ * link, {number 4, psn 4, ECE vendor 4, options 4, mask 4} each. */
+static void write_setup(struct verbs_comm *comm, int traffic_class, struct mn_bytes *out)
 {
     mn_put(out, SETUP_VERSION, 1);
+    mn_put(out, (uint64_t)(traffic_class + 1), 2);
     mn_put(out, (uint64_t)comm->n_qps, 1);
     mn_put(out, (uintptr_t)comm->ring, 8);
     for (int i = 0; i < comm->n_links; i++)
         mn_put(out, comm->links[i].ring_mr->rkey, 4);
     for (int i = 0; i < comm->n_qps; i++) {
-        enum mn_err err = mn_random(&comm->qps[i].psn, sizeof comm->qps[i].psn, diag);
-        if (err)
-            return err;
-        comm->qps[i].psn &= 0xffffff;
         mn_put(out, comm->qps[i].number, 4);
         mn_put(out, comm->qps[i].psn, 4);
+        mn_put(out, comm->qps[i].ece.vendor_id, 4);
+        mn_put(out, comm->qps[i].ece.options, 4);
+        mn_put(out, comm->qps[i].ece.comp_mask, 4);
     }
-    return MN_OK;
 }
 
 enum mn_err verbs_begin(struct mn_conn *conn, struct mn_bytes *out, struct mn_diag *diag)
@@ -269,7 +292,19 @@ enum mn_err verbs_begin(struct mn_conn *conn, struct mn_bytes *out, struct mn_di
         err = make_link(comm, conn, i, diag);
     if (!err && !conn->connector)
         err = verbs_recv_prepare(comm, diag);
-    return err ? err : write_setup(comm, out, diag);
+    for (int i = 0; i < comm->n_qps && !err; i++) {
+        err = mn_random(&comm->qps[i].psn, sizeof comm->qps[i].psn, diag);
+        comm->qps[i].psn &= 0xffffff;
+        conn->setup_later |= !conn->connector && comm->qps[i].ece.vendor_id;
+    }
+    if (!err && !conn->setup_later)
+        write_setup(comm, own_class(conn), out);
+    return err;
+}
+
+void verbs_answer(struct mn_conn *conn, struct mn_bytes *out)
+{
+    write_setup(conn->setup, own_class(conn), out);
 }
 
 void verbs_free(struct verbs_comm *comm)
@@ -289,7 +324,7 @@ void verbs_free(struct verbs_comm *comm)
     if (comm->control)
         mn_chan_close(comm->control);
     free(comm->control);
-    free(comm->ring);
+    verbs_pages_free(comm->ring, VERBS_RING * sizeof *comm->ring);
     free(comm->sends);
     free(comm->parts);
     free(comm->groups);
@@ -300,13 +335,13 @@ void verbs_free(struct verbs_comm *comm)
 /* --- joining ---------------------------------------------------------------------------------- */
 
 /* The exponent n of the acknowledgement timeout (4.096 us * 2^n) with which a silent peer is found
- * by the device within the bound; InfiniBand specification 9.7.6.1.3 lets a device take longer, and
- * then keepalive finds it. */
-static uint8_t timeout_for(unsigned silence_ms)
+ * by the device within the bound, and not much sooner: until then the cable may be plugged in
+ * again. InfiniBand specification 9.7.6.1.3 lets a device take up to four times as long. */
+static uint8_t timeout_for(unsigned silence_ms, int retries)
 {
     uint8_t n = 14;
 
-    while (n < 22 && 4.096e-3 * (1 << (n + 1)) * (RETRIES + 1) * 1.25 <= silence_ms)
+    while (n < 22 && 4.096e-3 * (1 << (n + 1)) * (retries + 1) * 1.25 <= silence_ms)
         n++;
     return n;
 }
@@ -315,8 +350,11 @@ static uint8_t timeout_for(unsigned silence_ms)
 static void refresh_gid(struct verbs_link *link)
 {
     struct verbs_place place;
+    struct mn_local local = link->local;
 
-    if (!verbs_place_find(&link->local, &place, NULL) && place.device == link->device &&
+    mn_strlcpy(local.rdma_device, link->device->name, sizeof local.rdma_device);
+    local.rdma_port = link->self.port;
+    if (!verbs_place_renew(&local, &place, NULL) && place.device == link->device &&
         !memcmp(place.gid.raw, link->self.gid, sizeof link->self.gid))
         link->self.gid_index = place.gid_index;
 }
@@ -325,6 +363,7 @@ int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struc
                    const struct verbs_qp *qp)
 {
     const struct mn_settings *s = &comm->config->settings;
+    const int retries = mn_ack_retries(s);
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
         .path_mtu = link->self.mtu < to->mtu ? link->self.mtu : to->mtu,
@@ -332,12 +371,9 @@ int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struc
         .rq_psn = qp->peer_psn,
         .max_dest_rd_atomic = link->device->attr.max_qp_rd_atom > 0,
         .min_rnr_timer = RNR_TIMER,
-        .ah_attr = {.sl = (uint8_t)s->service_level,
-                    .port_num = link->self.port,
-                    .dlid = to->lid,
-                    .is_global = !link->self.infiniband},
+        .ah_attr = {.sl = (uint8_t)s->service_level, .port_num = link->self.port},
     };
-    memcpy(attr.ah_attr.grh.dgid.raw, to->gid, sizeof to->gid);
+    verbs_path(&link->self, to, &attr.ah_attr);
     attr.ah_attr.grh.hop_limit = 64;
     attr.ah_attr.grh.traffic_class = comm->traffic_class;
     int error = ETIMEDOUT;
@@ -354,9 +390,10 @@ int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struc
         return error;
     attr = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTS,
-        .timeout = timeout_for(s->rdma_silence_ms),
-        .retry_cnt = RETRIES,
-        .rnr_retry = RETRIES,
+        .timeout =
+            s->ack_timeout ? (uint8_t)s->ack_timeout : timeout_for(s->rdma_silence_ms, retries),
+        .retry_cnt = (uint8_t)retries,
+        .rnr_retry = MN_ACK_RETRIES,
         .sq_psn = qp->psn,
         .max_rd_atomic = link->device->attr.max_qp_init_rd_atom > 0,
     };
@@ -364,6 +401,15 @@ int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struc
                                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                             IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                                             IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* Enhanced connection establishment, in the order of rdma-core and NCCL: the acceptor sets what the
+ * connector has, and answers with what its device has made of that; the connector sets the answer.
+ * Both before RTR. What one end has not, or the acceptor's device refuses, is left out at both. */
+static int set_ece(const struct verbs_link *link, struct verbs_qp *qp)
+{
+    return qp->ece.vendor_id && qp->peer_ece.vendor_id &&
+           !link->device->ibv->set_ece(qp->qp, &qp->peer_ece);
 }
 
 static void join(struct verbs_job *job)
@@ -375,7 +421,10 @@ static void join(struct verbs_job *job)
         struct verbs_link *link = &comm->links[comm->qps[i].link];
         if (atomic_load(&comm->job_state) == JOB_ABANDONED)
             break;
+        int enhanced = set_ece(link, &comm->qps[i]);
         int error = verbs_qp_ready(comm, link, &link->peer, &comm->qps[i]);
+        if (!enhanced || link->device->ibv->query_ece(comm->qps[i].qp, &comm->qps[i].ece))
+            comm->qps[i].ece = (struct ibv_ece){0};
         if (!error)
             continue;
         errno = error;
@@ -394,7 +443,7 @@ static void join(struct verbs_job *job)
 enum mn_err verbs_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag *diag)
 {
     struct verbs_comm *comm = conn->setup;
-    uint64_t version = mn_get(in, 1), n_qps = mn_get(in, 1);
+    uint64_t version = mn_get(in, 1), peer_class = mn_get(in, 2), n_qps = mn_get(in, 1);
 
     comm->peer_ring = mn_get(in, 8);
     for (int i = 0; i < comm->n_links; i++)
@@ -402,14 +451,22 @@ enum mn_err verbs_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag
     for (int i = 0; i < comm->n_qps; i++) {
         comm->qps[i].peer_number = (uint32_t)mn_get(in, 4) & 0xffffff;
         comm->qps[i].peer_psn = (uint32_t)mn_get(in, 4) & 0xffffff;
+        comm->qps[i].peer_ece.vendor_id = (uint32_t)mn_get(in, 4);
+        comm->qps[i].peer_ece.options = (uint32_t)mn_get(in, 4);
+        comm->qps[i].peer_ece.comp_mask = (uint32_t)mn_get(in, 4);
     }
-    if (in->bad || in->at != in->end || version != SETUP_VERSION || n_qps != (uint64_t)comm->n_qps)
+    if (in->bad || in->at != in->end || version != SETUP_VERSION || peer_class > 256 ||
+        n_qps != (uint64_t)comm->n_qps)
         return mn_fail(diag, MN_ERR_PROTO, "SETUP frame of another kind than the plan's");
-    comm->traffic_class =
-        (uint8_t)(conn->traffic_class >= 0                    ? conn->traffic_class
-                  : comm->config->settings.traffic_class >= 0 ? comm->config->settings.traffic_class
-                                                              : 0);
+    /* The sender's class is that of the connection: announcements go back by it, too. */
+    int traffic_class = own_class(conn);
+    if (!conn->connector && peer_class > 0)
+        traffic_class = (int)peer_class - 1;
+    if (!conn->connector && comm->config->settings.announce_class >= 0)
+        traffic_class = comm->config->settings.announce_class;
+    comm->traffic_class = (uint8_t)(traffic_class < 0 ? 0 : traffic_class);
     comm->job.run = join;
+    comm->job.owner = comm->config;
     atomic_store(&comm->job_state, JOB_RUNNING);
     int error = verbs_work(&comm->job);
     if (!error)

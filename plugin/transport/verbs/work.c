@@ -13,11 +13,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t waiting = PTHREAD_COND_INITIALIZER; /* threads, for a job */
 static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
 static struct verbs_job *first, **last = &first;
-static int n_threads, n_idle, n_queued, n_running, ending;
+static int n_threads, n_idle, n_queued, ending;
 
 static struct worker {
     pthread_t thread;
-    int working; /* to be joined; one that leaves because nothing came detaches itself */
+    int working;       /* to be joined; one that leaves because nothing came detaches itself */
+    int running;       /* a job … */
+    const void *owner; /* … of this one */
 } workers[MAX_THREADS];
 
 static struct verbs_job *take(void)
@@ -54,12 +56,13 @@ static void *work(void *arg)
     for (;;) {
         struct verbs_job *job = take();
         if (job) {
-            n_running++;
+            self->running = 1;
+            self->owner = job->owner;
             pthread_mutex_unlock(&lock);
             job->run(job);
             pthread_mutex_lock(&lock);
-            if (!--n_running && !n_queued)
-                pthread_cond_broadcast(&settled);
+            self->running = 0;
+            pthread_cond_broadcast(&settled);
         } else if (ending || !wait_for_job()) {
             break;
         }
@@ -107,10 +110,21 @@ int verbs_work(struct verbs_job *job)
     return error;
 }
 
-void verbs_work_settle(void)
+static int has_job(const void *owner)
+{
+    for (const struct verbs_job *job = first; job; job = job->next)
+        if (job->owner == owner)
+            return 1;
+    for (int i = 0; i < MAX_THREADS; i++)
+        if (workers[i].running && workers[i].owner == owner)
+            return 1;
+    return 0;
+}
+
+void verbs_work_settle(const void *owner)
 {
     pthread_mutex_lock(&lock);
-    while (n_queued || n_running)
+    while (has_job(owner))
         pthread_cond_wait(&settled, &lock);
     pthread_mutex_unlock(&lock);
 }

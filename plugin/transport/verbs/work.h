@@ -5,14 +5,15 @@
 
 struct verbs_job {
     void (*run)(struct verbs_job *job);
+    const void *owner; /* whose end waits for it */
     struct verbs_job *next;
 };
 
 /* Runs the job on one of a few threads, started when needed and ended when idle. The job must stay
  * until run() was called; run() may free it. 0, or an errno value when no thread could be had. */
 int verbs_work(struct verbs_job *job);
-/* Waits until no job is queued or running. */
-void verbs_work_settle(void);
+/* Waits until no job of this owner is queued or running. */
+void verbs_work_settle(const void *owner);
 /* Runs what is queued and joins the threads. The next job starts one again. */
 void verbs_work_end(void);
 
