@@ -72,19 +72,52 @@ static enum mn_err fill(struct mn_chan *chan, size_t want, struct mn_diag *diag)
     return MN_OK;
 }
 
+/* MN_OK when the header is whole and good; MN_ERR_AGAIN when what is there of it is good. */
+static enum mn_err parse_header(const uint8_t *bytes, size_t n, enum mn_frame *type, size_t *len)
+{
+    uint8_t header[HEADER], good[4];
+    struct mn_bytes magic = {good, good + sizeof good, 0};
+    struct mn_bytes b = {header + 4, header + HEADER, 0};
+
+    mn_put(&magic, FRAME_MAGIC, sizeof good);
+    if (memcmp(bytes, good, n < sizeof good ? n : sizeof good))
+        return MN_ERR_PROTO;
+    if (n < HEADER)
+        return MN_ERR_AGAIN;
+    memcpy(header, bytes, HEADER);
+    *type = (enum mn_frame)mn_get(&b, 1);
+    uint64_t zero = mn_get(&b, 1);
+    *len = mn_get(&b, 2);
+    return zero || *len > MN_FRAME_MAX - HEADER ? MN_ERR_PROTO : MN_OK;
+}
+
+enum mn_err mn_chan_peek(int fd, uint8_t *bytes, size_t size, enum mn_frame *type,
+                         const uint8_t **payload, size_t *len)
+{
+    ssize_t n = recv(fd, bytes, size, MSG_PEEK | MSG_DONTWAIT);
+
+    if (n < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? MN_ERR_AGAIN
+                                                                         : MN_ERR_PEER_DEAD;
+    if (n == 0)
+        return MN_ERR_PEER_DEAD;
+    enum mn_err err = parse_header(bytes, (size_t)n, type, len);
+    if (!err && *len > size - HEADER)
+        err = MN_ERR_PROTO;
+    if (err)
+        return err;
+    *payload = bytes + HEADER;
+    return HEADER + *len <= (size_t)n ? MN_OK : MN_ERR_AGAIN;
+}
+
 enum mn_err mn_chan_get(struct mn_chan *chan, enum mn_frame *type, uint8_t **payload, size_t *len,
                         struct mn_diag *diag)
 {
     enum mn_err err = fill(chan, HEADER, diag);
-    struct mn_bytes b = {chan->rx, chan->rx + HEADER, 0};
 
     if (err)
         return err;
-    uint64_t magic = mn_get(&b, 4);
-    *type = (enum mn_frame)mn_get(&b, 1);
-    uint64_t zero = mn_get(&b, 1);
-    *len = mn_get(&b, 2);
-    if (magic != FRAME_MAGIC || zero || *len > sizeof chan->rx - HEADER)
+    if (parse_header(chan->rx, HEADER, type, len))
         return mn_fail(diag, MN_ERR_PROTO, "not a meshnet handshake frame");
     err = fill(chan, HEADER + *len, diag);
     if (err)

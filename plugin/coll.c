@@ -5,6 +5,7 @@
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/coll_ring.h"
 #include "plugin/conn.h"
+#include "plugin/fence.h"
 #include "topo/base/log.h"
 
 #define JOIN_MS 90000
@@ -169,6 +170,7 @@ static struct coll_op *op_new(struct mn_coll *coll)
 
     if (op->used)
         return NULL;
+    mn_read_fence(); /* as in mn_net_isend(): sums are the processor's */
     *op = (struct coll_op){.coll = coll, .used = 1, .element = 1};
     return op;
 }

@@ -1,12 +1,9 @@
 #include <ctype.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "plugin/config.h"
 #include "topo/base/alloc.h"
@@ -25,23 +22,16 @@ struct selection {
     int family; /* AF_UNSPEC, AF_INET, AF_INET6 */
 };
 
-static uint64_t node_identity(const char *hostname)
+/* Of NCCL's own transport people shorten this: they are told what it means here. */
+static void say_patience(const struct mn_settings *s)
 {
-    static const uint8_t key[MN_KEY_SIZE] = "meshnet node id";
-    char text[256] = "";
-    struct stat ns = {0};
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    int retries = mn_ack_retries(s);
+    double ms = 4.096e-3 * (double)(1u << s->ack_timeout) * (retries + 1);
 
-    if (fd >= 0) {
-        ssize_t n = read(fd, text, 64);
-        text[n > 0 ? n : 0] = 0;
-        close(fd);
-    }
-    if (stat("/proc/self/ns/net", &ns))
-        ns.st_ino = 0;
-    size_t used = strlen(text);
-    snprintf(text + used, sizeof text - used, "|%s|%llu", hostname, (unsigned long long)ns.st_ino);
-    return mn_mac64(key, text, strlen(text));
+    if (s->ack_timeout && ms < s->rdma_silence_ms)
+        MN_WARN("ack_timeout %d and %d retries: an RDMA device gives a link up after about %.1f s, "
+                "rdma_silence would be %u s; a cable pulled for longer ends its connections",
+                s->ack_timeout, retries, ms / 1000, s->rdma_silence_ms / 1000);
 }
 
 static void pick(struct selection *sel, const struct mn_nic *nic, const struct mn_mesh_nic *file,
@@ -269,7 +259,7 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
     enum mn_err err = read_family(&sel, diag);
 
     mn_strlcpy(config->node, host->hostname, sizeof config->node);
-    config->node_id = node_identity(host->hostname);
+    config->node_id = mn_node_id("/proc", host->hostname);
     if (err)
         return err;
     if (mn_mesh_find_file(path, sizeof path)) {
@@ -282,13 +272,18 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
         MN_INFO("no mesh file: choosing NICs by environment and discovery");
         mn_settings_default(&config->settings);
     }
+    mn_settings_from_nccl(&config->settings, mesh->given);
     err = mn_settings_from_env(&config->settings, diag);
+    if (!err)
+        say_patience(&config->settings);
     if (!err && mesh->n_nodes)
         err = select_from_file(&sel, mesh, host, config, diag);
     else if (!err)
         select_by_environment(&sel, host);
-    if (!err && config->settings.key_file[0])
+    if (!err && config->settings.key_file[0]) {
         err = mn_key_read(config->settings.key_file, config->cluster_key, diag);
+        config->has_key = !err;
+    }
     if (err)
         return err;
     form_devices(config, &sel, host);

@@ -8,6 +8,12 @@
 
 #define MN_MAX_LOCALS  8 /* addresses a device offers: what the handle carries */
 #define MN_MAX_DEVICES 32
+#define MN_ACK_RETRIES 6 /* 7 means for ever on soft-RoCE, and on other devices for RNR */
+
+static inline int mn_ack_retries(const struct mn_settings *settings)
+{
+    return settings->ack_retries < 0 ? MN_ACK_RETRIES : settings->ack_retries;
+}
 
 /* One address of this node. Two addresses with the same nic are the same cable. */
 struct mn_local {
@@ -29,6 +35,7 @@ struct mn_device {
     char pci_path[256]; /* its NIC's; of several, the first of the fastest; "" = not PCI */
     uint64_t guid;
     long speed_mbps; /* of the fastest NIC */
+    int pointers;    /* NCCL_PTR_*: the memory that its connections take */
     struct mn_local locals[MN_MAX_LOCALS];
     int n_locals;
 };
@@ -39,9 +46,16 @@ struct mn_config {
     uint64_t node_id; /* equal for processes of one host and one network namespace */
     struct mn_device devices[MN_MAX_DEVICES];
     int n_devices;
-    int pointers; /* NCCL_PTR_*: the memory that every connection takes, whoever the peer is */
-    uint8_t cluster_key[MN_KEY_SIZE]; /* all zero when the mesh has none */
+    int pointers; /* NCCL_PTR_*: the memory that RDMA takes, whoever the peer is */
+    int has_key;
+    uint8_t cluster_key[MN_KEY_SIZE];
 };
+
+/* The cluster key, NULL when the mesh has none. */
+static inline const uint8_t *mn_config_key(const struct mn_config *config)
+{
+    return config->has_key ? config->cluster_key : NULL;
+}
 
 /* Mesh file ($MESHNET_CONFIG, else the standard places), else NCCL's selectors, else discovery;
  * logs each choice with its reason at INFO. May read files and ask the kernel: called from init
@@ -50,6 +64,11 @@ enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag);
 /* The same for a host that was read before. */
 enum mn_err mn_config_from_host(struct mn_config *config, const struct mn_host *host,
                                 struct mn_diag *diag);
+
+/* Equal for processes of one boot of a kernel and one network namespace, whatever their host names
+ * (containers). proc: where its files are, "/proc". Where the boot id is masked, hostname stands
+ * for it. */
+uint64_t mn_node_id(const char *proc, const char *hostname);
 
 /* NCCL's interface list syntax (NCCL documentation, NCCL_SOCKET_IFNAME, NCCL_IB_HCA): a comma
  * separated list of prefixes; "=" in front: exact names; "^" in front: all but these. port is

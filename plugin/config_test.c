@@ -175,10 +175,46 @@ static void one_device_has_the_place_of_its_fastest_nic(void **state)
     mn_host_free(&host);
 }
 
+static void write_key(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    setenv("MESHNET_KEY_FILE", path, 1);
+}
+
+/* One who wrote a key wants to be protected: no file means "no key" silently. */
+static void a_key_is_there_or_is_not(void **state)
+{
+    static char path[] = "/tmp/meshnet-config-test-key-XXXXXX";
+    struct mn_host host = load_host("dgx-spark");
+    struct mn_diag diag = {0};
+    int fd = mkstemp(path);
+    struct mn_config config;
+
+    assert_true(fd >= 0 && close(fd) == 0);
+    with_mesh_file(&host, *state);
+    config = load_config(&host);
+    assert_null(mn_config_key(&config));
+    write_key(path, "00112233445566778899aabbccddeeff\n");
+    config = load_config(&host);
+    assert_non_null(mn_config_key(&config));
+    assert_int_equal(mn_config_key(&config)[15], 0xff);
+    write_key(path, "00000000000000000000000000000000\n");
+    assert_int_equal(mn_config_from_host(&config, &host, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, path));
+    assert_non_null(strstr(diag.text, MN_KEY_MAKE));
+    unsetenv("MESHNET_KEY_FILE");
+    unlink(path);
+    mn_host_free(&host);
+}
+
 static int make_place(void **state)
 {
-    static const char *const others[] = {"NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "NCCL_SOCKET_FAMILY",
-                                         "MESHNET_NODE", "MESHNET_DEVICE_MODE"};
+    static const char *const others[] = {"NCCL_SOCKET_IFNAME",  "NCCL_IB_HCA",
+                                         "NCCL_SOCKET_FAMILY",  "MESHNET_NODE",
+                                         "MESHNET_DEVICE_MODE", "MESHNET_KEY_FILE"};
     static char path[] = "/tmp/meshnet-config-test-XXXXXX";
     int fd = mkstemp(path);
     for (size_t i = 0; i < COUNT(others); i++)
@@ -199,6 +235,7 @@ int main(void)
         cmocka_unit_test(each_device_has_the_place_of_its_nic),
         cmocka_unit_test(a_nic_without_address_is_no_device),
         cmocka_unit_test(one_device_has_the_place_of_its_fastest_nic),
+        cmocka_unit_test(a_key_is_there_or_is_not),
     };
     return cmocka_run_group_tests(tests, make_place, remove_place);
 }

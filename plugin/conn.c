@@ -6,13 +6,19 @@
 #include "plugin/conn_impl.h"
 #include "plugin/transport.h"
 
-#define PROTOCOL_VERSION 1
+#define PATIENT_CALLS 8 /* that see no progress before an attempt is given up */
 
 uint64_t mn_now_ms(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+void mn_conn_progress(struct mn_conn *conn)
+{
+    conn->idle_ms = 0;
+    conn->stepped_ms = mn_now_ms();
 }
 
 const char *mn_conn_state_name(enum mn_conn_state state)
@@ -22,22 +28,60 @@ const char *mn_conn_state_name(enum mn_conn_state state)
     return state <= MN_CONN_READY ? names[state] : "?";
 }
 
-void mn_conn_key(struct mn_conn *conn, const uint8_t nonce[MN_NONCE_SIZE])
+void mn_conn_key(const struct mn_config *config, const uint8_t nonce[MN_NONCE_SIZE],
+                 uint8_t key[MN_KEY_SIZE])
 {
-    static const uint8_t none[MN_KEY_SIZE];
+    const uint8_t *cluster = mn_config_key(config);
 
     /* The secret is the key and the public part the message, whichever secret there is. */
-    if (memcmp(conn->config->cluster_key, none, MN_KEY_SIZE))
-        mn_mac128(conn->config->cluster_key, nonce, MN_NONCE_SIZE, conn->key);
+    if (cluster)
+        mn_mac128(cluster, nonce, MN_NONCE_SIZE, key);
     else
-        memcpy(conn->key, nonce, MN_KEY_SIZE);
+        memcpy(key, nonce, MN_KEY_SIZE);
+}
+
+static void hello_mac(const uint8_t key[MN_KEY_SIZE], const uint8_t random[16],
+                      uint8_t mac[MN_MAC_SIZE])
+{
+    uint8_t text[2 + 16] = {MN_PROTOCOL_VERSION, 'h'};
+
+    memcpy(text + 2, random, 16);
+    mn_mac128(key, text, sizeof text, mac);
+}
+
+static enum mn_err other_version(const uint8_t *payload, size_t len, struct mn_diag *diag)
+{
+    return mn_fail(diag, MN_ERR_PROTO,
+                   "peer speaks another handshake version (%u, here %d): install the same meshnet "
+                   "on every node",
+                   len ? payload[0] : 0, MN_PROTOCOL_VERSION);
+}
+
+enum mn_err mn_hello_check(const uint8_t key[MN_KEY_SIZE], const uint8_t *payload, size_t len,
+                           struct mn_diag *diag)
+{
+    uint8_t mac[MN_MAC_SIZE];
+
+    if (len != MN_HELLO_SIZE || payload[0] != MN_PROTOCOL_VERSION)
+        return other_version(payload, len, diag);
+    hello_mac(key, payload + 1, mac);
+    return mn_mac_equal(mac, payload + 17, sizeof mac)
+               ? MN_OK
+               : mn_fail(diag, MN_ERR_AUTH, "a stranger, or a process meant for another listener");
+}
+
+size_t mn_hello_version(uint8_t hello[17])
+{
+    memset(hello, 0, 17);
+    hello[0] = MN_PROTOCOL_VERSION;
+    return 17;
 }
 
 static void proof(const struct mn_conn *conn, int connector, uint8_t mac[MN_MAC_SIZE])
 {
     uint8_t text[2 + sizeof conn->random];
 
-    text[0] = PROTOCOL_VERSION;
+    text[0] = MN_PROTOCOL_VERSION;
     text[1] = connector ? 'c' : 'a';
     memcpy(text + 2, conn->random, sizeof conn->random);
     mn_mac128(conn->key, text, sizeof text, mac);
@@ -52,16 +96,15 @@ static void session_key(struct mn_conn *conn)
 }
 
 /* The peer's reason, as text to be shown. */
-static enum mn_err refused(const struct mn_conn *conn, const uint8_t *payload, size_t len,
+static enum mn_err refused(struct mn_conn *conn, const uint8_t *payload, size_t len,
                            struct mn_diag *diag)
 {
     char text[768];
-    size_t n = len < sizeof text ? len : sizeof text - 1;
+    size_t n = len ? len - 1 : 0;
 
-    for (size_t i = 0; i < n; i++)
-        text[i] =
-            (char)((payload[i] < 0x20 && payload[i] != '\n') || payload[i] == 0x7f ? '?'
-                                                                                   : payload[i]);
+    conn->again = len && !payload[0];
+    n = n < sizeof text ? n : sizeof text - 1;
+    memcpy(text, payload + 1, n);
     text[n] = 0;
     return mn_fail(diag, MN_ERR_PROTO, "%s refused: %s", conn->peer_text, text);
 }
@@ -69,10 +112,44 @@ static enum mn_err refused(const struct mn_conn *conn, const uint8_t *payload, s
 /* Tells a peer that has proved itself why this end gives up; best effort. */
 static void refuse(struct mn_conn *conn, const struct mn_diag *diag)
 {
+    uint8_t text[1 + sizeof diag->text] = {!conn->again};
+    size_t len = strlen(diag->text);
+
     if (conn->state <= MN_CONN_PROOF)
         return;
-    if (!mn_chan_put(&conn->chan, MN_FRAME_ERROR, diag->text, strlen(diag->text)))
+    memcpy(text + 1, diag->text, len);
+    if (!mn_chan_put(&conn->chan, MN_FRAME_ERROR, text, 1 + len))
         (void)mn_chan_flush(&conn->chan, NULL);
+}
+
+/* A failure that the next attempt need not have. */
+static enum mn_err passing(struct mn_conn *conn, enum mn_err err)
+{
+    conn->again = 1;
+    return err;
+}
+
+static enum mn_err on_hello(struct mn_conn *conn, const uint8_t *payload, size_t len,
+                            struct mn_diag *diag)
+{
+    uint8_t text[17] = {MN_PROTOCOL_VERSION};
+    enum mn_err err = MN_OK;
+
+    if (!conn->connector)
+        err = mn_hello_check(conn->key, payload, len, diag);
+    else if (len != sizeof text || payload[0] != MN_PROTOCOL_VERSION)
+        err = other_version(payload, len, diag);
+    if (err)
+        return err;
+    memcpy(conn->random[!conn->connector], payload + 1, 16);
+    session_key(conn);
+    conn->state = MN_CONN_PROOF;
+    if (conn->connector) {
+        proof(conn, 1, text);
+        return mn_chan_put(&conn->chan, MN_FRAME_PROOF, text, MN_MAC_SIZE);
+    }
+    memcpy(text + 1, conn->random[0], 16);
+    return mn_chan_put(&conn->chan, MN_FRAME_HELLO, text, sizeof text);
 }
 
 static enum mn_err on_frame(struct mn_conn *conn, enum mn_frame type, uint8_t *payload, size_t len,
@@ -95,23 +172,7 @@ static enum mn_err on_frame(struct mn_conn *conn, enum mn_frame type, uint8_t *p
                        mn_conn_state_name(conn->state));
     switch (conn->state) {
     case MN_CONN_HELLO:
-        if (len != 17 || payload[0] != PROTOCOL_VERSION)
-            return mn_fail(diag, MN_ERR_PROTO,
-                           "peer speaks another handshake version (%u, here "
-                           "%d): install the same meshnet on every node",
-                           len ? payload[0] : 0, PROTOCOL_VERSION);
-        memcpy(conn->random[!conn->connector], payload + 1, 16);
-        session_key(conn);
-        if (conn->connector) {
-            proof(conn, 1, mac);
-            err = mn_chan_put(&conn->chan, MN_FRAME_PROOF, mac, sizeof mac);
-        } else {
-            uint8_t hello[17] = {PROTOCOL_VERSION};
-            memcpy(hello + 1, conn->random[0], 16);
-            err = mn_chan_put(&conn->chan, MN_FRAME_HELLO, hello, sizeof hello);
-        }
-        conn->state = MN_CONN_PROOF;
-        return err;
+        return on_hello(conn, payload, len, diag);
     case MN_CONN_PROOF:
         proof(conn, !conn->connector, mac);
         if (len != sizeof mac || !mn_mac_equal(mac, payload, sizeof mac))
@@ -162,15 +223,19 @@ static enum mn_err on_frame(struct mn_conn *conn, enum mn_frame type, uint8_t *p
     }
 }
 
+/* Connector, once the kernel has an answer. */
 static enum mn_err begin(struct mn_conn *conn, struct mn_diag *diag)
 {
-    uint8_t hello[17] = {PROTOCOL_VERSION};
+    uint8_t hello[MN_HELLO_SIZE] = {MN_PROTOCOL_VERSION};
     enum mn_err err = mn_dial_done(conn->chan.fd, diag);
 
     if (err)
-        return err;
+        return err == MN_ERR_AGAIN ? err : passing(conn, err);
+    mn_socket_tune(conn->chan.fd, conn->config->settings.silence_ms);
     memcpy(hello + 1, conn->random[1], 16);
+    hello_mac(conn->key, conn->random[1], hello + 17);
     conn->state = MN_CONN_HELLO;
+    mn_conn_progress(conn);
     return mn_chan_put(&conn->chan, MN_FRAME_HELLO, hello, sizeof hello);
 }
 
@@ -178,64 +243,118 @@ static enum mn_err step_setup(struct mn_conn *conn, struct mn_diag *diag)
 {
     enum mn_err err = conn->setup_done ? MN_OK : conn->transport->step(conn, diag);
 
+    if (!err && conn->setup_later)
+        err = mn_conn_answer_setup(conn, diag);
     if (err)
         return err;
     conn->state = MN_CONN_LANES;
+    mn_conn_progress(conn);
+    conn->lanes_ms = conn->stepped_ms;
     for (int i = 1; conn->connector && i < conn->n_lanes; i++)
         mn_conn_start_lane(conn, i);
     return MN_OK;
 }
 
-static enum mn_err advance(struct mn_conn *conn, struct mn_diag *diag)
+/* The next frame, if it is there whole. */
+static enum mn_err read_frame(struct mn_conn *conn, struct mn_diag *diag)
+{
+    enum mn_frame type;
+    uint8_t *payload;
+    size_t len;
+    enum mn_err err = mn_chan_get(&conn->chan, &type, &payload, &len, diag);
+
+    if (!err) {
+        mn_conn_progress(conn);
+        return on_frame(conn, type, payload, len, diag);
+    }
+    if (err == MN_ERR_AGAIN || err == MN_ERR_PROTO)
+        return err;
+    if (conn->state > MN_CONN_PROOF)
+        mn_fail(diag, err, "%s closed the connection in state %s; its log says why",
+                conn->peer_text, mn_conn_state_name(conn->state));
+    else if (conn->connector)
+        mn_fail(diag, err,
+                "the connection was closed before it was accepted (state %s): the peer has ended, "
+                "another process listens at its port, or its listener is crowded by strangers",
+                mn_conn_state_name(conn->state));
+    return passing(conn, err);
+}
+
+/* Sends what is to be sent. A peer that hangs up may have said why before. */
+static enum mn_err flush(struct mn_conn *conn, struct mn_diag *diag)
+{
+    struct mn_diag why = {.text = ""};
+    enum mn_err err = mn_chan_flush(&conn->chan, diag);
+
+    if (!err || err == MN_ERR_AGAIN)
+        return err;
+    enum mn_err heard = read_frame(conn, &why);
+    if (!heard || heard == MN_ERR_AGAIN)
+        return passing(conn, err);
+    *diag = why;
+    return heard;
+}
+
+/* Acceptor, all frames read. MN_OK: READY is sent and the connection through. */
+static enum mn_err say_ready(struct mn_conn *conn, struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
 
-    uint64_t now = mn_now_ms();
+    if ((conn->lanes_up & conn->lanes_agreed) != conn->lanes_agreed)
+        return MN_ERR_AGAIN;
+    if (!conn->ready_sent)
+        err = mn_chan_put(&conn->chan, MN_FRAME_READY, NULL, 0);
+    conn->ready_sent = 1;
+    if (!err)
+        err = flush(conn, diag);
+    if (!err)
+        mn_conn_pack_lanes(conn);
+    return err;
+}
 
-    /* A kernel answers at once, whatever its processes do. */
-    if (conn->state == MN_CONN_CONNECT && conn->control.connector != MN_ROUTED &&
-        now - conn->started_ms > conn->config->settings.handshake_ms / 3)
-        return mn_fail(diag, MN_ERR_LINK_DEAD,
-                       "nobody answers; check that the peer still has this address, and the cable");
-    if (now > conn->deadline_ms)
-        return mn_fail(diag, MN_ERR_TIMEOUT, "no answer within the handshake's deadline (state %s)",
-                       mn_conn_state_name(conn->state));
-    if (conn->state == MN_CONN_CONNECT)
-        err = begin(conn, diag);
+static enum mn_err advance(struct mn_conn *conn, struct mn_diag *diag)
+{
+    enum mn_err err = conn->state == MN_CONN_CONNECT ? begin(conn, diag) : MN_OK;
+
     /* A handshake has at most a handful of frames: the loop ends by EAGAIN or state. */
     while (!err && conn->state != MN_CONN_READY) {
-        enum mn_frame type;
-        uint8_t *payload;
-        size_t len;
         if (conn->state == MN_CONN_SETUP && (conn->setup_got || conn->setup_done))
             err = step_setup(conn, diag);
-        if (conn->state == MN_CONN_LANES && conn->connector && !conn->lanes_agreed)
+        if (!err && conn->state == MN_CONN_LANES && conn->connector && !conn->lanes_agreed)
             err = mn_conn_step_lanes(conn);
         if (!err || err == MN_ERR_AGAIN) {
-            enum mn_err sent = mn_chan_flush(&conn->chan, diag);
+            enum mn_err sent = flush(conn, diag);
             err = sent && sent != MN_ERR_AGAIN ? sent : err;
         }
         if (err)
             break;
-        if (conn->state == MN_CONN_LANES && !conn->connector && conn->lanes_agreed) {
-            if ((conn->lanes_up & conn->lanes_agreed) != conn->lanes_agreed)
-                return MN_ERR_AGAIN;
-            if (conn->ready_sent) {
-                mn_conn_pack_lanes(conn);
-                break;
-            }
-            conn->ready_sent = 1;
-            err = mn_chan_put(&conn->chan, MN_FRAME_READY, NULL, 0);
-            continue;
-        }
-        err = mn_chan_get(&conn->chan, &type, &payload, &len, diag);
-        if (!err)
-            err = on_frame(conn, type, payload, len, diag);
-        else if (err == MN_ERR_PEER_DEAD && conn->state > MN_CONN_PROOF)
-            err = mn_fail(diag, err, "%s closed the connection in state %s; its log says why",
-                          conn->peer_text, mn_conn_state_name(conn->state));
+        if (conn->state == MN_CONN_LANES && !conn->connector && conn->lanes_agreed)
+            err = say_ready(conn, diag);
+        else
+            err = read_frame(conn, diag);
     }
     return err;
+}
+
+/* Nothing came: how long this may go on. */
+static enum mn_err look_at_clock(struct mn_conn *conn, struct mn_diag *diag)
+{
+    const unsigned limit = conn->config->settings.handshake_ms;
+    uint64_t now = mn_now_ms(), away = now - conn->stepped_ms;
+
+    conn->stepped_ms = now;
+    conn->idle_ms += away < limit / PATIENT_CALLS ? (unsigned)away : limit / PATIENT_CALLS;
+    if (conn->connector && conn->state == MN_CONN_LANES && conn->lanes_agreed)
+        return MN_ERR_AGAIN;
+    /* A kernel answers at once, whatever its processes do. */
+    if (conn->state == MN_CONN_CONNECT && conn->control.connector != MN_ROUTED &&
+        conn->idle_ms > limit / 3)
+        return passing(conn, mn_fail(diag, MN_ERR_LINK_DEAD, "nobody answers; " MN_NOBODY));
+    if (conn->idle_ms <= limit)
+        return MN_ERR_AGAIN;
+    return passing(conn, mn_fail(diag, MN_ERR_TIMEOUT,
+                                 "no answer within the handshake's deadline of %u s (state %s)",
+                                 limit / 1000, mn_conn_state_name(conn->state)));
 }
 
 enum mn_err mn_conn_step(struct mn_conn *conn, struct mn_diag *diag)
@@ -243,6 +362,8 @@ enum mn_err mn_conn_step(struct mn_conn *conn, struct mn_diag *diag)
     struct mn_diag why = {.text = ""};
     enum mn_err err = advance(conn, &why);
 
+    if (err == MN_ERR_AGAIN)
+        err = look_at_clock(conn, &why);
     if (err && err != MN_ERR_AGAIN) {
         refuse(conn, &why);
         if (diag)

@@ -1,8 +1,8 @@
 /* One connection being set up: authenticated handshake, common plan, lanes. Both sides are state
- * machines that advance a step a call and never block; every wait has a deadline.
+ * machines that advance a step a call and never block.
  *
  *   connector                          acceptor
- *   HELLO  random                  ->
+ *   HELLO  random, mac over it     ->
  *                                  <-  HELLO  random
  *   PROOF  mac over both randoms   ->
  *                                  <-  PROOF
@@ -10,11 +10,23 @@
  *                                  <-  LINKS  and the id lanes name; PLAN hash
  *   PLAN   hash                    ->
  *   SETUP  <- both, where the transport has one: queue pairs ->
+ *          (the acceptor's may be an answer: once its own part is done)
  *   LANE   (first frame of each further socket)
  *   LANES  which of them came up   ->
  *                                  <-  READY  once those have arrived and its own SETUP is done
  *
- * Either may end it by ERROR and a reason once the peer has proved itself.
+ * Either may end it by ERROR {1 when another attempt would end the same way, reason} once the peer
+ * has proved itself.
+ *
+ * A step acts on what has arrived, the kernel's answer to connect() included, before it looks at
+ * the clock. The clock counts from the last progress, and only while somebody calls: a long time
+ * between two calls counts for an eighth of what an attempt may take. Once LANES is out the
+ * connector gives up when the control connection does, not before: the acceptor may have said
+ * READY.
+ *
+ * The MAC in HELLO costs a stranger his place before it costs the acceptor memory: who does not
+ * have the handle does not get past the first frame. It can be replayed by who reads the wire; the
+ * PROOF over both randoms cannot.
  *
  * A frame is {magic 4, type 1, zero 1, payload length 2} and at most MN_FRAME_MAX bytes, lengths
  * exact. The key of all MACs is the listener's nonce, which only the handle carries, mixed with the
@@ -25,8 +37,9 @@
 #include "plugin/handle.h"
 #include "plugin/plan.h"
 
-#define MN_FRAME_MAX 4096
-#define MN_MAX_LANES 64 /* eight cables, eight sockets each */
+#define MN_PROTOCOL_VERSION 3
+#define MN_FRAME_MAX        4096
+#define MN_MAX_LANES        64 /* eight cables, eight sockets each */
 
 enum mn_frame {
     MN_FRAME_HELLO = 1,
@@ -63,6 +76,12 @@ enum mn_err mn_chan_flush(struct mn_chan *chan, struct mn_diag *diag);
 enum mn_err mn_chan_get(struct mn_chan *chan, enum mn_frame *type, uint8_t **payload, size_t *len,
                         struct mn_diag *diag);
 
+/* Looks at the first size bytes (8 at least) of what a socket has to read and leaves them there.
+ * MN_OK: a frame is there whole, *payload in bytes; MN_ERR_AGAIN: perhaps the beginning of one;
+ * MN_ERR_PROTO: no frame, or a larger one; MN_ERR_PEER_DEAD. */
+enum mn_err mn_chan_peek(int fd, uint8_t *bytes, size_t size, enum mn_frame *type,
+                         const uint8_t **payload, size_t *len);
+
 enum mn_conn_state {
     MN_CONN_CONNECT,
     MN_CONN_HELLO,
@@ -97,12 +116,16 @@ struct mn_conn {
     const struct mn_transport *transport; /* from the plan on */
     void *setup;                          /* the transport's, until the connection is READY */
     int setup_got, setup_done;            /* the peer's SETUP was read; ours is done */
+    int setup_later;                      /* acceptor: its SETUP is an answer to the peer's */
     struct mn_lane lanes[MN_MAX_LANES];
     int n_lanes;
     uint64_t lanes_up, lanes_agreed;          /* bit per lane */
     struct mn_chan *lane_chans[MN_MAX_LANES]; /* connector: lanes on their way */
     int ready_sent;
-    uint64_t started_ms, deadline_ms;
+    uint64_t stepped_ms; /* when it was last called, or begun */
+    unsigned idle_ms;    /* without progress, as calls have seen it */
+    uint64_t lanes_ms;   /* when the lanes were begun */
+    int again;           /* after a failure: another attempt may go better */
     int traffic_class;
     char peer_text[128]; /* "node-b (10.0.1.2)" once known, else the address */
 };
@@ -110,11 +133,22 @@ struct mn_conn {
 /* Monotonic milliseconds. */
 uint64_t mn_now_ms(void);
 
-/* Sets the key from a nonce and the cluster key. */
-void mn_conn_key(struct mn_conn *conn, const uint8_t nonce[MN_NONCE_SIZE]);
+/* The key of a listener's connections, from its nonce and the cluster key. */
+void mn_conn_key(const struct mn_config *config, const uint8_t nonce[MN_NONCE_SIZE],
+                 uint8_t key[MN_KEY_SIZE]);
+
+#define MN_HELLO_SIZE (17 + MN_MAC_SIZE) /* the connector's: version, random, mac */
+#define MN_LANE_SIZE  (10 + MN_MAC_SIZE) /* id, lane, mac */
+
+/* Whether a HELLO comes from who knows the key. MN_ERR_PROTO: from another version. */
+enum mn_err mn_hello_check(const uint8_t key[MN_KEY_SIZE], const uint8_t *payload, size_t len,
+                           struct mn_diag *diag);
+/* What tells a connector of another version why it gets no further. */
+size_t mn_hello_version(uint8_t hello[17]);
 
 /* Advances by what has arrived. MN_OK with state READY: lanes[0..n_lanes) are open sockets, owned
- * by the caller; MN_ERR_AGAIN: call again; else failed, explained, to be closed. */
+ * by the caller; MN_ERR_AGAIN: call again; else failed, explained, to be closed; conn->again says
+ * whether to try once more. */
 enum mn_err mn_conn_step(struct mn_conn *conn, struct mn_diag *diag);
 void mn_conn_close(struct mn_conn *conn);
 
@@ -123,11 +157,19 @@ enum mn_err mn_conn_attach(struct mn_conn *conn, int fd, const uint8_t *payload,
 /* The id a LANE frame names. */
 uint64_t mn_lane_frame_id(const uint8_t *payload, size_t len);
 
-/* Opens a non-blocking TCP socket from local (NULL: any) to remote; *fd is connecting. */
+/* Opens a non-blocking TCP socket from local (NULL: any) to remote; *fd is connecting.
+ * MN_ERR_LINK_DEAD, MN_ERR_PEER_DEAD: address, route or peer are not there now; else there is no
+ * socket to be had. */
 enum mn_err mn_dial(const struct mn_local *local, const struct mn_addr *remote, uint16_t port,
                     int traffic_class, int *fd, struct mn_diag *diag);
+#define MN_NOBODY "check that the peer still has this address, and the cable"
 /* TCP_NODELAY, keepalive and TCP_USER_TIMEOUT so that silence_ms bounds a silent link. */
 void mn_socket_tune(int fd, unsigned silence_ms);
+/* The opposite: TCP_NODELAY, and keepalive that hears of a process which ended while its link was
+ * silent but gives up only after hours. */
+void mn_socket_keep(int fd);
+/* Before close(): what is queued is tried to be delivered for so long. */
+void mn_socket_last_words(int fd, unsigned ms);
 /* connect()'s outcome: MN_OK, MN_ERR_AGAIN, or why it failed. */
 enum mn_err mn_dial_done(int fd, struct mn_diag *diag);
 

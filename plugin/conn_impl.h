@@ -5,6 +5,9 @@
 
 #include "plugin/conn.h"
 
+/* Something has come or gone on: an attempt's time counts from here. */
+void mn_conn_progress(struct mn_conn *conn);
+
 /* LINKS: sends ours; reads and checks the peer's. Both are mixed into the plan's hash. */
 enum mn_err mn_conn_send_links(struct mn_conn *conn);
 enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
@@ -19,6 +22,8 @@ enum mn_err mn_conn_check_plan(struct mn_conn *conn, const uint8_t *payload, siz
 
 /* SETUP: the transport's own part, which it may not have: then setup_done is set at once. */
 enum mn_err mn_conn_begin_setup(struct mn_conn *conn, struct mn_diag *diag);
+/* Where begin has set setup_later. */
+enum mn_err mn_conn_answer_setup(struct mn_conn *conn, struct mn_diag *diag);
 
 /* Connector: begins a lane; one that cannot be begun is left out, with a warning. */
 void mn_conn_start_lane(struct mn_conn *conn, int lane);

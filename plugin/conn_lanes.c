@@ -62,7 +62,7 @@ enum mn_err mn_conn_step_lanes(struct mn_conn *conn)
     for (int i = 1; i < conn->n_lanes; i++) {
         struct mn_chan *chan = conn->lane_chans[i];
         struct mn_diag why = {.text = ""};
-        uint8_t text[10 + MN_MAC_SIZE];
+        uint8_t text[MN_LANE_SIZE];
         struct mn_bytes b = {text, text + sizeof text, 0};
         if (!chan)
             continue;
@@ -78,11 +78,13 @@ enum mn_err mn_conn_step_lanes(struct mn_conn *conn)
         if (!err) {
             conn->lanes[i].fd = chan->fd;
             conn->lanes_up |= 1ull << i;
+            mn_conn_progress(conn);
             free(chan);
             conn->lane_chans[i] = NULL;
         } else if (err != MN_ERR_AGAIN) {
             end_lane(conn, i, why.text);
-        } else if (mn_now_ms() - conn->started_ms > conn->config->settings.handshake_ms / 2) {
+        } else if (mn_now_ms() - conn->lanes_ms > conn->config->settings.handshake_ms / 2) {
+            /* A kernel answers however seldom it is asked after. */
             end_lane(conn, i, "no answer to the connection");
         } else {
             waiting = 1;
@@ -110,7 +112,7 @@ enum mn_err mn_conn_attach(struct mn_conn *conn, int fd, const uint8_t *payload,
 {
     uint8_t mac[MN_MAC_SIZE];
 
-    if (len != 10 + MN_MAC_SIZE || conn->state < MN_CONN_PLAN)
+    if (len != MN_LANE_SIZE || conn->state < MN_CONN_PLAN)
         return MN_ERR_PROTO;
     int lane = payload[8] | payload[9] << 8;
     if (lane < 1 || lane >= conn->n_lanes || conn->lanes[lane].fd >= 0)
@@ -120,6 +122,7 @@ enum mn_err mn_conn_attach(struct mn_conn *conn, int fd, const uint8_t *payload,
         return MN_ERR_AUTH;
     conn->lanes[lane].fd = fd;
     conn->lanes_up |= 1ull << lane;
+    mn_conn_progress(conn);
     return MN_OK;
 }
 

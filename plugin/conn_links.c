@@ -6,6 +6,7 @@
 #include "plugin/bytes.h"
 #include "plugin/conn_impl.h"
 #include "plugin/transport.h"
+#include "topo/base/clean.h"
 #include "topo/base/log.h"
 
 static void plan_mac(const struct mn_conn *conn, int connector, uint8_t mac[MN_MAC_SIZE])
@@ -45,15 +46,14 @@ static void get_text(struct mn_bytes *b, char *text, size_t size)
     if (b->bad)
         return;
     mn_get_raw(b, text, len);
-    for (; *text; text++)
-        if (((unsigned char)*text < 0x20 && *text != '\n') || *text == 0x7f)
-            *text = '?';
+    mn_clean_lines(text);
 }
 
 static void put_end(struct mn_bytes *b, const struct mn_rdma_end *end)
 {
     mn_put(b, end->state, 1);
     mn_put(b, end->infiniband, 1);
+    mn_put(b, end->grh, 1);
     mn_put(b, end->port, 1);
     mn_put(b, end->mtu, 1);
     mn_put(b, end->gid_type, 1);
@@ -68,6 +68,7 @@ static int get_end(struct mn_bytes *b, struct mn_rdma_end *end)
 {
     end->state = (uint8_t)mn_get(b, 1);
     end->infiniband = (uint8_t)mn_get(b, 1);
+    end->grh = (uint8_t)mn_get(b, 1);
     end->port = (uint8_t)mn_get(b, 1);
     end->mtu = (uint8_t)mn_get(b, 1);
     end->gid_type = (uint8_t)mn_get(b, 1);
@@ -76,8 +77,8 @@ static int get_end(struct mn_bytes *b, struct mn_rdma_end *end)
     end->max_message = (uint32_t)mn_get(b, 4);
     mn_get_raw(b, end->gid, sizeof end->gid);
     get_text(b, end->device, sizeof end->device);
-    return !b->bad && end->state <= MN_RDMA_BROKEN && end->infiniband <= 1 && end->mtu <= 5 &&
-           end->gid_type <= MN_GID_ROCE_V2;
+    return !b->bad && end->state <= MN_RDMA_BROKEN && end->infiniband <= 1 && end->grh <= 1 &&
+           end->mtu <= 5 && end->gid_type <= MN_GID_ROCE_V2;
 }
 
 static void put_side(const struct mn_conn *conn, struct mn_bytes *b)
@@ -220,21 +221,36 @@ enum mn_err mn_conn_make_plan(struct mn_conn *conn, struct mn_diag *diag)
     return MN_OK;
 }
 
+static enum mn_err put_setup(struct mn_conn *conn, const uint8_t *text, const struct mn_bytes *b,
+                             struct mn_diag *diag)
+{
+    return b->bad ? mn_fail(diag, MN_ERR_INTERNAL, "SETUP frame does not fit")
+                  : mn_chan_put(&conn->chan, MN_FRAME_SETUP, text, (size_t)(b->at - text));
+}
+
+enum mn_err mn_conn_answer_setup(struct mn_conn *conn, struct mn_diag *diag)
+{
+    uint8_t text[MN_FRAME_MAX / 2];
+    struct mn_bytes b = {text, text + sizeof text, 0};
+
+    conn->transport->answer(conn, &b);
+    conn->setup_later = 0;
+    return put_setup(conn, text, &b, diag);
+}
+
 enum mn_err mn_conn_begin_setup(struct mn_conn *conn, struct mn_diag *diag)
 {
     uint8_t text[MN_FRAME_MAX / 2];
     struct mn_bytes b = {text, text + sizeof text, 0};
     enum mn_err err = conn->transport->begin(conn, &b, diag);
 
-    if (err)
+    if (err || conn->setup_later)
         return err;
-    if (b.bad)
-        return mn_fail(diag, MN_ERR_INTERNAL, "SETUP frame does not fit");
     if (b.at == text) {
         conn->setup_done = 1;
         return MN_OK;
     }
-    return mn_chan_put(&conn->chan, MN_FRAME_SETUP, text, (size_t)(b.at - text));
+    return put_setup(conn, text, &b, diag);
 }
 
 enum mn_err mn_conn_send_plan(struct mn_conn *conn)

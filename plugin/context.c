@@ -6,14 +6,17 @@
 #include <string.h>
 
 #include "plugin/abi/nccl_abi.h"
+#include "plugin/logger.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
 static pthread_mutex_t life_lock = PTHREAD_MUTEX_INITIALIZER; /* init and finalize */
 static struct mn_net *nets, *shared;
+static int ending;             /* contexts that finalize has taken and still waits for */
 static struct mn_config *base; /* what the first context read and the others copy */
 static atomic_int pointers;    /* of base, for who does not hold the lock */
 static ncclDebugLogger_t nccl_logger;
+static _Atomic(const struct mn_logger_levels *) levels; /* of nccl_logger */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* what the contexts own */
 static struct mn_text {
@@ -28,9 +31,8 @@ struct mn_registration {
 
 static void log_to_nccl(enum mn_log_level level, const char *file, int line, const char *msg)
 {
-    static const ncclDebugLogLevel levels[] = {NCCL_LOG_WARN, NCCL_LOG_WARN, NCCL_LOG_INFO,
-                                               NCCL_LOG_TRACE};
-    nccl_logger(levels[level], NCCL_INIT | NCCL_NET, file, line, "NET/meshnet: %s", msg);
+    nccl_logger(atomic_load(&levels)->of[level], NCCL_INIT | NCCL_NET, file, line,
+                "NET/meshnet: %s", msg);
 }
 
 static void set_logger(void *logger)
@@ -38,6 +40,7 @@ static void set_logger(void *logger)
     if (!logger)
         return;
     memcpy(&nccl_logger, &logger, sizeof nccl_logger);
+    atomic_store(&levels, mn_logger_levels(nccl_logger));
     mn_log_set_sink(log_to_nccl);
 }
 
@@ -77,13 +80,20 @@ int mn_net_explain(enum mn_err err, const char *doing, const struct mn_diag *dia
 
 /* TCP takes host memory alone: where it may have to step in, or where the mesh file says so, only
  * that is offered. */
-static int pointers_of(const struct mn_config *config)
+static void find_pointers(struct mn_config *config)
 {
     const struct mn_settings *s = &config->settings;
 
-    return s->transport == MN_TRANSPORT_TCP || s->allow_tcp == MN_TCP_ALLOWED || !s->gpu_direct
-               ? mn_transport_tcp.pointers(config)
-               : mn_transport_verbs.pointers(config);
+    if (s->transport == MN_TRANSPORT_TCP || s->allow_tcp == MN_TCP_ALLOWED || !s->gpu_direct)
+        mn_transport_tcp.pointers(config);
+    else
+        mn_transport_verbs.pointers(config);
+}
+
+static void quit_transports(void)
+{
+    for (int i = 0; mn_transports[i]; i++)
+        mn_transports[i]->quit();
 }
 
 static enum mn_err read_config(struct mn_diag *diag)
@@ -96,7 +106,7 @@ static enum mn_err read_config(struct mn_diag *diag)
         free(fresh);
         return err;
     }
-    fresh->pointers = pointers_of(fresh);
+    find_pointers(fresh);
     atomic_store(&pointers, fresh->pointers);
     base = fresh;
     return MN_OK;
@@ -104,7 +114,7 @@ static enum mn_err read_config(struct mn_diag *diag)
 
 static void forget_config(void)
 {
-    explicit_bzero(base->cluster_key, sizeof base->cluster_key);
+    mn_wipe(base->cluster_key, sizeof base->cluster_key);
     free(base);
     base = NULL;
 }
@@ -126,8 +136,10 @@ static enum mn_err begin(int traffic_class, struct mn_net **out, struct mn_diag 
         return err;
     struct mn_net *net = calloc(1, sizeof *net);
     if (!net) {
-        if (!nets)
+        if (!nets && !ending) { /* which opened devices for it */
+            quit_transports();
             forget_config();
+        }
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for a communicator's context");
     }
     net->config = *base;
@@ -168,12 +180,26 @@ int mn_net_open(void *logger, int traffic_class, struct mn_net **net)
     return err ? mn_net_explain(err, "init", &diag) : ncclSuccess;
 }
 
-static void quit_transports(int last)
+static void settle(struct mn_net *net)
 {
+    while (net->comms)
+        mn_comm_close(net->comms);
+    while (net->listenings)
+        mn_listening_close(net->listenings);
+    mn_dialer_drop(&net->config);
     for (int i = 0; mn_transports[i]; i++)
-        mn_transports[i]->quit(last);
+        mn_transports[i]->settle(&net->config);
 }
 
+static void quit(void)
+{
+    quit_transports();
+    forget_config();
+    mn_log_set_sink(NULL);
+}
+
+/* Neighbours that do not answer keep a context's jobs for seconds: others begin and end meanwhile.
+ */
 int mn_net_finalize(struct mn_net *net)
 {
     struct mn_net **at = &nets;
@@ -181,21 +207,20 @@ int mn_net_finalize(struct mn_net *net)
     pthread_mutex_lock(&life_lock);
     while (*at && *at != net)
         at = &(*at)->next;
-    if (net && *at && net != shared) {
-        while (net->comms)
-            mn_comm_close(net->comms);
-        while (net->listenings)
-            mn_listening_close(net->listenings);
-        mn_dialer_drop(&net->config);
+    int known = net && *at && net != shared;
+    if (known) {
         *at = net->next;
-        quit_transports(!nets);
-        explicit_bzero(net->config.cluster_key, sizeof net->config.cluster_key);
-        free(net);
-        if (!nets) {
-            forget_config();
-            mn_log_set_sink(NULL);
-        }
+        ending++;
     }
+    pthread_mutex_unlock(&life_lock);
+    if (!known)
+        return ncclSuccess;
+    settle(net);
+    mn_wipe(net->config.cluster_key, sizeof net->config.cluster_key);
+    free(net);
+    pthread_mutex_lock(&life_lock);
+    if (!--ending && !nets)
+        quit();
     pthread_mutex_unlock(&life_lock);
     return ncclSuccess;
 }

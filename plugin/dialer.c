@@ -9,6 +9,8 @@
 #include "topo/base/log.h"
 
 #define MAX_CANDIDATES (2 * MN_MAX_LOCALS)
+#define PAUSE_MS       10 /* after the first round of attempts; twice as long after each, up to */
+#define MAX_PAUSE_MS   1000
 
 /* A connect() under way. Found again by the ticket in the handle and the listener's nonce; both
  * must agree, since the handle came over a network. */
@@ -20,10 +22,15 @@ struct dialer {
     struct mn_side self;
     struct mn_pair candidates[MAX_CANDIDATES];
     int n_candidates, current;
-    int slow; /* a candidate took the connection and then its time */
+    unsigned rounds; /* of attempts at every candidate, that are over */
+    int hopeful;     /* in this round one failed in a way that another attempt need not */
     struct mn_conn *conn;
-    uint64_t deadline_ms, asked_ms; /* asked_ms with the lock held */
-    struct mn_diag last;
+    uint64_t deadline_ms, pause_end_ms;
+    uint64_t asked_ms;   /* with the lock held */
+    struct mn_diag last; /* of the attempt that got furthest, of those of the last round */
+    int last_state;      /* how far; -1 when a round begins */
+    int agreed;          /* the acceptor alone decides; set with the lock held */
+    int told;            /* that it takes its time */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -72,7 +79,7 @@ static void end_older(const struct mn_config *config, uint64_t before)
     pthread_mutex_lock(&lock);
     for (struct dialer **p = &dialers; *p;) {
         struct dialer *d = *p;
-        if (d->config == config && d->asked_ms < before) {
+        if (d->config == config && d->asked_ms < before && !(d->agreed && before != UINT64_MAX)) {
             *p = d->next;
             d->next = stale;
             stale = d;
@@ -144,7 +151,7 @@ static void add_tables(struct dialer *d, struct mn_diag *diag)
     remote_side(&d->handle, &remote);
     list_addresses(&remote, "\n  ", theirs, sizeof theirs);
     for (int i = 0; mn_transports[i]; i++)
-        mn_transports[i]->offer(&d->self);
+        mn_transports[i]->explain(&d->self);
     snprintf(diag->text + used, sizeof diag->text - used,
              ". The peer's GIDs when it listened:\n  %s\nOwn GIDs now:\n%s%s%s", theirs,
              d->self.rdma_table[0] ? d->self.rdma_table : "  none\n",
@@ -210,6 +217,7 @@ static enum mn_err begin(const struct mn_config *config, const struct mn_device 
     }
     d->asked_ms = mn_now_ms();
     d->deadline_ms = d->asked_ms + config->settings.connect_ms;
+    d->last_state = -1;
     pthread_mutex_lock(&lock);
     d->ticket = next_ticket++;
     d->next = dialers;
@@ -236,10 +244,9 @@ static enum mn_err dial_current(const struct mn_config *config, struct dialer *d
     conn->traffic_class = traffic_class;
     conn->side[1] = d->self;
     conn->control = pair;
-    conn->started_ms = mn_now_ms();
-    conn->deadline_ms = conn->started_ms + config->settings.handshake_ms;
+    conn->stepped_ms = mn_now_ms();
     mn_addr_format(remote, conn->peer_text, sizeof conn->peer_text);
-    mn_conn_key(conn, d->handle.nonce);
+    mn_conn_key(config, d->handle.nonce, conn->key);
     enum mn_err err = mn_random(conn->random[1], sizeof conn->random[1], diag);
     if (!err)
         err = mn_dial(routed ? NULL : &d->self.locals[pair.connector], remote, d->handle.port,
@@ -268,35 +275,120 @@ static enum mn_err explain(const struct dialer *d, enum mn_err code, const char 
                    why);
 }
 
-/* One candidate after the other; when all have failed, the reason of the last is the answer. A peer
- * that took the connection but does not come to accept it is asked again until the dialer's
- * deadline. */
+/* Another attempt may go better, or only one at another address, or none. */
+enum prospect { AGAIN, ELSEWHERE, NONE };
+
+static enum prospect prospect_of(const struct dialer *d, enum mn_err err)
+{
+    if (!d->conn)
+        return err == MN_ERR_LINK_DEAD || err == MN_ERR_PEER_DEAD ? AGAIN : NONE;
+    if (d->conn->again)
+        return AGAIN;
+    return d->conn->state <= MN_CONN_PROOF ? ELSEWHERE : NONE;
+}
+
+/* Said at once, then ever more seldom. */
+static void tell(const struct dialer *d, const struct mn_diag *diag)
+{
+    const char *then = d->current ? "the next address" : "again";
+
+    if (!(d->rounds & (d->rounds - 1)))
+        MN_WARN("%s; trying %s", diag->text, then);
+    else
+        MN_INFO("%s; trying %s", diag->text, then);
+}
+
+/* The attempt is over. MN_OK: the next one may begin, after a pause when all candidates had theirs;
+ * else nothing is left to try. */
+static enum mn_err next_attempt(struct dialer *d, enum mn_err err, struct mn_diag *diag)
+{
+    enum prospect prospect = prospect_of(d, err);
+    int state = d->conn ? (int)d->conn->state : MN_CONN_CONNECT;
+    struct mn_diag why = *diag;
+
+    err = explain(d, err == MN_ERR_TIMEOUT ? MN_ERR_LINK_DEAD : err, why.text, diag);
+    if (state >= d->last_state) {
+        d->last = *diag;
+        d->last_state = state;
+    }
+    if (d->conn)
+        mn_conn_close(d->conn);
+    d->conn = NULL;
+    d->hopeful |= prospect == AGAIN;
+    if (prospect == NONE)
+        return err;
+    if (d->current + 1 < d->n_candidates) {
+        d->current++;
+        tell(d, diag);
+        return MN_OK;
+    }
+    if (!d->hopeful)
+        return err;
+    unsigned pause = d->rounds < 7 ? PAUSE_MS << d->rounds : MAX_PAUSE_MS;
+    d->pause_end_ms = mn_now_ms() + (pause < MAX_PAUSE_MS ? pause : MAX_PAUSE_MS);
+    d->rounds++;
+    d->current = d->hopeful = 0;
+    d->last_state = -1;
+    tell(d, diag);
+    return MN_OK;
+}
+
+/* One candidate after the other, round after round. */
 static enum mn_err advance(const struct mn_config *config, struct dialer *d, int traffic_class,
                            struct mn_diag *diag)
 {
     for (;;) {
-        enum mn_err err = d->conn ? MN_OK : dial_current(config, d, traffic_class, &d->last);
+        if (!d->conn && mn_now_ms() < d->pause_end_ms)
+            return MN_ERR_AGAIN;
+        enum mn_err err = d->conn ? MN_OK : dial_current(config, d, traffic_class, diag);
         if (!err)
-            err = mn_conn_step(d->conn, &d->last);
+            err = mn_conn_step(d->conn, diag);
         if (!err || err == MN_ERR_AGAIN)
             return err;
-        explain(d, err == MN_ERR_TIMEOUT ? MN_ERR_LINK_DEAD : err, d->last.text, diag);
-        if (d->conn) {
-            d->slow |= err == MN_ERR_TIMEOUT && d->conn->state > MN_CONN_CONNECT;
-            mn_conn_close(d->conn);
-        }
-        d->conn = NULL;
-        if (d->current + 1 < d->n_candidates) {
-            d->current++;
-        } else if (d->slow) {
-            d->current = d->slow = 0;
-        } else {
-            if (diag->code == MN_ERR_LINK_DEAD)
-                add_tables(d, diag);
-            return diag->code;
-        }
-        MN_WARN("%s; trying %s", diag->text, d->current ? "the next address" : "again");
+        err = next_attempt(d, err, diag);
+        if (err)
+            return err;
     }
+}
+
+/* connect has passed: the last cause, or what is waited for if there was none. */
+static enum mn_err give_up(struct dialer *d, unsigned seconds, struct mn_diag *diag)
+{
+    char why[sizeof d->last.text];
+
+    if (d->last.text[0]) {
+        snprintf(why, sizeof why, "%.700s. Not connected within %u s", d->last.text, seconds);
+        return mn_fail(diag, d->last.code, "%s", why);
+    }
+    snprintf(why, sizeof why, "%s. Not connected within %u s",
+             d->conn && d->conn->state > MN_CONN_CONNECT
+                 ? "its host takes the connection, but the process does not accept it (is it "
+                   "stopped, or still at work elsewhere?)"
+                 : "nobody answers; " MN_NOBODY,
+             seconds);
+    return explain(d, MN_ERR_LINK_DEAD, why, diag);
+}
+
+/* Whether the acceptor alone decides now. */
+static int with_the_acceptor(const struct dialer *d)
+{
+    return d->conn && d->conn->state == MN_CONN_LANES && d->conn->lanes_agreed;
+}
+
+/* It may have said READY already: nobody ends this but the connection itself. */
+static void wait_for_acceptor(struct dialer *d, unsigned seconds)
+{
+    if (!d->agreed) {
+        pthread_mutex_lock(&lock);
+        d->agreed = 1;
+        pthread_mutex_unlock(&lock);
+    }
+    if (d->told || mn_now_ms() <= d->deadline_ms)
+        return;
+    d->told = 1;
+    MN_WARN("peer %s has all that it needs to accept and has not done so within %u s: its process "
+            "is stopped, or busy elsewhere; its host answers; still waiting",
+            d->conn->peer_text, seconds);
 }
 
 enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_device *device,
@@ -304,7 +396,7 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
                            struct mn_diag *diag)
 {
     struct mn_handle h;
-    enum mn_err err = mn_handle_read(handle, config->cluster_key, &h, diag);
+    enum mn_err err = mn_handle_read(handle, mn_config_key(config), &h, diag);
 
     if (err)
         return err;
@@ -313,15 +405,13 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
         err = begin(config, device, &h, handle, &d, diag);
     if (err)
         return err;
-    if (mn_now_ms() > d->deadline_ms) {
-        char why[512];
-        snprintf(why, sizeof why, "not accepted within %u s%s%.440s",
-                 config->settings.connect_ms / 1000, d->last.text[0] ? "; last: " : "",
-                 d->last.text);
-        err = explain(d, MN_ERR_TIMEOUT, why, diag);
-    } else {
-        err = advance(config, d, traffic_class, diag);
-    }
+    err = advance(config, d, traffic_class, diag);
+    if (err == MN_ERR_AGAIN && with_the_acceptor(d))
+        wait_for_acceptor(d, config->settings.connect_ms / 1000);
+    else if (err == MN_ERR_AGAIN && mn_now_ms() > d->deadline_ms)
+        err = give_up(d, config->settings.connect_ms / 1000, diag);
+    if (err && err != MN_ERR_AGAIN && diag->code == MN_ERR_LINK_DEAD)
+        add_tables(d, diag);
     if (err == MN_ERR_AGAIN)
         return err;
     if (!err) {
@@ -336,7 +426,7 @@ static struct dialer *named(const struct mn_config *config, const void *handle)
 {
     struct mn_handle h;
 
-    return mn_handle_read(handle, config->cluster_key, &h, NULL) ? NULL : find(config, &h);
+    return mn_handle_read(handle, mn_config_key(config), &h, NULL) ? NULL : find(config, &h);
 }
 
 int mn_dialer_answered(const struct mn_config *config, const void *handle)

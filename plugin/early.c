@@ -27,7 +27,9 @@ struct early {
     struct mn_net *net;
     const struct mn_device *device;
     uint8_t handle[MN_HANDLE_SIZE];
-    atomic_int state;         /* enum below; what follows is constant once it is not WAITING */
+    /* Enum below; what follows is constant once it is not WAITING: stored with release, loaded with
+     * acquire. tests/models: early. */
+    atomic_int state;
     struct mn_comm *real;     /* READY */
     enum mn_err error;        /* FAILED */
     struct promise *promises; /* WAITING: those to be kept */
@@ -273,13 +275,13 @@ int mn_net_listen_short(int dev, void *handle, void **listen_comm)
 
     if (result != ncclSuccess)
         return result;
-    enum mn_err err = mn_handle_read(whole, net->config.cluster_key, &h, &diag);
+    enum mn_err err = mn_handle_read(whole, mn_config_key(&net->config), &h, &diag);
     if (err) {
         (void)mn_net_close_listen(*listen_comm);
         *listen_comm = NULL;
         return mn_net_explain(err, "listen", &diag);
     }
-    mn_handle_write_short(&h, net->config.cluster_key, handle);
+    mn_handle_write_short(&h, mn_config_key(&net->config), handle);
     return ncclSuccess;
 }
 
@@ -308,7 +310,7 @@ int mn_net_connect_early(int dev, void *handle, void **send_comm)
     if (!device)
         return ncclInvalidArgument;
     mn_dialer_sweep(&net->config);
-    enum mn_err err = mn_handle_read_short(handle, net->config.cluster_key, &h, &diag);
+    enum mn_err err = mn_handle_read_short(handle, mn_config_key(&net->config), &h, &diag);
     if (err)
         return mn_net_explain(err, "connect", &diag);
     struct early *e = calloc(1, sizeof *e);
@@ -317,7 +319,7 @@ int mn_net_connect_early(int dev, void *handle, void **send_comm)
     e->base = (struct mn_comm){.ops = &early_transport, .is_send = 1};
     e->net = net;
     e->device = device;
-    mn_handle_write(&h, net->config.cluster_key, e->handle);
+    mn_handle_write(&h, mn_config_key(&net->config), e->handle);
     err = reach(e, &conn, &diag);
     int error = err == MN_ERR_AGAIN ? start_waiting(e) : 0;
     if (error) {

@@ -61,6 +61,16 @@ int mn_gpu_loaded(void)
     return bits;
 }
 
+uint64_t mn_gpu_allocation(const void *p, size_t size)
+{
+    uint64_t id = 0;
+
+    for (int i = 0; mn_gpu_drivers[i] && !id; i++)
+        if (mn_gpu_drivers[i]->allocation && !mn_gpu_drivers[i]->open(0, NULL))
+            id = mn_gpu_drivers[i]->allocation(p, size);
+    return id;
+}
+
 int mn_gpu_peer_module(const char *sysfs)
 {
     static const char *const places[] = {

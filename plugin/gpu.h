@@ -56,6 +56,9 @@ struct mn_gpu_driver {
     /* Between any two kinds of memory; done when it returns. device: whose memory takes part. */
     enum mn_err (*copy)(int device, void *to, const void *from, size_t size, struct mn_diag *diag);
     enum mn_err (*fill)(int device, void *p, int byte, size_t size, struct mn_diag *diag);
+    /* A number that no other allocation of the process ever has, of the one that holds all of
+     * [p, p + size); 0: not known. NULL: the driver has none, but exports a buffer as one file. */
+    uint64_t (*allocation)(const void *p, size_t size);
     /* A descriptor, the caller's to close, for [p, p + size), which begins at *offset of it. p and
      * size are multiples of the page size. MN_ERR_UNSUPPORTED: what is missing. */
     enum mn_err (*dmabuf)(int device, void *p, size_t size, int *fd, uint64_t *offset,
@@ -78,6 +81,9 @@ const struct mn_gpu_driver *mn_gpu_named(const char *option);
  * already: looks, loads nothing. Says once at WARN when a driver is there and broken. */
 enum { MN_GPU_CAN_PEER = 1, MN_GPU_CAN_DMABUF = 2 };
 int mn_gpu_loaded(void);
+
+/* Which allocation holds all of [p, p + size), as the loaded drivers number them; 0: not known. */
+uint64_t mn_gpu_allocation(const void *p, size_t size);
 
 /* Whether a kernel module is loaded that lets RDMA devices register GPU memory by its address: as
  * NCCL looks for it (src/transport/net_ib/gdr.cc), and RCCL. sysfs: NULL = "/sys". */

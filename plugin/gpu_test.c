@@ -78,6 +78,30 @@ static void a_thread_has_a_device_and_streams(void **state)
     }
 }
 
+static void an_allocation_has_a_number_of_its_own(void **state)
+{
+    struct mn_diag diag;
+    void *one, *two;
+    int on_host;
+
+    (void)state;
+    const struct mn_gpu_driver *gpu = drivers(0, &diag);
+    assert_int_equal(gpu->alloc(0, MN_GPU_DEVICE, 4096, &one, &diag), MN_OK);
+    assert_int_equal(gpu->alloc(0, MN_GPU_DEVICE, 4096, &two, &diag), MN_OK);
+    uint64_t id = mn_gpu_allocation(one, 4096);
+    assert_int_not_equal(id, 0);
+    assert_int_equal(mn_gpu_allocation((char *)one + 100, 10), id);
+    assert_int_not_equal(mn_gpu_allocation(two, 4096), id);
+    /* Beyond its end, and no GPU's. */
+    assert_int_equal(mn_gpu_allocation(one, (size_t)1 << 40), 0);
+    assert_int_equal(mn_gpu_allocation(&on_host, sizeof on_host), 0);
+    assert_int_equal(gpu->free(0, one, &diag), MN_OK);
+    assert_int_equal(gpu->alloc(0, MN_GPU_DEVICE, 4096, &one, &diag), MN_OK);
+    assert_int_not_equal(mn_gpu_allocation(one, 4096), id);
+    assert_int_equal(gpu->free(0, one, &diag), MN_OK);
+    assert_int_equal(gpu->free(0, two, &diag), MN_OK);
+}
+
 static void copies_fills_and_exports(void **state)
 {
     struct mn_diag diag;
@@ -253,6 +277,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bad_states), /* before any driver is open here */
         cmocka_unit_test(tells_memory_apart),
         cmocka_unit_test(a_thread_has_a_device_and_streams),
+        cmocka_unit_test(an_allocation_has_a_number_of_its_own),
         cmocka_unit_test(copies_fills_and_exports),
         cmocka_unit_test(describes_devices),
         cmocka_unit_test(peer_modules),
@@ -264,7 +289,7 @@ int main(int argc, char **argv)
     if (!getenv("FAKEGPU")) {
         snprintf(path, sizeof path, "%s/../tests/fakegpu", LIB_DIR);
         setenv("LD_LIBRARY_PATH", path, 1);
-        setenv("FAKEGPU", "devices=2", 1);
+        setenv("FAKEGPU", "devices=2,anew=0", 1);
         execv("/proc/self/exe", argv);
         return 1;
     }

@@ -8,7 +8,7 @@
 #include "plugin/handle.h"
 
 #define HANDLE_MAGIC   0x3148534du /* "MSH1" */
-#define HANDLE_VERSION 1
+#define HANDLE_VERSION 2
 #define FLAG_TRUNCATED 1u
 #define CELLS          8
 #define CELLS_AT       40
@@ -26,10 +26,9 @@
 
 static const uint8_t public_key[MN_KEY_SIZE] = "meshnet handle";
 
-static const uint8_t *check_key(const uint8_t key[MN_KEY_SIZE])
+static const uint8_t *check_key(const uint8_t *key)
 {
-    static const uint8_t none[MN_KEY_SIZE];
-    return memcmp(key, none, MN_KEY_SIZE) ? key : public_key;
+    return key ? key : public_key;
 }
 
 uint8_t mn_speed_encode(long mbps)
@@ -63,7 +62,7 @@ static int put_cell(struct mn_bytes *b, const struct mn_local *local, int left)
     return v6 ? 3 : 1;
 }
 
-void mn_handle_write(const struct mn_handle *handle, const uint8_t key[MN_KEY_SIZE], void *bytes)
+void mn_handle_write(const struct mn_handle *handle, const uint8_t *key, void *bytes)
 {
     uint8_t out[MN_HANDLE_SIZE] = {0};
     struct mn_bytes b = {out + CELLS_AT, out + SCRATCH_AT, 0};
@@ -109,8 +108,8 @@ static int get_cell(struct mn_bytes *b, struct mn_local *local)
     return !b->bad && local->addr.prefix <= (flags & CELL_V6 ? 128 : 32);
 }
 
-enum mn_err mn_handle_read(const void *bytes, const uint8_t key[MN_KEY_SIZE],
-                           struct mn_handle *handle, struct mn_diag *diag)
+enum mn_err mn_handle_read(const void *bytes, const uint8_t *key, struct mn_handle *handle,
+                           struct mn_diag *diag)
 {
     uint8_t in[MN_HANDLE_SIZE];
 
@@ -188,8 +187,7 @@ static int rank_of(const struct mn_handle *handle, int i)
     return !first ? 2 : l[i].addr.family == AF_INET6 && has_v4;
 }
 
-void mn_handle_write_short(const struct mn_handle *handle, const uint8_t key[MN_KEY_SIZE],
-                           void *bytes)
+void mn_handle_write_short(const struct mn_handle *handle, const uint8_t *key, void *bytes)
 {
     uint8_t out[MN_SHORT_HANDLE_SIZE] = {0};
     struct mn_bytes b = {out + SHORT_AT, out + SHORT_CHECK_AT, 0};
@@ -227,8 +225,8 @@ static int get_short(struct mn_bytes *b, struct mn_local *local)
     return !b->bad && local->addr.prefix <= (v6 ? 128 : 32);
 }
 
-enum mn_err mn_handle_read_short(const void *bytes, const uint8_t key[MN_KEY_SIZE],
-                                 struct mn_handle *handle, struct mn_diag *diag)
+enum mn_err mn_handle_read_short(const void *bytes, const uint8_t *key, struct mn_handle *handle,
+                                 struct mn_diag *diag)
 {
     uint8_t in[MN_SHORT_HANDLE_SIZE];
 

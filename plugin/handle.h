@@ -29,11 +29,12 @@ struct mn_handle {
     int truncated; /* more addresses exist than fit; the rest comes with the handshake */
 };
 
-/* Writes exactly MN_HANDLE_SIZE bytes at any alignment. */
-void mn_handle_write(const struct mn_handle *handle, const uint8_t key[MN_KEY_SIZE], void *bytes);
+/* Writes exactly MN_HANDLE_SIZE bytes at any alignment. key: of MN_KEY_SIZE bytes, NULL when the
+ * mesh has none. */
+void mn_handle_write(const struct mn_handle *handle, const uint8_t *key, void *bytes);
 /* MN_ERR_PROTO when magic, version, check or any field is not as written above. */
-enum mn_err mn_handle_read(const void *bytes, const uint8_t key[MN_KEY_SIZE],
-                           struct mn_handle *handle, struct mn_diag *diag);
+enum mn_err mn_handle_read(const void *bytes, const uint8_t *key, struct mn_handle *handle,
+                           struct mn_diag *diag);
 void mn_handle_set_scratch(void *bytes, uint64_t scratch);
 
 /* The 64 bytes of v4:
@@ -45,10 +46,9 @@ void mn_handle_set_scratch(void *bytes, uint64_t scratch);
  * family and two more of IPv4. Each cable's first one is taken before any second one, IPv4 before
  * IPv6, since the peer may be at the end of just that cable; speeds and the rest come with the
  * handshake. No scratch: whoever connects keeps his state himself. */
-void mn_handle_write_short(const struct mn_handle *handle, const uint8_t key[MN_KEY_SIZE],
-                           void *bytes);
-enum mn_err mn_handle_read_short(const void *bytes, const uint8_t key[MN_KEY_SIZE],
-                                 struct mn_handle *handle, struct mn_diag *diag);
+void mn_handle_write_short(const struct mn_handle *handle, const uint8_t *key, void *bytes);
+enum mn_err mn_handle_read_short(const void *bytes, const uint8_t *key, struct mn_handle *handle,
+                                 struct mn_diag *diag);
 
 /* Speed code of a cell: 0 unknown, else about 12 steps a decade. */
 uint8_t mn_speed_encode(long mbps);

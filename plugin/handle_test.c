@@ -10,7 +10,8 @@
 
 #include "plugin/handle.h"
 
-static const uint8_t no_key[MN_KEY_SIZE];
+static const uint8_t *const no_key = NULL;
+static const uint8_t zero_key[MN_KEY_SIZE];
 static const uint8_t some_key[MN_KEY_SIZE] = "0123456789abcde";
 
 static struct mn_local local(const char *text, uint8_t nic, long speed)
@@ -107,6 +108,12 @@ static void test_cluster_key_is_needed(void **state)
     assert_int_equal(mn_handle_read(bytes, some_key, &back, NULL), MN_OK);
     assert_int_equal(mn_handle_read(bytes, no_key, &back, &diag), MN_ERR_PROTO);
     assert_non_null(strstr(diag.text, "cluster key"));
+    /* A key of zeros is one too. */
+    mn_handle_write(&h, zero_key, bytes);
+    assert_int_equal(mn_handle_read(bytes, zero_key, &back, NULL), MN_OK);
+    assert_int_equal(mn_handle_read(bytes, no_key, &back, &diag), MN_ERR_PROTO);
+    mn_handle_write(&h, no_key, bytes);
+    assert_int_equal(mn_handle_read(bytes, zero_key, &back, &diag), MN_ERR_PROTO);
 }
 
 static void test_selector(void **state)

@@ -1,39 +1,37 @@
 #include <errno.h>
-#include <stdatomic.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "plugin/arrive.h"
 #include "plugin/listen.h"
 #include "plugin/transport.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-#define MAX_PENDING         8   /* candidates of one listener; the oldest unproven makes room */
-#define MAX_PENDING_PROCESS 256 /* of all listeners together */
-#define MAX_ARRIVALS        16  /* sockets of one listener whose first frame is not read yet */
-#define BIND_TRIES          64
-#define BACKLOG             64
-
-/* A socket whose first frame is not read yet: HELLO makes it a candidate, LANE joins it to one. */
-struct arrival {
-    struct mn_chan chan;
-    uint64_t deadline_ms;
-};
+#define MAX_PENDING 16 /* candidates of one listener, who have said HELLO with the right MAC */
+#define SPARED_MS   300
+#define BIND_TRIES  64
+#define BACKLOG     4096
+#define FIRST_MAX   64 /* no first frame is larger */
 
 struct mn_listener {
     const struct mn_config *config;
     const struct mn_device *device;
-    uint8_t nonce[MN_NONCE_SIZE];
+    uint8_t nonce[MN_NONCE_SIZE], key[MN_KEY_SIZE];
     int fds[MN_MAX_LOCALS];
     int n_fds;
-    struct arrival *arrivals[MAX_ARRIVALS];
-    struct mn_conn *pending[MAX_PENDING];
+    struct mn_arrivals arrivals;
+    struct {
+        struct mn_conn *conn;
+        uint64_t born_ms;
+    } pending[MAX_PENDING];
+    unsigned long strangers;
 };
-
-static atomic_int pending_total;
 
 void mn_side_self(const struct mn_config *config, const struct mn_device *device,
                   struct mn_side *side)
@@ -55,12 +53,13 @@ static enum mn_err listen_at(const struct mn_local *local, uint16_t port, int *f
     struct sockaddr_storage ss;
     socklen_t len = mn_addr_sockaddr(&local->addr, port, local->ifindex, &ss);
     char text[MN_ADDR_TEXT];
-    int one = 1;
+    int one = 1, silent_s = 5;
 
     *fd = socket(local->addr.family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (*fd < 0)
         return mn_fail_errno(diag, "opening a socket (see ulimit -n)");
     (void)setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    (void)setsockopt(*fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent_s, sizeof silent_s);
     if (bind(*fd, (struct sockaddr *)&ss, len) || listen(*fd, BACKLOG)) {
         enum mn_err err = errno == EADDRINUSE
                               ? MN_ERR_EXISTS
@@ -148,178 +147,176 @@ enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_dev
         free(l);
         return err;
     }
+    mn_arrivals_open(&l->arrivals);
+    mn_conn_key(config, l->nonce, l->key);
     memcpy(h.nonce, l->nonce, sizeof h.nonce);
     memcpy(h.locals, device->locals, sizeof h.locals);
     h.n_locals = device->n_locals;
     tell_gids(config, device, &h);
-    mn_handle_write(&h, config->cluster_key, handle);
+    mn_handle_write(&h, mn_config_key(config), handle);
     *listener = l;
     return MN_OK;
 }
 
-static void drop_arrival(struct mn_listener *l, int slot)
-{
-    mn_chan_close(&l->arrivals[slot]->chan);
-    free(l->arrivals[slot]);
-    l->arrivals[slot] = NULL;
-    atomic_fetch_sub(&pending_total, 1);
-}
-
 static void drop_pending(struct mn_listener *l, int slot)
 {
-    mn_conn_close(l->pending[slot]);
-    l->pending[slot] = NULL;
+    mn_conn_close(l->pending[slot].conn);
+    l->pending[slot].conn = NULL;
 }
 
-/* A free place among the arrivals; when all are taken the oldest goes, so that sockets which say
- * nothing cannot keep others out. */
-static int arrival_slot(struct mn_listener *l)
-{
-    int oldest = 0;
-
-    for (int i = 0; i < MAX_ARRIVALS; i++) {
-        if (!l->arrivals[i])
-            return i;
-        if (l->arrivals[i]->deadline_ms < l->arrivals[oldest]->deadline_ms)
-            oldest = i;
-    }
-    drop_arrival(l, oldest);
-    return oldest;
-}
-
-static void take_arrivals(struct mn_listener *l)
-{
-    for (int i = 0; i < l->n_fds; i++) {
-        for (int n = 0; n < MAX_ARRIVALS / 2; n++) {
-            if (atomic_load(&pending_total) >= MAX_PENDING_PROCESS)
-                return;
-            int fd = accept4(l->fds[i], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-            if (fd < 0)
-                break;
-            struct arrival *a = calloc(1, sizeof *a);
-            if (!a) {
-                close(fd);
-                return;
-            }
-            mn_chan_init(&a->chan, fd);
-            a->deadline_ms = mn_now_ms() + l->config->settings.handshake_ms;
-            l->arrivals[arrival_slot(l)] = a;
-            atomic_fetch_add(&pending_total, 1);
-        }
-    }
-}
-
-/* A free place among the candidates, making one by dropping the oldest that has proved nothing. */
+/* A free place among the candidates, made by dropping one that has not proved itself though it had
+ * the time, if there is one. Only who can read the wire fills them: with old HELLOs. */
 static int pending_slot(struct mn_listener *l)
 {
-    int oldest = -1;
+    uint64_t now = mn_now_ms();
+    int slot = -1, slow = 0;
 
     for (int i = 0; i < MAX_PENDING; i++) {
-        if (!l->pending[i])
+        const struct mn_conn *conn = l->pending[i].conn;
+        if (!conn)
             return i;
-        if (l->pending[i]->state <= MN_CONN_PROOF &&
-            (oldest < 0 || l->pending[i]->started_ms < l->pending[oldest]->started_ms))
-            oldest = i;
+        int is_slow = now - l->pending[i].born_ms > SPARED_MS;
+        if (conn->state > MN_CONN_PROOF || is_slow < slow)
+            continue;
+        uint8_t lot = 0;
+        (void)mn_random(&lot, sizeof lot, NULL);
+        if (slot < 0 || is_slow > slow || lot < 128)
+            slot = i;
+        slow = is_slow;
     }
-    if (oldest >= 0)
-        drop_pending(l, oldest);
-    return oldest;
+    if (slot >= 0)
+        drop_pending(l, slot);
+    return slot;
 }
 
-static enum mn_err promote(struct mn_listener *l, struct arrival *a)
+/* MN_ERR_AGAIN: it goes on; else *diag says why it ended, or it is *ready, and its place is free.
+ */
+static enum mn_err step_pending(struct mn_listener *l, int slot, struct mn_conn **ready,
+                                struct mn_diag *diag)
 {
-    int slot = pending_slot(l);
-    struct mn_conn *conn = slot < 0 ? NULL : calloc(1, sizeof *conn);
+    struct mn_conn *conn = l->pending[slot].conn;
+    enum mn_err err = mn_conn_step(conn, diag);
+
+    if (err == MN_ERR_AGAIN)
+        return err;
+    if (!err) {
+        *ready = conn;
+        l->pending[slot].conn = NULL;
+        return err;
+    }
+    if (conn->state > MN_CONN_PROOF)
+        MN_WARN("accept: peer %s: %s", conn->peer_text, diag->text);
+    else
+        MN_INFO("dropped %s: %s", conn->peer_text, diag->text);
+    drop_pending(l, slot);
+    return err;
+}
+
+/* A socket whose HELLO, with the connector's random, is good and still to be read. */
+static enum mn_verdict add_candidate(struct mn_listener *l, int fd, const uint8_t random[16])
+{
+    struct mn_conn *conn, *through = NULL;
     struct mn_diag why;
 
-    if (!conn)
-        return MN_ERR_NOMEM;
-    conn->config = l->config;
-    conn->chan = a->chan;
-    conn->state = MN_CONN_HELLO;
-    conn->started_ms = mn_now_ms();
-    conn->deadline_ms = conn->started_ms + l->config->settings.handshake_ms;
-    conn->traffic_class = -1;
-    snprintf(conn->peer_text, sizeof conn->peer_text, "a connecting process");
-    mn_side_self(l->config, l->device, &conn->side[0]);
-    mn_conn_key(conn, l->nonce);
+    for (int i = 0; i < MAX_PENDING; i++)
+        if (l->pending[i].conn && !memcmp(l->pending[i].conn->random[1], random, 16))
+            return MN_ARRIVAL_STRANGER;
+    int slot = pending_slot(l);
+    if (slot < 0 || !(conn = calloc(1, sizeof *conn)))
+        return MN_ARRIVAL_STRANGER;
     if (mn_random(conn->random[0], sizeof conn->random[0], &why) ||
         mn_random(&conn->id, sizeof conn->id, &why)) {
         free(conn);
-        return MN_ERR_SYS;
+        return MN_ARRIVAL_STRANGER;
     }
-    l->pending[slot] = conn;
-    return MN_OK;
+    mn_chan_init(&conn->chan, fd);
+    conn->config = l->config;
+    conn->state = MN_CONN_HELLO;
+    conn->stepped_ms = mn_now_ms();
+    conn->traffic_class = -1;
+    snprintf(conn->peer_text, sizeof conn->peer_text, "a connecting process");
+    mn_side_self(l->config, l->device, &conn->side[0]);
+    memcpy(conn->key, l->key, sizeof conn->key);
+    l->pending[slot].conn = conn;
+    l->pending[slot].born_ms = conn->stepped_ms;
+    /* Reads HELLO: who has gone again goes at once. Beside a quick connector it may be through
+     * already; the listener's step finds it so. */
+    if (!step_pending(l, slot, &through, &why))
+        l->pending[slot].conn = through;
+    return MN_ARRIVAL_TAKEN;
 }
 
-static void join_lane(struct mn_listener *l, struct arrival *a, const uint8_t *payload, size_t len)
+/* Whose LANE frame names a candidate and has its MAC: the frame is read, what follows is data. */
+static enum mn_verdict join_lane(struct mn_listener *l, int fd, const uint8_t *payload, size_t len)
 {
+    uint8_t frame[8 + MN_LANE_SIZE];
     uint64_t id = mn_lane_frame_id(payload, len);
 
     for (int i = 0; i < MAX_PENDING; i++) {
-        struct mn_conn *conn = l->pending[i];
-        if (conn && conn->id == id && !mn_conn_attach(conn, a->chan.fd, payload, len)) {
-            a->chan.fd = -1;
-            return;
+        struct mn_conn *conn = l->pending[i].conn;
+        if (conn && conn->id == id && !mn_conn_attach(conn, fd, payload, len)) {
+            (void)recv(fd, frame, sizeof frame, MSG_DONTWAIT);
+            return MN_ARRIVAL_TAKEN;
         }
     }
+    return MN_ARRIVAL_STRANGER;
 }
 
-/* The first frame says what a socket is for. HELLO is left in the buffer for the handshake. */
-static void sort_arrivals(struct mn_listener *l)
+/* Tells a connector of another version so; what it said is read, or closing would take it back. */
+static void say_version(int fd, uint8_t *bytes, size_t size)
 {
-    for (int i = 0; i < MAX_ARRIVALS; i++) {
-        struct arrival *a = l->arrivals[i];
-        enum mn_frame type;
-        uint8_t *payload;
-        size_t len;
-        if (!a)
-            continue;
-        enum mn_err err = mn_chan_get(&a->chan, &type, &payload, &len, NULL);
-        if (err == MN_ERR_AGAIN && mn_now_ms() <= a->deadline_ms)
-            continue;
-        if (!err && type == MN_FRAME_HELLO) {
-            a->chan.rx_len = len + (size_t)(payload - a->chan.rx);
-            if (!promote(l, a))
-                a->chan.fd = -1;
-        } else if (!err && type == MN_FRAME_LANE) {
-            join_lane(l, a, payload, len);
-        }
-        drop_arrival(l, i);
+    struct mn_chan chan;
+    uint8_t hello[17];
+    size_t len = mn_hello_version(hello);
+
+    mn_chan_init(&chan, fd);
+    if (recv(fd, bytes, size, MSG_DONTWAIT) > 0 && !mn_chan_put(&chan, MN_FRAME_HELLO, hello, len))
+        (void)mn_chan_flush(&chan, NULL);
+}
+
+/* The first frame says what a socket is for. HELLO stays for the handshake to read. */
+static enum mn_verdict judge(void *listener, int fd)
+{
+    struct mn_listener *l = listener;
+    uint8_t bytes[FIRST_MAX];
+    const uint8_t *payload;
+    enum mn_frame type;
+    size_t len;
+    enum mn_verdict verdict = MN_ARRIVAL_STRANGER;
+    enum mn_err err = mn_chan_peek(fd, bytes, sizeof bytes, &type, &payload, &len);
+
+    if (err == MN_ERR_AGAIN)
+        return MN_ARRIVAL_WAITS;
+    if (!err && type == MN_FRAME_LANE) {
+        verdict = join_lane(l, fd, payload, len);
+    } else if (!err && type == MN_FRAME_HELLO) {
+        err = mn_hello_check(l->key, payload, len, NULL);
+        if (!err)
+            verdict = add_candidate(l, fd, payload + 1);
+        else if (err == MN_ERR_PROTO)
+            say_version(fd, bytes, sizeof bytes);
     }
+    l->strangers += verdict == MN_ARRIVAL_STRANGER;
+    if (verdict == MN_ARRIVAL_STRANGER && !(l->strangers & (l->strangers - 1)))
+        MN_INFO("listen: %lu connections so far that were not meant for this listener",
+                l->strangers);
+    return verdict;
 }
 
 enum mn_err mn_listener_step(struct mn_listener *l, struct mn_conn **conn, struct mn_diag *diag)
 {
-    take_arrivals(l);
-    sort_arrivals(l);
-    for (int i = 0; i < MAX_PENDING; i++) {
-        if (!l->pending[i])
-            continue;
-        enum mn_err err = mn_conn_step(l->pending[i], diag);
-        if (!err) {
-            *conn = l->pending[i];
-            l->pending[i] = NULL;
+    mn_arrivals_step(&l->arrivals, l->fds, l->n_fds, l->config->settings.handshake_ms, judge, l);
+    for (int i = 0; i < MAX_PENDING; i++)
+        if (l->pending[i].conn && !step_pending(l, i, conn, diag))
             return MN_OK;
-        }
-        if (err != MN_ERR_AGAIN) {
-            if (l->pending[i]->state > MN_CONN_PROOF)
-                MN_WARN("accept: peer %s: %s", l->pending[i]->peer_text, diag->text);
-            else
-                MN_INFO("dropped %s: %s", l->pending[i]->peer_text, diag->text);
-            drop_pending(l, i);
-        }
-    }
     return MN_ERR_AGAIN;
 }
 
 void mn_listener_close(struct mn_listener *l)
 {
-    for (int i = 0; i < MAX_ARRIVALS; i++)
-        if (l->arrivals[i])
-            drop_arrival(l, i);
+    mn_arrivals_close(&l->arrivals);
     for (int i = 0; i < MAX_PENDING; i++)
-        if (l->pending[i])
+        if (l->pending[i].conn)
             drop_pending(l, i);
     close_fds(l);
     free(l);

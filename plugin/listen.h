@@ -27,7 +27,7 @@ int mn_dialer_answered(const struct mn_config *config, const void *handle);
 /* Gives up the connection that handle names, if there is one. */
 void mn_dialer_forget(const struct mn_config *config, const void *handle);
 /* Forgets connections of this configuration that were begun and not asked after for longer than
- * two connect timeouts. */
+ * two connect timeouts, but for those that the acceptor may have accepted. */
 void mn_dialer_sweep(const struct mn_config *config);
 /* Gives up all connections of this configuration. */
 void mn_dialer_drop(const struct mn_config *config);

@@ -2,6 +2,8 @@
 
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/context.h"
+#include "plugin/fence.h"
+#include "topo/base/log.h"
 
 #define MAX_MESSAGE (1ull << 30) /* NCCL's own largest network message */
 
@@ -24,7 +26,7 @@ int mn_net_properties(int dev, struct mn_net_props *props)
         .name = mn_net_lasting(d->name),
         .pci_path = d->pci_path[0] ? mn_net_lasting(d->pci_path) : NULL,
         .guid = d->guid,
-        .ptr_support = config->pointers,
+        .ptr_support = d->pointers,
         .speed_mbps = d->speed_mbps > 0 ? (int)d->speed_mbps : 10000,
         .port = 1,
         .max_comms = 65536,
@@ -48,9 +50,9 @@ int mn_net_listen(struct mn_net *net, int dev, void *handle, void **listen_comm)
     if (!d)
         return ncclInvalidArgument;
     struct mn_listening *listening = calloc(1, sizeof *listening);
-    if (!listening)
-        return ncclSystemError;
-    enum mn_err err = mn_listener_open(&net->config, d, handle, &listening->listener, &diag);
+    enum mn_err err = listening
+                          ? mn_listener_open(&net->config, d, handle, &listening->listener, &diag)
+                          : mn_fail(&diag, MN_ERR_NOMEM, "no memory for a listener");
     if (err) {
         free(listening);
         return mn_net_explain(err, "listen", &diag);
@@ -107,11 +109,23 @@ int mn_net_accept(void *listen_comm, void **recv_comm)
     return err ? mn_net_explain(err, "accept", &diag) : open_comm(listening->net, conn, recv_comm);
 }
 
+/* No object is larger, and none goes around the end of memory. */
+static enum mn_err check_range(const void *data, size_t size, struct mn_diag *diag)
+{
+    if (size <= PTRDIFF_MAX && (uintptr_t)data <= UINTPTR_MAX - size)
+        return MN_OK;
+    return mn_fail(diag, MN_ERR_USAGE,
+                   "%zu bytes at %p: no buffer is so long; the caller's size "
+                   "is wrong",
+                   size, data);
+}
+
 static int registered(struct mn_comm *c, enum mn_err err, void **mhandle)
 {
     if (!err && mn_comm_note(c, *mhandle)) {
         (void)c->ops->dereg_mr(c, *mhandle);
         err = MN_ERR_NOMEM;
+        MN_WARN("no memory to note a registration");
     }
     return mn_net_result(err);
 }
@@ -120,6 +134,12 @@ int mn_net_reg_mr(void *comm, void *data, size_t size, int type, void **mhandle)
 {
     struct mn_comm *c = comm;
 
+    struct mn_diag diag;
+    enum mn_err err = check_range(data, size, &diag);
+
+    *mhandle = NULL;
+    if (err)
+        return mn_net_explain(err, "registration", &diag);
     return registered(c, c->ops->reg_mr(c, data, size, type, mhandle), mhandle);
 }
 
@@ -128,6 +148,12 @@ int mn_net_reg_dmabuf(void *comm, void *data, size_t size, int type, uint64_t of
 {
     struct mn_comm *c = comm;
 
+    struct mn_diag diag;
+    enum mn_err err = check_range(data, size, &diag);
+
+    *mhandle = NULL;
+    if (err)
+        return mn_net_explain(err, "registration", &diag);
     return registered(c, c->ops->reg_dmabuf(c, data, size, type, offset, fd, mhandle), mhandle);
 }
 
@@ -147,6 +173,11 @@ int mn_net_isend(void *send_comm, void *data, size_t size, int tag, void *mhandl
     *request = NULL;
     if (!c->is_send || size > MAX_MESSAGE)
         return ncclInvalidArgument;
+    /* The GPU wrote the bytes and then a flag, which NCCL's proxy thread has seen by a volatile
+     * load: that orders nothing where the processor may load ahead (aarch64), and inline sends and
+     * TCP load the bytes here. Costs no instruction on x86. What a NIC fetches itself is behind the
+     * doorbell, whose barrier is the provider's. tests/models: flag-and-copy. */
+    mn_read_fence();
     enum mn_err err = c->ops->isend(c, data, size, tag, mhandle, &r);
     *request = r;
     return mn_net_result(err);

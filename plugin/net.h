@@ -14,7 +14,9 @@
 
 #define MN_HANDLE_SIZE       128
 #define MN_SHORT_HANDLE_SIZE 64 /* up to v4 */
-#define MN_MAX_RECVS         8
+#define MN_MAX_RECVS         8  /* RCCL counts on a power of two */
+
+_Static_assert((MN_MAX_RECVS & (MN_MAX_RECVS - 1)) == 0, "a power of two");
 
 /* Superset of ncclNetProperties_v3..v12. Strings live as long as the library. */
 struct mn_net_props {

@@ -205,6 +205,29 @@ static void leave_in_a_mess(struct mn_net *net)
     assert_int_equal(mn_net_listen(net, 0, handle, &listen_comm), ncclSuccess);
 }
 
+/* Lengths that no buffer has: refused, with nothing to be given back. */
+static void no_buffer_is_that_long(void **state)
+{
+    static char buffer[16];
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 4096, (size_t)PTRDIFF_MAX + 1};
+    struct mn_net *net = open_net(-1);
+    struct pair p = join(net, net);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        void *mr = buffer;
+        assert_int_equal(mn_net_reg_mr(p.send_comm, buffer, sizes[i], NCCL_PTR_HOST, &mr),
+                         ncclInvalidArgument);
+        assert_null(mr);
+        assert_int_equal(mn_net_reg_mr(p.recv_comm, buffer, sizes[i], NCCL_PTR_HOST, &mr),
+                         ncclInvalidArgument);
+    }
+    void *end = (void *)(UINTPTR_MAX - 100), *mr;
+    assert_int_equal(mn_net_reg_mr(p.send_comm, end, 200, NCCL_PTR_HOST, &mr), ncclInvalidArgument);
+    leave(p);
+    assert_int_equal(mn_net_finalize(net), ncclSuccess);
+}
+
 static void finalize_closes_what_was_left(void **state)
 {
     struct mn_net *stays = open_net(-1);
@@ -275,6 +298,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finalize_without_a_context_is_harmless),
         cmocka_unit_test(a_traffic_class_is_one_context_s),
+        cmocka_unit_test(no_buffer_is_that_long),
         cmocka_unit_test(finalize_closes_what_was_left),
         cmocka_unit_test(nothing_is_left_of_the_last_context),
         cmocka_unit_test(contexts_and_the_shared_one_do_not_mind_each_other),

@@ -116,10 +116,35 @@ int mn_plan_tcp_possible(const struct mn_side *side)
              (side->allow_tcp == MN_TCP_AUTO && !has_rdma(side))));
 }
 
+/* Its table, or when that is not told because nothing of it is broken, what is used of it. */
+static const char *gids_of(const struct mn_side *side, char *text, size_t size)
+{
+    size_t used = 0;
+
+    if (side->rdma_table[0])
+        return side->rdma_table;
+    for (int i = 0; i < side->n_locals && used < size; i++) {
+        const struct mn_rdma_end *end = &side->rdma[i];
+        struct mn_addr addr = side->locals[i].addr;
+        char name[MN_ADDR_TEXT];
+        addr.prefix = -1;
+        if (end->state == MN_RDMA_READY)
+            used += (size_t)snprintf(text + used, size - used, "  %s port %u gid %u  %s %s  %s\n",
+                                     end->device, end->port, end->gid_index,
+                                     mn_addr_format(&addr, name, sizeof name),
+                                     mn_gid_type_name((enum mn_gid_type)end->gid_type),
+                                     side->locals[i].netdev);
+    }
+    char *last = used >= size ? strrchr(text, '\n') : NULL;
+    if (last)
+        last[1] = 0; /* whole lines */
+    return used ? text : "  none\n";
+}
+
 static enum mn_err choose_kind(const struct mn_side *c, const struct mn_side *a,
                                struct mn_plan *plan, struct mn_diag *diag)
 {
-    char why[MN_TABLE_TEXT + 80];
+    char why[MN_TABLE_TEXT + 80], ours[MN_TABLE_TEXT], theirs[MN_TABLE_TEXT];
     int kept = 0;
 
     plan->kind = MN_TRANSPORT_TCP;
@@ -149,8 +174,8 @@ static enum mn_err choose_kind(const struct mn_side *c, const struct mn_side *a,
     return mn_fail(diag, MN_ERR_CONFIG,
                    "no RDMA between %s and %s: %s. TCP is used when transport.allow_tcp is true "
                    "(MESHNET_ALLOW_TCP=true) on both. GIDs of %s:\n%sGIDs of %s:\n%s",
-                   c->node, a->node, why, c->node, c->rdma_table[0] ? c->rdma_table : "  none\n",
-                   a->node, a->rdma_table[0] ? a->rdma_table : "  none\n");
+                   c->node, a->node, why, c->node, gids_of(c, ours, sizeof ours), a->node,
+                   gids_of(a, theirs, sizeof theirs));
 }
 
 /* A NIC's speed, or its part of the port that its group shares, counting the NICs in the plan. */

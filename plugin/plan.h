@@ -18,6 +18,7 @@ enum mn_rdma_state {
 /* RDMA end of an address, as both ends must know it. Filled by the transport that uses it. */
 struct mn_rdma_end {
     uint8_t state, infiniband, port;
+    uint8_t grh;           /* InfiniBand: its packets need a global header */
     uint8_t mtu, gid_type; /* enum ibv_mtu, enum mn_gid_type */
     uint16_t gid_index, lid;
     uint32_t max_message;
@@ -36,7 +37,7 @@ struct mn_side {
     struct mn_rdma_end rdma[MN_MAX_LOCALS]; /* of locals */
     int n_locals;
     char rdma_text[MN_TABLE_TEXT];  /* why an end is broken; "" = none is */
-    char rdma_table[MN_TABLE_TEXT]; /* its GIDs, for messages */
+    char rdma_table[MN_TABLE_TEXT]; /* its GIDs, for messages; "" when all ends are READY */
 };
 
 /* One cable: indices into the connecting and the accepting side's locals. */

@@ -18,16 +18,22 @@ struct mn_transport {
     const char *name;
     enum mn_transport_kind kind;
 
-    /* NCCL_PTR_* bits of the memory that reg_mr and reg_dmabuf take on this host's devices as they
-     * are now; host memory is always among them. Called by init; may ask kernel and GPU drivers. */
-    int (*pointers)(const struct mn_config *config);
+    /* Sets pointers of config and of its devices: the memory that reg_mr and reg_dmabuf take on
+     * this host's devices as they are now; host memory is always among it. Called by init; may ask
+     * kernel and GPU drivers. */
+    void (*pointers)(struct mn_config *config);
 
     /* --- handshake; none of these blocks ---
      * Adds what the peer must know of this node to its side. Any number of times. */
     void (*offer)(struct mn_side *self);
+    /* offer() with all that a message about addresses shows, as it is now; after an error. */
+    void (*explain)(struct mn_side *self);
     /* The plan is agreed: makes what the data needs here and writes what the peer must know of it,
      * at most MN_FRAME_MAX / 2 bytes; nothing when the sockets are all. Keeps it in conn->setup. */
     enum mn_err (*begin)(struct mn_conn *conn, struct mn_bytes *out, struct mn_diag *diag);
+    /* Acceptor: what begin() would have written, when it has set conn->setup_later instead; called
+     * when step() says MN_OK. */
+    void (*answer)(struct mn_conn *conn, struct mn_bytes *out);
     /* What the peer wrote, nothing of it trusted. */
     enum mn_err (*peer)(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag *diag);
     /* MN_OK: data may arrive; MN_ERR_AGAIN; else it failed. */
@@ -66,9 +72,12 @@ struct mn_transport {
 
     /* --- end ---
      * A context has ended and all it had is closed: waits until no thread works on what it left,
-     * which takes no longer than what such a thread waits for. last: no context is left; ends every
-     * thread and closes every device. The next comm begins anew. */
-    void (*quit)(int last);
+     * which takes no longer than what such a thread waits for. Others may begin and end meanwhile.
+     */
+    void (*settle)(const struct mn_config *config);
+    /* No context is left, nor one that settles: ends every thread and closes every device. The next
+     * comm begins anew. */
+    void (*quit)(void);
 };
 
 struct mn_registration;

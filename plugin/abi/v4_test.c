@@ -246,7 +246,10 @@ static void waiting_is_bounded(void **state)
 /* The connect timeout is read once a process. */
 static int run_impatient(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(waiting_is_bounded)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waiting_is_bounded),
+        cmocka_unit_test(nobody_there_is_an_error_of_connect),
+    };
     int status = 1;
     pid_t child = fork();
 
@@ -264,7 +267,6 @@ int main(void)
         cmocka_unit_test(ranks_wait_in_accept_alone),
         cmocka_unit_test(registrations_come_and_go_at_any_time),
         cmocka_unit_test(what_was_never_accepted_can_be_closed),
-        cmocka_unit_test(nobody_there_is_an_error_of_connect),
     };
 
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);

@@ -186,6 +186,18 @@ static enum mn_err cuda_where(const void *p, struct mn_gpu_place *place, struct 
     return MN_OK;
 }
 
+/* Each export is a DMA-BUF of its own here: nothing but this tells that two are one buffer. */
+static uint64_t cuda_allocation(const void *p, size_t size)
+{
+    CUdeviceptr first = (uintptr_t)p, last = first + (size ? size - 1 : 0);
+    unsigned long long ids[2] = {0, 0};
+
+    if (cu.pointer_attribute(&ids[0], CU_POINTER_ATTRIBUTE_BUFFER_ID, first) ||
+        cu.pointer_attribute(&ids[1], CU_POINTER_ATTRIBUTE_BUFFER_ID, last))
+        return 0;
+    return ids[0] == ids[1] ? ids[0] : 0;
+}
+
 static enum mn_err cuda_alloc(int ordinal, enum mn_gpu_kind kind, size_t size, void **p,
                               struct mn_diag *diag)
 {
@@ -289,6 +301,7 @@ const struct mn_gpu_driver mn_gpu_cuda = {
     .count = cuda_count,
     .describe = cuda_describe,
     .where = cuda_where,
+    .allocation = cuda_allocation,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .copy = cuda_copy,

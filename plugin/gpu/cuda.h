@@ -71,6 +71,7 @@ struct mn_cuda {
     X(CU_COMPUTEMODE_PROHIBITED, 2)                                                                \
     X(CU_COMPUTEMODE_EXCLUSIVE_PROCESS, 3)                                                         \
     X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)                                                         \
+    X(CU_POINTER_ATTRIBUTE_BUFFER_ID, 7)                                                           \
     X(CU_POINTER_ATTRIBUTE_IS_MANAGED, 8)                                                          \
     X(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, 9)                                                      \
     X(CU_MEMORYTYPE_HOST, 1)                                                                       \
