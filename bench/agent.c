@@ -1,6 +1,5 @@
 #include "bench/agent.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -54,9 +53,7 @@ static void show(const cJSON *m, mn_line_fn line, void *ctx)
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(m, outputs[which]);
         if (!cJSON_IsString(item))
             continue;
-        for (char *c = item->valuestring; *c; c++)
-            if (iscntrl((unsigned char)*c) && *c != '\t')
-                *c = '?';
+        item->valuestring[strcspn(item->valuestring, "\n")] = 0;
         line(ctx, which, item->valuestring);
     }
 }

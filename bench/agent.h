@@ -17,8 +17,8 @@ struct mn_agent_rank {
     size_t n_words;
 };
 
-/* The client's side, authenticated: returns when the rank has ended. line gets its output without
- * control characters, which: 1 = standard output, 2 = standard error. */
+/* The client's side, authenticated: returns when the rank has ended. line gets its output, fit
+ * to be shown, which: 1 = standard output, 2 = standard error. */
 enum mn_err mn_agent_run(struct mn_ctl *ctl, const struct mn_agent_rank *rank, mn_line_fn line,
                          void *ctx, int *code, struct mn_diag *diag);
 

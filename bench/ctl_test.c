@@ -81,18 +81,51 @@ static void test_garbage(void **state)
     assert_int_equal(mn_ctl_authenticate(&here, 1, right, 5000, &diag), MN_ERR_PROTO);
 }
 
+/* What only a peer with the token can send. */
+static void send_sealed(size_t announced, const char *text)
+{
+    uint8_t record[200],
+        length[3] = {(uint8_t)announced, (uint8_t)(announced >> 8), (uint8_t)(announced >> 16)};
+    size_t head = sizeof length + MN_SEAL_EXTRA, body = strlen(text) + MN_SEAL_EXTRA;
+
+    mn_seal_put(&there.out, length, sizeof length, 0, record);
+    mn_seal_put(&there.out, text, strlen(text), 0, record + head);
+    assert_int_equal(write(fds[1], record, head + body), head + body);
+}
+
 static void test_frames(void **state)
+{
+    static const size_t wrong_sizes[] = {0, MN_CTL_FRAME_MAX + 1, 0xffffff};
+    struct mn_diag diag;
+    cJSON *message;
+
+    for (size_t i = 0; i < sizeof wrong_sizes / sizeof *wrong_sizes; i++) {
+        authenticate(right, MN_OK, MN_OK);
+        send_sealed(wrong_sizes[i], "{}");
+        assert_int_equal(mn_ctl_receive(&here, 5000, &message, &diag), MN_ERR_PROTO);
+        teardown(state);
+        setup(state);
+    }
+    authenticate(right, MN_OK, MN_OK);
+    send_sealed(3, "{x}");
+    assert_int_equal(mn_ctl_receive(&here, 5000, &message, &diag), MN_ERR_PROTO);
+    assert_null(message);
+    assert_int_equal(mn_ctl_receive(&here, 1, &message, &diag), MN_ERR_TIMEOUT);
+    send_sealed(2, "{}");
+    assert_int_equal(mn_ctl_receive(&here, 5000, &message, &diag), MN_OK);
+    cJSON_Delete(message);
+}
+
+static void test_nothing_before_proof(void **state)
 {
     struct mn_diag diag;
     cJSON *message;
 
     (void)state;
-    assert_int_equal(write(fds[1], "\xff\xff\xff\x7f", 4), 4);
-    assert_int_equal(mn_ctl_receive(&here, 5000, &message, &diag), MN_ERR_PROTO);
-    assert_int_equal(write(fds[1], "\x03\0\0\0{x}", 7), 7);
-    assert_int_equal(mn_ctl_receive(&here, 5000, &message, &diag), MN_ERR_PROTO);
+    assert_int_not_equal(mn_ctl_send(&there, cJSON_CreateObject(), &diag), MN_OK);
+    assert_int_equal(write(fds[1], "\x02\0\0\0{}", 6), 6);
+    assert_int_equal(mn_ctl_receive(&here, 5000, &message, &diag), MN_ERR_INTERNAL);
     assert_null(message);
-    assert_int_equal(mn_ctl_receive(&here, 1, &message, &diag), MN_ERR_TIMEOUT);
 }
 
 static void test_error_message(void **state)
@@ -101,6 +134,7 @@ static void test_error_message(void **state)
     cJSON *message = cJSON_CreateObject();
 
     (void)state;
+    authenticate(right, MN_OK, MN_OK);
     cJSON_AddStringToObject(message, "error", "no such device");
     assert_int_equal(mn_ctl_send(&there, message, &diag), MN_OK);
     assert_int_equal(mn_ctl_receive(&here, 5000, &message, &diag), MN_ERR_FAILED);
@@ -111,20 +145,17 @@ static void test_error_message(void **state)
 /* Two writes would be two packets, of which TCP holds back the second for 40 ms. */
 static void test_one_packet(void **state)
 {
-    struct mn_ctl ctl = {.peer = "client"};
     cJSON *message = cJSON_CreateObject();
     char got[100];
-    int pair[2];
 
-    (void)state;
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-    ctl.fd = pair[0];
+    teardown(state);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+    here.fd = fds[0];
+    there.fd = fds[1];
+    authenticate(right, MN_OK, MN_OK);
     cJSON_AddStringToObject(message, "op", "ready");
-    assert_int_equal(mn_ctl_send(&ctl, message, NULL), MN_OK);
-    assert_int_equal(recv(pair[1], got, sizeof got, MSG_DONTWAIT), 4 + 14);
-    assert_memory_equal(got, "\x0e\0\0\0{\"op\":\"ready\"}", 18);
-    close(pair[0]);
-    close(pair[1]);
+    assert_int_equal(mn_ctl_send(&here, message, NULL), MN_OK);
+    assert_int_equal(recv(fds[1], got, sizeof got, MSG_DONTWAIT), 3 + 14 + 2 * MN_SEAL_EXTRA);
 }
 
 static void test_no_delay(void **state)
@@ -159,8 +190,8 @@ static void test_no_delay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_right_token),   T(test_wrong_token), T(test_garbage),  T(test_frames),
-        T(test_error_message), T(test_one_packet),  T(test_no_delay),
+        T(test_right_token),          T(test_wrong_token),   T(test_garbage),    T(test_frames),
+        T(test_nothing_before_proof), T(test_error_message), T(test_one_packet), T(test_no_delay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,10 +1,10 @@
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/environment.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 
 #define TEXT(owner, member)                                                                        \
     MN_ENVIRONMENT_TEXT, offsetof(struct owner, member), sizeof(((struct owner *)0)->member)
@@ -129,9 +129,7 @@ static void get_field(const cJSON *item, void *owner, const struct mn_environmen
         memcpy(at, &number, sizeof number);
     } else {
         mn_strlcpy(at, cJSON_IsString(item) ? item->valuestring : "", f->size);
-        for (; *at; at++)
-            if (iscntrl((unsigned char)*at))
-                *at = '?';
+        mn_clean(at);
     }
 }
 

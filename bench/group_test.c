@@ -381,6 +381,25 @@ static int nothing(struct mn_group *g)
     return 0;
 }
 
+/* Those who say nothing, and came first, are looked at with all others at once. */
+static void strangers_keep_no_rank_out(void **state)
+{
+    struct party parties[RANKS];
+    struct mn_ctl strangers[40];
+
+    (void)state;
+    prepare(parties, 2, nothing, 15000);
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(mn_ctl_connect("127.0.0.1", parties[i % 2].plan.port, 5000, &strangers[i],
+                                        NULL),
+                         MN_OK);
+    run_all(parties, 2);
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(parties[r].err, MN_OK);
+    for (int i = 0; i < 40; i++)
+        mn_ctl_close(&strangers[i]);
+}
+
 static void who_does_not_belong(void **state)
 {
     struct party parties[RANKS];
@@ -447,6 +466,7 @@ int main(void)
         cmocka_unit_test(a_dead_rank_is_named),
         cmocka_unit_test(the_hub_is_named_too),
         cmocka_unit_test(a_silent_rank_is_not_waited_for_forever),
+        cmocka_unit_test(strangers_keep_no_rank_out),
         cmocka_unit_test(who_does_not_belong),
         cmocka_unit_test(an_interrupt_ends_all),
     };

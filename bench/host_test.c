@@ -17,32 +17,6 @@
 
 #define MESH LIB_DIR "/libnccl-net-mesh.so"
 
-/* FIPS 180-4's examples, and the lengths around its padding. */
-static void test_sha256(void **state)
-{
-    static const struct {
-        const char *text, *hash;
-    } rows[] = {
-        {"", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
-        {"abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
-        {"abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
-         "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"},
-        {"abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmn"
-         "hijklmnoijklmnopjklmnopqklmnopqrlmnopqrsmnopqrstnopqrstu",
-         "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1"},
-    };
-
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        uint8_t digest[32];
-        char hex[65];
-        mn_sha256(rows[i].text, strlen(rows[i].text), digest);
-        for (int j = 0; j < 32; j++)
-            snprintf(hex + 2 * j, 3, "%02x", digest[j]);
-        assert_string_equal(hex, rows[i].hash);
-    }
-}
-
 static void test_open(void **state)
 {
     static const int expected[] = {12, 11, 10, 9, 8, 7, 6, 5, 4, 0};
@@ -391,7 +365,6 @@ int main(int argc, char **argv)
         return open_name(argv[1]);
 
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sha256),
         cmocka_unit_test(test_open),
         cmocka_unit_test(test_each_version),
         cmocka_unit_test(test_refusals),

@@ -1,4 +1,5 @@
 #include "bench/lines.h"
+#include "topo/base/clean.h"
 
 #include <errno.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@ static void take(struct mn_lines *l, char c, mn_line_fn line, void *ctx, int whi
     if ((c == '\n' || l->used == MN_LINE - 1) && l->used) {
         l->line[l->used] = 0;
         l->used = 0;
-        line(ctx, which, l->line);
+        line(ctx, which, mn_clean_lines(l->line));
     }
 }
 

@@ -25,12 +25,14 @@ double mn_stats_mean(const float *samples, size_t count)
 
 double mn_stats_percentile(const float *sorted, size_t count, double p)
 {
-    if (!count)
-        return 0;
+    return count ? (double)sorted[mn_stats_rank(count, p)] : 0;
+}
+
+size_t mn_stats_rank(size_t count, double p)
+{
     /* 99.9 has no exact double: without the slack, 99.9 % of 1000 is 999.0000000000001. */
     double rank = ceil(p / 100 * (double)count * (1 - 1e-12));
-    size_t at = rank < 1 ? 0 : rank > (double)count ? count - 1 : (size_t)rank - 1;
-    return (double)sorted[at];
+    return rank < 1 ? 0 : rank > (double)count ? count - 1 : (size_t)rank - 1;
 }
 
 double mn_stats_ci95(const float *samples, size_t count)

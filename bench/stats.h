@@ -8,6 +8,8 @@ void mn_stats_sort(float *samples, size_t count);
 double mn_stats_mean(const float *samples, size_t count);
 /* Nearest rank over sorted samples: the smallest sample that at least p percent do not exceed. */
 double mn_stats_percentile(const float *sorted, size_t count, double p);
+/* Which of count (not 0) sorted samples that is. */
+size_t mn_stats_rank(size_t count, double p);
 
 /* Half the width of the 95 % confidence interval of the mean, in percent of the mean (Student's t):
  * NaN where fewer than two samples or a mean of 0 tell nothing. Samples are to be independent:

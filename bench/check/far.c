@@ -55,12 +55,43 @@ static int digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+/* Bytes of the peer that the rule has not taken yet. Until it has, nothing more is read from the
+ * peer: a rule need not listen, and who waits for it must see that the peer leaves. */
+struct held {
+    size_t at, size;
+    unsigned char data[CHUNK];
+};
+
+static void hand_over(struct held *held, int fd)
+{
+    while (held->at < held->size) {
+        ssize_t n =
+            send(fd, held->data + held->at, held->size - held->at, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0)
+            held->at += (size_t)n;
+        else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        else if (n == 0 || errno != EINTR)
+            break; /* the rule has ended: what it did not want to hear is lost with it */
+    }
+    held->at = held->size = 0;
+}
+
+static int holds(const struct held *held)
+{
+    return held->size > 0;
+}
+
+static short rule_events(const struct held *held)
+{
+    return holds(held) ? POLLIN | POLLOUT : POLLIN;
+}
+
 /* The bytes of a data message, into the socket of the rule. */
-static enum mn_err take_data(const cJSON *m, int fd, struct mn_diag *diag)
+static enum mn_err take_data(const cJSON *m, struct held *held, int fd, struct mn_diag *diag)
 {
     const char *hex = text_of(m, "hex");
     size_t length = strlen(hex), size = length / 2;
-    unsigned char data[CHUNK];
 
     if (size > CHUNK || length % 2)
         return mn_fail(diag, MN_ERR_PROTO, "control message: 'hex' holds no bytes");
@@ -68,10 +99,11 @@ static enum mn_err take_data(const cJSON *m, int fd, struct mn_diag *diag)
         int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
         if (high < 0 || low < 0)
             return mn_fail(diag, MN_ERR_PROTO, "control message: 'hex' holds no bytes");
-        data[i] = (unsigned char)(high << 4 | low);
+        held->data[i] = (unsigned char)(high << 4 | low);
     }
-    /* The rule may have ended; what it did not want to hear is lost with it. */
-    (void)send(fd, data, size, MSG_NOSIGNAL);
+    held->at = 0;
+    held->size = size;
+    hand_over(held, fd);
     return MN_OK;
 }
 
@@ -89,13 +121,7 @@ static int pass_on(int fd, struct mn_ctl *ctl, enum mn_err *err, struct mn_diag 
 static enum mn_err open_control(const struct mn_check_far *far, struct mn_ctl *ctl,
                                 struct mn_diag *diag)
 {
-    enum mn_err err = mn_ctl_connect(far->host, far->port, CONNECT_MS, ctl, diag);
-
-    if (!err)
-        err = mn_ctl_authenticate(ctl, 0, far->token, CONNECT_MS, diag);
-    if (err)
-        mn_ctl_close(ctl);
-    return err;
+    return mn_ctl_reach(far->host, far->port, far->token, CONNECT_MS, ctl, diag);
 }
 
 enum mn_err mn_far_probe(const struct mn_check_far *far, struct mn_diag *diag)
@@ -122,7 +148,8 @@ static _Noreturn void take_end(struct mn_check *check, const struct mn_ctl *ctl,
     _exit(0);
 }
 
-static void take_message(struct mn_check *check, struct mn_ctl *ctl, int fd, int killed)
+static void take_message(struct mn_check *check, struct mn_ctl *ctl, struct held *held, int fd,
+                         int killed)
 {
     struct mn_diag diag;
     cJSON *m;
@@ -131,24 +158,26 @@ static void take_message(struct mn_check *check, struct mn_ctl *ctl, int fd, int
         mn_check_skip(check, "the control connection is lost: %s", diag.text);
     if (strcmp(text_of(m, "op"), "ended") == 0)
         take_end(check, ctl, m, killed);
-    if (strcmp(text_of(m, "op"), "data") == 0 && take_data(m, fd, &diag) != MN_OK)
+    if (strcmp(text_of(m, "op"), "data") == 0 && take_data(m, held, fd, &diag) != MN_OK)
         mn_check_skip(check, "%s", diag.text);
     cJSON_Delete(m);
 }
 
 static _Noreturn void relay(struct mn_check *check, struct mn_ctl *ctl, int fd, int control)
 {
+    struct held held = {.size = 0};
     int killed = 0, open = 1;
 
     while (!mn_check_expired(check)) {
-        struct pollfd p[] = {{.fd = ctl->fd, .events = POLLIN},
-                             {.fd = open ? fd : -1, .events = POLLIN},
+        struct pollfd p[] = {{.fd = holds(&held) ? -1 : ctl->fd, .events = POLLIN},
+                             {.fd = open ? fd : -1, .events = rule_events(&held)},
                              {.fd = control, .events = POLLIN}};
         struct mn_diag diag;
         enum mn_err err = MN_OK;
         unsigned char number;
         if (poll(p, 3, POLL_MS) < 0 && errno != EINTR)
             break;
+        hand_over(&held, fd);
         if (p[1].revents)
             open = pass_on(fd, ctl, &err, &diag);
         if (p[2].revents) {
@@ -162,8 +191,8 @@ static _Noreturn void relay(struct mn_check *check, struct mn_ctl *ctl, int fd, 
         }
         if (err)
             mn_check_skip(check, "the control connection is lost: %s", diag.text);
-        if (p[0].revents)
-            take_message(check, ctl, fd, killed);
+        if (p[0].revents && !holds(&held))
+            take_message(check, ctl, &held, fd, killed);
     }
     _exit(0);
 }
@@ -205,7 +234,7 @@ void mn_far_start(struct mn_check *check, struct mn_peer *peer)
     }
     close(data[1]);
     close(control[1]);
-    mn_ctl_close(&ctl);
+    mn_ctl_drop(&ctl);
     peer->fd = data[0];
     peer->control = control[0];
 }
@@ -248,24 +277,28 @@ static enum mn_err serve_rule(struct mn_ctl *ctl, int fd, struct mn_warden *ward
                               struct mn_diag *diag)
 {
     enum mn_err err = mn_ctl_send(ctl, message("checking"), diag);
+    struct held held = {.size = 0};
 
     *left = 0;
     while (!err && !*left && !mn_warden_ended(warden)) {
-        struct pollfd p[] = {{.fd = ctl->fd, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
+        struct pollfd p[] = {{.fd = ctl->fd, .events = holds(&held) ? POLLRDHUP : POLLIN},
+                             {.fd = fd, .events = rule_events(&held)}};
         double number;
         cJSON *m;
         if (poll(p, 2, POLL_MS) < 0 && errno != EINTR)
             return mn_fail_errno(diag, "poll");
+        hand_over(&held, fd);
         if (p[1].revents)
             pass_on(fd, ctl, &err, diag);
-        *left = mn_ctl_gone(ctl);
+        /* Of what is not read yet the end cannot be seen. */
+        *left = mn_ctl_gone(ctl) || (holds(&held) && p[0].revents);
         if (err || *left || !p[0].revents)
             continue;
         err = mn_ctl_receive(ctl, FRAME_MS, &m, diag);
         if (err)
             return err;
         if (strcmp(text_of(m, "op"), "data") == 0) {
-            err = take_data(m, fd, diag);
+            err = take_data(m, &held, fd, diag);
         } else {
             err = mn_ctl_number(m, "number", 1, NSIG - 1, &number, diag);
             if (!err)
@@ -294,6 +327,7 @@ enum mn_err mn_far_serve(const char *path, struct mn_ctl *ctl, const cJSON *firs
 
     if (err)
         return err;
+    mn_ctl_watch(ctl);
     mn_strlcpy(target.path, path, sizeof target.path);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
         return mn_fail_errno(diag, "no sockets to a rule's process");

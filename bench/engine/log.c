@@ -1,6 +1,5 @@
 /* What the library says of itself. The lines are those of NCCL_DEBUG=INFO: src/init.cc,
  * src/plugin/net.cc (before 2.27 src/net.cc) and src/transport/ of NCCL 2.18 to 2.28. */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +8,7 @@
 
 #include "bench/engine/engine_impl.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 
 #define MOST ((size_t)8 << 20) /* bytes of a log that are looked at */
 #define LINE 1024              /* and of a line */
@@ -44,8 +44,9 @@ char *mn_engine_log_read(const struct mn_engine *engine)
 void mn_engine_log_tidy(char *text, size_t size)
 {
     for (size_t i = 0; i < size; i++)
-        if (iscntrl((unsigned char)text[i]) && text[i] != '\n')
+        if (!text[i])
             text[i] = ' ';
+    mn_clean_lines(text);
 }
 
 static char *line_end(char *line)

@@ -2,6 +2,7 @@
 #ifndef MN_GROUP_IMPL_H
 #define MN_GROUP_IMPL_H
 
+#include "bench/door.h"
 #include "bench/group.h"
 
 #define MN_GROUP_FLIGHT 16 /* requests of a connection at once */
@@ -58,6 +59,9 @@ struct mn_group {
 enum mn_err mn_group_watch(struct mn_group *group, int wait_ms, struct mn_diag *diag);
 /* The message of rank r, waited for. */
 enum mn_err mn_group_await(struct mn_group *group, int r, cJSON **message, struct mn_diag *diag);
+/* Rank 0's door, to its end with mn_door_close: who comes through it has said something. */
+enum mn_err mn_group_door(const struct mn_group_plan *plan, struct mn_door **door,
+                          struct mn_diag *diag);
 void mn_group_close_wire(struct mn_group *group);
 void mn_group_close_lines(struct mn_group *group);
 

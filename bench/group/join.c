@@ -1,5 +1,4 @@
 /* How ranks find each other. */
-#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -11,16 +10,16 @@
 #include "bench/environment.h"
 #include "bench/group/group_impl.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 #include "topo/base/clock.h"
+#include "topo/base/log.h"
 
 static void set_name(struct mn_group *g, int rank, const char *node, long pid)
 {
     char *name = g->peers[rank].name;
 
     snprintf(name, sizeof g->peers[rank].name, "rank %d (%.64s, pid %ld)", rank, node, pid);
-    for (; *name; name++)
-        if (iscntrl((unsigned char)*name))
-            *name = '?';
+    mn_clean(name);
 }
 
 static enum mn_err out_of_time(const struct mn_group *g, struct mn_diag *diag)
@@ -67,28 +66,24 @@ static enum mn_err check_in(struct mn_group *g, struct mn_ctl *ctl, int *rank, s
     return err;
 }
 
-/* One who came to the hub. Strangers are turned away; a rank that does not belong here ends the
- * group. */
-static enum mn_err receive_guest(struct mn_group *g, int fd, int *came, struct mn_diag *diag)
+/* One whom the door let through; one who does not belong here ends the group. */
+static enum mn_err receive_guest(struct mn_group *g, struct mn_ctl *ctl, int *came,
+                                 struct mn_diag *diag)
 {
-    struct mn_ctl ctl = {.fd = fd, .peer = "a rank that joins"};
     int rank;
+    enum mn_err err = check_in(g, ctl, &rank, diag);
 
-    if (mn_ctl_authenticate(&ctl, 1, g->plan.token, 2000, NULL)) {
-        mn_ctl_close(&ctl);
-        return MN_OK;
-    }
-    enum mn_err err = check_in(g, &ctl, &rank, diag);
     if (err) {
         cJSON *m = cJSON_CreateObject();
         cJSON_AddStringToObject(m, "error", diag->text);
-        mn_ctl_send(&ctl, m, NULL);
-        mn_ctl_close(&ctl);
+        mn_ctl_send(ctl, m, NULL);
+        mn_ctl_close(ctl);
         return err;
     }
-    mn_ctl_watch(&ctl);
-    mn_strlcpy(ctl.peer, g->peers[rank].name, sizeof ctl.peer);
-    g->peers[rank].ctl = ctl;
+    mn_ctl_watch(ctl);
+    mn_strlcpy(ctl->peer, g->peers[rank].name, sizeof ctl->peer);
+    g->peers[rank].ctl = *ctl;
+    mn_wipe(ctl, sizeof *ctl);
     ++*came;
     return MN_OK;
 }
@@ -106,48 +101,75 @@ static enum mn_err tell_names(struct mn_group *g, struct mn_diag *diag)
     return err;
 }
 
+/* Who has no token is no news at rank 0. */
+static void say(int of_stranger, const char *text)
+{
+    if (!of_stranger)
+        MN_WARN("rank 0: %s", text);
+}
+
+enum mn_err mn_group_door(const struct mn_group_plan *plan, struct mn_door **door,
+                          struct mn_diag *diag)
+{
+    struct mn_door_plan door_plan = {.fds = plan->doors,
+                                     .n_fds = plan->n_doors,
+                                     .who = "a rank at",
+                                     .first_word = 1,
+                                     .say = say};
+
+    memcpy(door_plan.token, plan->token, sizeof door_plan.token);
+    enum mn_err err = mn_door_open(&door_plan, door, diag);
+    mn_wipe(door_plan.token, sizeof door_plan.token);
+    return err;
+}
+
 /* Ranks that have come are watched for their end meanwhile. */
 static enum mn_err join_as_hub(struct mn_group *g, struct mn_diag *diag)
 {
     double deadline = mn_seconds() + g->plan.timeout_ms / 1000.0;
-    struct pollfd doors[MN_GROUP_DOORS];
-    int came = 1, n = g->plan.n_doors;
-    enum mn_err err = MN_OK;
+    struct mn_ctl ctl;
+    struct mn_door *door;
+    int came = 1;
+    enum mn_err err = mn_group_door(&g->plan, &door, diag);
 
-    for (int i = 0; i < n; i++)
-        doors[i] = (struct pollfd){.fd = g->plan.doors[i], .events = POLLIN};
     while (came < g->plan.nranks && !err) {
-        int ready = poll(doors, (nfds_t)n, 20);
-        for (int i = 0; i < n && ready > 0 && !err; i++) {
-            int fd = doors[i].revents
-                         ? accept4(doors[i].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)
-                         : -1;
-            if (fd >= 0)
-                err = receive_guest(g, fd, &came, diag);
-        }
+        struct pollfd p = {.fd = mn_door_fd(door), .events = POLLIN};
+        (void)poll(&p, 1, 20);
+        while (!err && came < g->plan.nranks && mn_door_look(door, 1, &ctl))
+            err = receive_guest(g, &ctl, &came, diag);
         if (!err)
             err = mn_group_watch(g, 0, diag);
         if (!err && mn_seconds() > deadline)
             err = out_of_time(g, diag);
     }
+    mn_door_close(door);
     return err ? err : tell_names(g, diag);
 }
 
-/* Rank 0 may come later than this one. */
+/* Rank 0 may come later than this one, listen before it looks, and have strangers at its door. */
 static enum mn_err reach_hub(struct mn_group *g, struct mn_diag *diag)
 {
+    struct mn_ctl *hub = &g->peers[0].ctl;
     double deadline = mn_seconds() + g->plan.timeout_ms / 1000.0;
-    enum mn_err err;
 
-    while ((err = mn_ctl_connect(g->plan.host, g->plan.port, 2000, &g->peers[0].ctl, diag)) &&
-           mn_seconds() < deadline) {
+    for (;;) {
+        enum mn_err err = mn_ctl_connect(g->plan.host, g->plan.port, 2000, hub, diag);
+        int there = !err;
+        if (there) {
+            mn_ctl_watch(hub);
+            err = mn_ctl_authenticate(hub, 0, g->plan.token, g->plan.timeout_ms, diag);
+        }
+        if (!err || (there && err != MN_ERR_PEER_DEAD))
+            return err;
+        mn_ctl_close(hub);
         if (g->plan.stop && *g->plan.stop)
             return mn_fail(diag, MN_ERR_FAILED, "interrupted");
+        if (mn_seconds() > deadline)
+            return there ? err
+                         : mn_fail(diag, err, "rank 0 does not listen at %s port %u", g->plan.host,
+                                   g->plan.port);
         poll(NULL, 0, 100);
     }
-    return err ? mn_fail(diag, err, "rank 0 does not listen at %s port %u", g->plan.host,
-                         g->plan.port)
-               : MN_OK;
 }
 
 static enum mn_err learn_names(struct mn_group *g, struct mn_diag *diag)
@@ -165,6 +187,7 @@ static enum mn_err learn_names(struct mn_group *g, struct mn_diag *diag)
         const cJSON *name = cJSON_GetArrayItem(names, r);
         mn_strlcpy(g->peers[r].name, cJSON_IsString(name) ? name->valuestring : "?",
                    sizeof g->peers[r].name);
+        mn_clean(g->peers[r].name);
     }
     cJSON_Delete(m);
     mn_strlcpy(g->peers[0].ctl.peer, g->peers[0].name, sizeof g->peers[0].ctl.peer);
@@ -176,11 +199,6 @@ static enum mn_err join_as_guest(struct mn_group *g, const char *node, struct mn
     struct mn_ctl *hub = &g->peers[0].ctl;
     enum mn_err err = reach_hub(g, diag);
 
-    if (err)
-        return err;
-    mn_ctl_watch(hub);
-    /* The hub may have a queue of others, and strangers among them. */
-    err = mn_ctl_authenticate(hub, 0, g->plan.token, g->plan.timeout_ms, diag);
     if (err)
         return err;
     cJSON *m = cJSON_CreateObject();
@@ -232,8 +250,10 @@ static void part(struct mn_group *g)
     char rest[4096];
 
     for (int r = 0; r < g->plan.nranks; r++)
-        if (g->peers[r].ctl.fd >= 0)
+        if (g->peers[r].ctl.fd >= 0) {
+            mn_ctl_finish(&g->peers[r].ctl);
             (void)shutdown(g->peers[r].ctl.fd, SHUT_WR);
+        }
     for (int r = 0; r < g->plan.nranks; r++) {
         struct pollfd p = {.fd = g->peers[r].ctl.fd, .events = POLLIN};
         double left;
@@ -256,6 +276,7 @@ void mn_group_leave(struct mn_group *g)
         mn_ctl_close(&g->peers[r].ctl);
         cJSON_Delete(g->peers[r].message);
     }
+    mn_wipe(g->plan.token, sizeof g->plan.token);
     free(g->peers);
     free(g);
 }

@@ -14,7 +14,7 @@
 
 #define MAX_LINES 8
 #define BUFFER    16384
-#define FDS       (1 + MN_GROUP_DOORS + 2 * MAX_LINES)
+#define FDS       (2 + 2 * MAX_LINES)
 
 /* One way of a line: bytes read and not yet written. */
 struct way {
@@ -25,14 +25,15 @@ struct way {
 
 struct line {
     unsigned number;
-    int fds[2]; /* of the two who called; -1 = not there yet */
+    struct mn_ctl ctls[2]; /* with the two who called, until both are there */
+    int fds[2];            /* theirs; -1 = not there yet */
     struct way ways[2];
 };
 
 struct mn_group_lines {
     pthread_t thread;
     int stop;
-    const struct mn_group_plan *plan;
+    struct mn_door *door;
     struct line *lines[MAX_LINES];
 };
 
@@ -41,6 +42,7 @@ static void hang_up(struct mn_group_lines *l, int i)
     for (int side = 0; side < 2; side++)
         if (l->lines[i]->fds[side] >= 0)
             close(l->lines[i]->fds[side]);
+    mn_wipe(l->lines[i]->ctls, sizeof l->lines[i]->ctls);
     free(l->lines[i]);
     l->lines[i] = NULL;
 }
@@ -62,40 +64,41 @@ static struct line *line_numbered(struct mn_group_lines *l, unsigned number)
     return l->lines[free_at];
 }
 
-/* Both are there: each is told so, and all that follows is theirs. */
-static int put_through(const struct line *line)
+/* Both are there: each is told so, and all that follows is theirs, sealed by keys of their own. */
+static int put_through(struct line *line)
 {
     for (int side = 0; side < 2; side++) {
-        struct mn_ctl ctl = {.fd = line->fds[side], .peer = "a rank with a line"};
         cJSON *message = cJSON_CreateObject();
         cJSON_AddNumberToObject(message, "line", line->number);
-        if (mn_ctl_send(&ctl, message, NULL))
+        enum mn_err err = mn_ctl_send(&line->ctls[side], message, NULL);
+        mn_wipe(&line->ctls[side], sizeof line->ctls[side]);
+        if (err)
             return 0;
     }
     return 1;
 }
 
-static void answer_call(struct mn_group_lines *l, int fd)
+static void answer_call(struct mn_group_lines *l, struct mn_ctl *ctl)
 {
-    struct mn_ctl ctl = {.fd = fd, .peer = "a rank that wants a line"};
     cJSON *message = NULL;
     double number, side;
 
-    if (mn_ctl_authenticate(&ctl, 1, l->plan->token, 2000, NULL) ||
-        mn_ctl_receive(&ctl, 2000, &message, NULL) ||
+    if (mn_ctl_receive(ctl, 2000, &message, NULL) ||
         mn_ctl_number(message, "line", 0, 1e9, &number, NULL) ||
         mn_ctl_number(message, "side", 0, 1, &side, NULL)) {
         cJSON_Delete(message);
-        mn_ctl_close(&ctl);
+        mn_ctl_close(ctl);
         return;
     }
     cJSON_Delete(message);
     struct line *line = line_numbered(l, (unsigned)number);
     if (!line || line->fds[(int)side] >= 0) {
-        mn_ctl_close(&ctl);
+        mn_ctl_close(ctl);
         return;
     }
-    line->fds[(int)side] = fd;
+    line->fds[(int)side] = ctl->fd;
+    line->ctls[(int)side] = *ctl;
+    mn_wipe(ctl, sizeof *ctl);
     for (int i = 0; i < MAX_LINES; i++)
         if (l->lines[i] == line && line->fds[0] >= 0 && line->fds[1] >= 0 && !put_through(line))
             hang_up(l, i);
@@ -138,10 +141,10 @@ static void *pass_lines(void *arg)
     struct mn_group_lines *l = arg;
 
     for (;;) {
-        struct pollfd fds[FDS] = {{.fd = l->stop, .events = POLLIN}};
-        int of[FDS], doors = l->plan->n_doors, n = 1 + doors;
-        for (int i = 0; i < doors; i++)
-            fds[1 + i] = (struct pollfd){.fd = l->plan->doors[i], .events = POLLIN};
+        struct pollfd fds[FDS] = {{.fd = l->stop, .events = POLLIN},
+                                  {.fd = mn_door_fd(l->door), .events = POLLIN}};
+        struct mn_ctl ctl;
+        int of[FDS], n = 2;
         for (int i = 0; i < MAX_LINES; i++)
             for (int side = 0; l->lines[i] && side < 2; side++) {
                 const struct line *line = l->lines[i];
@@ -154,11 +157,11 @@ static void *pass_lines(void *arg)
                 fds[n] = (struct pollfd){.fd = line->fds[side], .events = events};
                 of[n++] = i;
             }
-        if (poll(fds, (nfds_t)n, -1) < 0)
+        if (poll(fds, (nfds_t)n, mn_door_wait_ms(l->door)) < 0)
             continue;
         if (fds[0].revents)
             return NULL;
-        for (int k = 1 + doors; k < n; k++) {
+        for (int k = 2; k < n; k++) {
             struct line *line = l->lines[of[k]];
             if (!line || !fds[k].revents)
                 continue;
@@ -166,12 +169,8 @@ static void *pass_lines(void *arg)
             if (line->fds[0] < 0 || line->fds[1] < 0 || !pass_on(line, 0) || !pass_on(line, 1))
                 hang_up(l, of[k]);
         }
-        for (int k = 1; k < 1 + doors; k++) {
-            int fd =
-                fds[k].revents ? accept4(fds[k].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
-            if (fd >= 0)
-                answer_call(l, fd);
-        }
+        while (mn_door_look(l->door, 1, &ctl))
+            answer_call(l, &ctl);
     }
 }
 
@@ -180,12 +179,17 @@ enum mn_err mn_group_open_lines(struct mn_group *g, struct mn_diag *diag)
     if (g->plan.rank)
         return MN_OK;
     struct mn_group_lines *l = mn_zalloc(sizeof *l);
-    l->plan = &g->plan;
+    enum mn_err err = mn_group_door(&g->plan, &l->door, diag);
+    if (err) {
+        free(l);
+        return err;
+    }
     l->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int error = l->stop < 0 ? errno : pthread_create(&l->thread, NULL, pass_lines, l);
     if (error) {
         if (l->stop >= 0)
             close(l->stop);
+        mn_door_close(l->door);
         free(l);
         return mn_fail(diag, MN_ERR_SYS, "a thread for the lines between ranks: %s",
                        strerror(error));
@@ -203,6 +207,7 @@ void mn_group_close_lines(struct mn_group *g)
     (void)eventfd_write(l->stop, 1);
     pthread_join(l->thread, NULL);
     close(l->stop);
+    mn_door_close(l->door);
     for (int i = 0; i < MAX_LINES; i++)
         if (l->lines[i])
             hang_up(l, i);
@@ -218,9 +223,7 @@ enum mn_err mn_group_line(struct mn_group *g, unsigned number, int peer, struct 
 
     cJSON_AddNumberToObject(message, "line", number);
     cJSON_AddNumberToObject(message, "side", g->plan.rank < peer ? 0 : 1);
-    enum mn_err err = mn_ctl_connect(g->plan.host, g->plan.port, wait_ms, ctl, diag);
-    if (!err)
-        err = mn_ctl_authenticate(ctl, 0, g->plan.token, wait_ms, diag);
+    enum mn_err err = mn_ctl_reach(g->plan.host, g->plan.port, g->plan.token, wait_ms, ctl, diag);
     if (err)
         cJSON_Delete(message);
     else
@@ -228,8 +231,11 @@ enum mn_err mn_group_line(struct mn_group *g, unsigned number, int peer, struct 
     mn_strlcpy(ctl->peer, g->peers[peer].name, sizeof ctl->peer);
     if (!err)
         err = mn_ctl_receive(ctl, wait_ms, &reply, diag);
-    if (!err)
+    if (!err) {
         cJSON_Delete(reply);
+        /* The peer itself is at the other end now. */
+        err = mn_ctl_authenticate(ctl, g->plan.rank > peer, g->plan.token, wait_ms, diag);
+    }
     if (err)
         mn_ctl_close(ctl);
     return err;

@@ -1,5 +1,4 @@
 /* The control plane of a group once all have joined. */
-#include <ctype.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -9,6 +8,7 @@
 
 #include "bench/group/group_impl.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 #include "topo/base/clock.h"
 
 /* Ends the group and tells everyone but the rank it came from. */
@@ -54,9 +54,7 @@ static void take(struct mn_group *g, int r)
         const cJSON *abort = cJSON_GetObjectItemCaseSensitive(message, "abort");
         if (cJSON_IsString(abort)) {
             mn_strlcpy(text, abort->valuestring, sizeof text);
-            for (char *c = text; *c; c++)
-                if (iscntrl((unsigned char)*c))
-                    *c = '?';
+            mn_clean(text);
             end_group(g, MN_ERR_FAILED, text, r);
             g->told = 1;
         } else if (peer->message) {

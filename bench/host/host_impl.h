@@ -55,9 +55,8 @@ int mn_host_block_leave(struct mn_host_block *block, void *listen);
 /* Leaves all; the last thread frees. */
 void mn_host_block_end(struct mn_host_block *block);
 
-/* Lower-case hexadecimal SHA-256 of a file (FIPS 180-4). */
+/* Lower-case hexadecimal SHA-256 of a file. */
 enum mn_err mn_sha256_file(const char *path, char hex[65], struct mn_diag *diag);
-void mn_sha256(const void *data, size_t len, uint8_t digest[32]);
 
 /* For vN.c: the slots that never changed, and the fields of properties by the version that brought
  * them. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "bench/host/host_impl.h"
+#include "topo/base/clean.h"
 
 struct mn_host_log {
     void *library;
@@ -54,6 +55,7 @@ static void say(struct mn_host_log *log, ncclDebugLogLevel level, const char *fm
     char text[1024];
 
     vsnprintf(text, sizeof text, fmt, args);
+    mn_clean_lines(text);
     pthread_mutex_lock(&log->lock);
     if (log->call)
         log->call(log->ctx, (int)level, text);

@@ -5,6 +5,7 @@
 
 #include "bench/p2p/message.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 
 cJSON *mn_p2p_message(const char *op)
 {
@@ -104,9 +105,7 @@ static void get_text(const cJSON *message, const char *key, char *text, size_t s
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(message, key);
 
     mn_strlcpy(text, cJSON_IsString(item) ? item->valuestring : "?", size);
-    for (; *text; text++)
-        if (iscntrl((unsigned char)*text))
-            *text = '?';
+    mn_clean(text);
 }
 
 static double get_number(const cJSON *message, const char *key)

@@ -1,4 +1,3 @@
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +6,9 @@
 #include <sys/socket.h>
 
 #include "bench/p2p/raw.h"
+#include "plugin/transport/verbs/verbs.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 
 #define PAGE     4096
 #define QKEY     0x6d657368
@@ -231,9 +232,7 @@ enum mn_err raw_get_end(const cJSON *message, struct raw_end *end, struct mn_dia
     end->reads = (uint8_t)reads;
     end->area = (uint64_t)area;
     mn_strlcpy(end->device, cJSON_IsString(device) ? device->valuestring : "?", sizeof end->device);
-    for (char *c = end->device; *c; c++)
-        if (iscntrl((unsigned char)*c))
-            *c = '?';
+    mn_clean(end->device);
     return MN_OK;
 }
 
@@ -295,9 +294,9 @@ static int ready_to_send(struct raw *raw, int i)
 
 enum mn_err raw_connect(struct raw *raw, struct mn_diag *diag)
 {
-    struct ibv_ah_attr to = {.port_num = raw->place.port,
-                             .dlid = raw->peer.lid,
-                             .is_global = !raw->self.infiniband};
+    struct ibv_ah_attr to = {.port_num = raw->place.port};
+    struct mn_rdma_end from = {.infiniband = raw->self.infiniband, .grh = raw->place.grh},
+                       end = {.lid = raw->peer.lid};
     int mtu = raw->self.mtu < raw->peer.mtu ? raw->self.mtu : raw->peer.mtu;
 
     if (raw->self.infiniband != raw->peer.infiniband)
@@ -306,7 +305,9 @@ enum mn_err raw_connect(struct raw *raw, struct mn_diag *diag)
                        "network: one is InfiniBand, one Ethernet",
                        raw->self.device, raw->peer.device);
     raw->mtu = 128 << mtu;
-    to.grh.dgid = raw->peer.gid;
+    memcpy(from.gid, raw->self.gid.raw, sizeof from.gid);
+    memcpy(end.gid, raw->peer.gid.raw, sizeof end.gid);
+    verbs_path(&from, &end, &to);
     to.grh.sgid_index = (uint8_t)raw->place.gid_index;
     to.grh.hop_limit = 64;
     for (int i = 0; i < RAW_QPS; i++) {

@@ -1,6 +1,5 @@
 #include "bench/trace/read.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,6 +8,8 @@
 #include <unistd.h>
 
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
+#include "topo/base/mac.h"
 
 static enum mn_err check(const char *path, struct mn_trace *t, struct mn_diag *diag)
 {
@@ -30,7 +31,7 @@ static enum mn_err check(const char *path, struct mn_trace *t, struct mn_diag *d
 /* As much as a trace can be: its file may still be written, or grow while it is read. */
 static enum mn_err read_file(const char *path, struct mn_trace *t, struct mn_diag *diag)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for a pipe's writer */
     struct stat st;
 
     if (fd < 0 || fstat(fd, &st)) {
@@ -52,13 +53,10 @@ static enum mn_err read_file(const char *path, struct mn_trace *t, struct mn_dia
     return t->map ? MN_OK : mn_fail(diag, MN_ERR_NOMEM, "%s: no memory for %zu bytes", path, size);
 }
 
-/* Ends a text, and keeps what it holds from the terminal. */
 static void mend(char *text, size_t size)
 {
     text[size - 1] = 0;
-    for (; *text; text++)
-        if (iscntrl((unsigned char)*text))
-            *text = '?';
+    mn_clean(text);
 }
 
 enum mn_err mn_trace_read(const char *path, struct mn_trace *t, struct mn_diag *diag)
@@ -92,7 +90,8 @@ void mn_trace_free(struct mn_trace *t)
 
 /* --- addresses to numbers --------------------------------------------------------------------- */
 
-/* Open addressing; an address that is not alive any more keeps its slot, with the number 0. */
+/* Open addressing; an address that is not alive any more keeps its slot, with the number 0. What is
+ * called an address may be any number of a plugin's, or made to collide: the seed is random. */
 struct ids {
     struct slot {
         uint64_t address;
@@ -100,11 +99,22 @@ struct ids {
     } * slots;
     size_t used, size; /* size: a power of two */
     uint32_t last;
+    uint64_t seed;
 };
+
+/* Each bit of the address turns about half of all. */
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 31;
+    x *= 0x9e3779b97f4a7c15u;
+    x ^= x >> 29;
+    x *= 0xd1342543de82ef95u;
+    return x ^ x >> 32;
+}
 
 static struct slot *slot_of(struct ids *ids, uint64_t address)
 {
-    size_t at = (size_t)(address * 0x9e3779b97f4a7c15u >> 20) & (ids->size - 1);
+    size_t at = (size_t)mix(address ^ ids->seed) & (ids->size - 1);
 
     while (ids->slots[at].address && ids->slots[at].address != address)
         at = (at + 1) & (ids->size - 1);
@@ -148,8 +158,11 @@ static uint32_t look(struct ids *ids, uint64_t address, int ends)
 void mn_trace_walk(const struct mn_trace *t,
                    void (*visit)(void *ctx, const struct mn_trace_event *event), void *ctx)
 {
-    struct ids comms = {.size = 0}, requests = {.size = 0};
+    struct ids comms = {.size = 0}, requests;
 
+    /* Without randomness it reads as well. */
+    (void)mn_random(&comms.seed, sizeof comms.seed, NULL);
+    requests = comms;
     for (size_t i = 0; i < t->n; i++) {
         const struct mn_trace_record *r = &t->records[i];
         struct mn_trace_event event = {.record = r};

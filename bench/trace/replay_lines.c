@@ -6,6 +6,7 @@
 #include "bench/trace/replay_impl.h"
 #include "topo/base/alloc.h"
 
+#define LINES_MOST 65536
 #define SLOT_ALIGN 4096
 #define HEX        (2 * MN_HANDLE_SIZE)
 
@@ -25,7 +26,8 @@ static void collect(void *ctx, const struct mn_trace_event *e)
     struct replay *r = ctx;
     enum mn_trace_op op = (enum mn_trace_op)record->op;
 
-    if (!e->comm || (op != MN_TRACE_LISTEN && op != MN_TRACE_CONNECT && op != MN_TRACE_ACCEPT))
+    if (!e->comm || (op != MN_TRACE_LISTEN && op != MN_TRACE_CONNECT && op != MN_TRACE_ACCEPT) ||
+        r->n_lines == LINES_MOST)
         return;
     struct line *line = mn_grow((void **)&r->lines, &r->n_lines, sizeof *line);
     line->op = op;
@@ -48,7 +50,7 @@ static char *describe(struct replay *r)
     FILE *file = open_memstream(&text, &size);
 
     if (!file)
-        abort();
+        mn_no_memory();
     for (size_t i = 0; i < r->n_lines; i++) {
         const struct line *line = &r->lines[i];
         if (line->op == MN_TRACE_CONNECT)
@@ -180,7 +182,10 @@ enum mn_err mn_replay_connect(struct replay *r)
     size_t left = 1;
 
     mn_trace_walk(r->plan->trace, collect, r);
-    enum mn_err err = listen_for_all(r);
+    enum mn_err err = r->n_lines < LINES_MOST
+                          ? listen_for_all(r)
+                          : mn_fail(r->diag, MN_ERR_UNSUPPORTED,
+                                    "%d connections and more are too many to replay", LINES_MOST);
 
     while (left && !err) {
         size_t before = left;

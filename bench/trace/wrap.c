@@ -14,6 +14,7 @@
 
 #include "bench/host.h"
 #include "bench/trace/record.h"
+#include "plugin/logger.h"
 #include "plugin/net.h"
 #include "topo/base/alloc.h"
 
@@ -32,6 +33,7 @@ static struct mn_net first; /* the library, and the context of versions that hav
 /* A communicator that was initialised: a plugin may fill its table in init only. */
 static _Atomic(struct mn_plugin *) live;
 static ncclDebugLogger_t logger;
+static const struct mn_logger_levels *levels; /* of it; set before anything can log */
 static struct mn_net *contexts;
 static int ready;                                        /* that context is initialised */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all four */
@@ -61,11 +63,24 @@ static void put(struct mn_trace_record *r, enum mn_trace_op op)
 
 /* --- life ------------------------------------------------------------------------------------- */
 
+/* This project's plugin finds no RCCL behind the logger that it is given here, and counts as NCCL
+ * does; what others were built for is what they are loaded by. */
+static ncclDebugLogLevel level_for_caller(int level)
+{
+    const struct mn_plugin_info *info = first.plugin ? mn_plugin_info(first.plugin) : NULL;
+
+    if (info && strcmp(info->name, "meshnet") != 0)
+        return (ncclDebugLogLevel)level;
+    return levels->of[level == NCCL_LOG_WARN   ? MN_LOG_WARN
+                      : level == NCCL_LOG_INFO ? MN_LOG_INFO
+                                               : MN_LOG_DEBUG];
+}
+
 static void on_log(void *ctx, int level, const char *line)
 {
     (void)ctx;
     if (logger)
-        logger((ncclDebugLogLevel)level, NCCL_INIT | NCCL_NET, "meshtrace", 0, "%s", line);
+        logger(level_for_caller(level), NCCL_INIT | NCCL_NET, "meshtrace", 0, "%s", line);
 }
 
 static void wrapped_path(char *path, size_t size)
@@ -142,6 +157,7 @@ static int begin(void *log)
 
     pthread_mutex_lock(&lock);
     memcpy(&logger, &log, sizeof logger);
+    levels = mn_logger_levels(logger);
     enum mn_err err = load(&diag);
     if (!err)
         mn_trace_begin();
