@@ -146,6 +146,7 @@ int mn_bench_collective(const struct mn_bench_options *options)
     }
     for (int i = 0; i < s.plan.n_doors; i++)
         close(s.plan.doors[i]);
+    mn_wipe(s.plan.token, sizeof s.plan.token);
     free(s.tasks);
     free(s.names.items);
     mn_mesh_free(&s.mesh);

@@ -162,6 +162,7 @@ int mn_matrix_rank(void *ctx, int rank)
 
     plan.rank = rank;
     enum mn_err err = mn_group_join(&plan, &group, &diag);
+    mn_wipe(plan.token, sizeof plan.token);
     if (err)
         return mn_cmd_fail("bench", &diag);
     err = mn_collective_pin(s, group, NULL, &diag);

@@ -142,9 +142,8 @@ int mn_bench_peer(const struct mn_bench_options *o)
         err = mn_plugin_open(path, (int)o->abi, &plugin, &diag);
     }
     if (!err)
-        err = mn_ctl_connect(host, (uint16_t)o->port, o->timeout_ms, &ctl, &diag);
-    if (!err)
-        err = mn_ctl_authenticate(&ctl, 0, token, o->timeout_ms, &diag);
+        err = mn_ctl_reach(host, (uint16_t)o->port, token, o->timeout_ms, &ctl, &diag);
+    mn_wipe(token, sizeof token);
     if (!err) {
         sigaction(SIGINT, &action, NULL);
         sigaction(SIGTERM, &action, NULL);

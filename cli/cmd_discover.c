@@ -161,7 +161,11 @@ static enum mn_err report_mesh(const struct options *opt, const struct mn_host *
     int self = -1;
     enum mn_err err = MN_OK;
     mn_mesh_init(&mesh);
-    if (opt->output) {
+    if (*host->missing) {
+        err = mn_fail(diag, MN_ERR_SYS,
+                      "this host could not be read whole: %s%s; raise the limit (ulimit -n)",
+                      host->missing, opt->output ? "; no mesh file is written" : "");
+    } else if (opt->output) {
         err = build_mesh(opt, host, &mesh, diag);
         if (!err)
             err = write_mesh(&mesh, opt->output, opt->force || opt->merge, diag);
@@ -187,6 +191,8 @@ static void report_host(const struct options *opt, const struct mn_host *host,
     enum mn_out_format format = format_of(opt);
     mn_out_str(out, "hostname", "Host", host->hostname);
     mn_out_str(out, "verbs", "Verbs", host->verbs[0] ? host->verbs : NULL);
+    mn_out_str(out, "missing", *host->missing ? "NOT READ" : NULL,
+               *host->missing ? host->missing : NULL);
     mn_out_strf(out, "memlock", NULL, "%llu", (unsigned long long)host->memlock);
     mn_out_note(out, MN_PLAIN, "%s", "");
     mn_discover_nics(out, host, opt->all, format != MN_OUT_TEXT);
@@ -338,7 +344,7 @@ const struct mn_command mn_cmd_discover = {
              "  meshnet discover -o mesh.yaml --merge a.yaml b.yaml c.yaml\n"
              "  meshnet discover --check mesh.yaml    read it and show the mesh\n"
              "\n"
-             "Exit status: 0 good, 1 not readable or not writable (with --strict: a warning), 2 "
-             "wrong\nusage or mesh file.\n",
+             "Exit status: 0 good, 1 not readable (or not whole) or not writable (with --strict: a "
+             "warning),\n2 wrong usage or mesh file.\n",
     .run = run,
 };

@@ -100,6 +100,7 @@ const struct mn_command mn_cmd_env = {
     .options_size = sizeof(struct options),
     .notes = "Example: eval \"$(meshnet env)\"\n"
              "Warnings, on standard error, are of what the variables cannot mend. Exit codes: 0, 1 "
-             "when writing failed, 2 on wrong usage or a wrong mesh file.",
+             "when writing failed, 2 on wrong usage, a wrong mesh file, or a plugin that cannot be "
+             "loaded here.",
     .run = run,
 };

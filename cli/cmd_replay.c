@@ -138,6 +138,7 @@ static int be_rank(void *ctx, int rank)
 
     plan.rank = rank;
     enum mn_err err = mn_replay_play(&own, reports, &diag);
+    mn_wipe(plan.token, sizeof plan.token);
     if (!err && rank == 0)
         code = print(s, &own.info, reports);
     if (err && (rank == 0 || !own.joined || !own.told))
@@ -211,6 +212,7 @@ static int run(const void *values, int argc, char **argv)
         err = launched ? play_one(&s, &code, &diag) : play_here(&s, &code, &diag);
     for (int i = 0; i < s.plan.n_doors; i++)
         close(s.plan.doors[i]);
+    mn_wipe(s.plan.token, sizeof s.plan.token);
     return err ? mn_cmd_fail("replay", &diag) : code;
 }
 

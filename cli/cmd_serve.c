@@ -11,6 +11,7 @@
 
 #include "bench/agent.h"
 #include "bench/check/far.h"
+#include "bench/door.h"
 #include "bench/p2p.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
@@ -77,9 +78,6 @@ static const struct mn_opt options[] = {
     MN_OPT_END,
 };
 
-/* How a client's process ended, for --once. */
-enum { CLIENT_SERVED = 0, CLIENT_FAILED = 1, CLIENT_REFUSED = 3 };
-
 static volatile sig_atomic_t stopped;
 
 static void on_signal(int number)
@@ -116,8 +114,7 @@ static enum mn_err own_addresses(struct mn_addr *addrs, int *count, struct mn_di
     return err;
 }
 
-static enum mn_err listen_all(const struct options *o, struct pollfd *fds, int *n_fds,
-                              struct mn_diag *diag)
+static enum mn_err listen_all(const struct options *o, int *fds, int *n_fds, struct mn_diag *diag)
 {
     struct mn_addr addrs[MAX_ADDRESSES];
     int count = 0;
@@ -136,14 +133,14 @@ static enum mn_err listen_all(const struct options *o, struct pollfd *fds, int *
     for (int i = 0; i < count && !err; i++) {
         char text[MN_ADDR_TEXT];
         addrs[i].prefix = -1;
-        err = mn_ctl_listen(&addrs[i], (uint16_t)o->port, &fds[*n_fds].fd, diag);
+        err = mn_ctl_listen(&addrs[i], (uint16_t)o->port, &fds[*n_fds], diag);
         /* A host without IPv6 is no reason to stop. */
         if (err && !o->listen.count && addrs[i].family == AF_INET6 && *n_fds) {
             err = MN_OK;
             continue;
         }
         if (!err) {
-            fds[(*n_fds)++].events = POLLIN;
+            ++*n_fds;
             printf("listening at %s port %ld\n", mn_addr_format(&addrs[i], text, sizeof text),
                    o->port);
         }
@@ -175,11 +172,22 @@ static void tell_error(struct mn_ctl *ctl, enum mn_err err, const struct mn_diag
     mn_ctl_send(ctl, reply, NULL);
 }
 
-/* Runs in the client's own process: a plugin that crashes takes only this client along. */
-static int serve_client(const struct options *o, const char *plugin_path, int fd,
-                        const uint8_t token[MN_KEY_SIZE], const char *from, pid_t serve_pid)
+struct server {
+    const struct options *o;
+    char plugin_path[512];
+    struct mn_door_plan plan;
+    struct mn_door *door;
+    pid_t pid;
+    int running; /* processes of clients */
+    int served;  /* one has ended */
+};
+
+/* Runs in the client's own process: a plugin that crashes takes only this client along. Returns its
+ * exit code. */
+static int serve_client(const struct server *s, struct mn_ctl *ctl)
 {
-    struct mn_ctl ctl = {.fd = fd};
+    const struct options *o = s->o;
+    const char *path = s->plugin_path;
     struct mn_plugin *plugin;
     struct mn_diag diag = {.text = ""};
     cJSON *first;
@@ -187,110 +195,102 @@ static int serve_client(const struct options *o, const char *plugin_path, int fd
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     /* However serve ends, its clients' processes end with it. */
-    if (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != serve_pid)
-        return CLIENT_FAILED;
-    mn_strlcpy(ctl.peer, from, sizeof ctl.peer);
-    if (mn_ctl_authenticate(&ctl, 1, token, 5000, &diag)) {
-        fprintf(stderr, "meshnet serve: %s\n", diag.text);
-        return CLIENT_REFUSED;
-    }
-    enum mn_err err = mn_ctl_receive(&ctl, o->idle_ms, &first, &diag);
+    if (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != s->pid)
+        return 1;
+    enum mn_err err = mn_ctl_receive(ctl, o->idle_ms, &first, &diag);
     if (!err && (mn_far_asked(first) || mn_agent_asked(first))) {
-        err = mn_far_asked(first) ? mn_far_serve(plugin_path, &ctl, first, &diag)
-                                  : mn_agent_serve(&ctl, first, token, plugin_path, &diag);
-        tell_error(&ctl, err, &diag);
+        err = mn_far_asked(first) ? mn_far_serve(path, ctl, first, &diag)
+                                  : mn_agent_serve(ctl, first, s->plan.token, path, &diag);
+        tell_error(ctl, err, &diag);
         cJSON_Delete(first);
     } else if (!err) {
-        err = mn_plugin_open(plugin_path, (int)o->abi, &plugin, &diag);
-        tell_error(&ctl, err, &diag);
+        err = mn_plugin_open(path, (int)o->abi, &plugin, &diag);
+        tell_error(ctl, err, &diag);
         if (err) {
             cJSON_Delete(first);
         } else {
-            err = mn_p2p_serve(plugin, &ctl, first, (int)o->device, o->pin, o->idle_ms, &diag);
+            err = mn_p2p_serve(plugin, ctl, first, (int)o->device, o->pin, o->idle_ms, &diag);
             mn_plugin_close(plugin);
         }
     }
     if (err)
         fprintf(stderr, "meshnet serve: %s\n", diag.text);
     else
-        printf("%s: done\n", from);
-    mn_ctl_close(&ctl);
-    return err ? CLIENT_FAILED : CLIENT_SERVED;
+        printf("%s: done\n", ctl->peer);
+    mn_ctl_close(ctl);
+    return err ? 1 : 0;
 }
 
-static void refuse(int fd)
-{
-    (void)send(fd, MN_CTL_BUSY, sizeof MN_CTL_BUSY - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    close(fd);
-}
-
-/* The processes of clients: how many there are, and whether --once is satisfied. */
-struct clients {
-    int running, satisfied;
-};
-
-static void reap(const struct options *o, struct clients *clients)
+static void reap(struct server *s)
 {
     int status;
 
     while (waitpid(-1, &status, WNOHANG) > 0) {
-        clients->running--;
+        s->running--;
+        s->served = 1;
         if (WIFSIGNALED(status))
             fprintf(stderr, "meshnet serve: the process of a client died of signal %d\n",
                     WTERMSIG(status));
-        clients->satisfied |=
-            o->once && !(WIFEXITED(status) && WEXITSTATUS(status) == CLIENT_REFUSED);
     }
 }
 
-/* A place for one more: a client that has just left may still be ending. */
-static int has_place(const struct options *o, struct clients *clients)
+static void take_client(struct server *s, struct mn_ctl *ctl)
 {
-    for (int i = 0; clients->running >= o->clients && i < 50; i++) {
-        poll(NULL, 0, 10);
-        reap(o, clients);
-    }
-    return clients->running < o->clients;
-}
+    struct mn_diag diag;
 
-static void take_client(const struct options *o, const char *plugin_path, struct pollfd *fds,
-                        int n_fds, int fd, const uint8_t token[MN_KEY_SIZE],
-                        struct clients *clients)
-{
-    struct sockaddr_storage ss;
-    socklen_t len = sizeof ss;
-    struct mn_addr addr = {.prefix = -1};
-    char text[MN_ADDR_TEXT], from[128];
-
-    if (!has_place(o, clients)) {
-        refuse(fd);
-        return;
-    }
-    if (!getpeername(fd, (struct sockaddr *)&ss, &len))
-        (void)mn_addr_from_sockaddr((const struct sockaddr *)&ss, &addr);
-    snprintf(from, sizeof from, "client %s", mn_addr_format(&addr, text, sizeof text));
     fflush(NULL);
-    pid_t serve_pid = getpid(), pid = fork();
+    pid_t pid = fork();
     if (pid == 0) {
-        for (int i = 0; i < n_fds; i++)
-            close(fds[i].fd);
-        int code = serve_client(o, plugin_path, fd, token, from, serve_pid);
+        for (int i = 0; i < s->plan.n_fds; i++)
+            close(s->plan.fds[i]);
+        mn_door_close(s->door);
+        int code = serve_client(s, ctl);
         fflush(NULL);
         _exit(code);
     }
-    if (pid > 0)
-        clients->running++;
-    close(fd);
+    if (pid > 0) {
+        s->running++;
+        mn_ctl_drop(ctl);
+    } else {
+        enum mn_err err = mn_fail_errno(&diag, "a process for %s", ctl->peer);
+        fprintf(stderr, "meshnet serve: %s\n", diag.text);
+        tell_error(ctl, err, &diag);
+        mn_ctl_close(ctl);
+    }
+}
+
+static void say(int of_stranger, const char *text)
+{
+    (void)of_stranger;
+    fprintf(stderr, "meshnet serve: %s\n", text);
+}
+
+static void serve(struct server *s)
+{
+    struct mn_ctl ctl;
+
+    while (!stopped && !(s->o->once && s->served)) {
+        struct pollfd p = {.fd = mn_door_fd(s->door), .events = POLLIN};
+        (void)poll(&p, 1, 100);
+        reap(s);
+        while (mn_door_look(s->door, s->running < s->o->clients, &ctl))
+            take_client(s, &ctl);
+    }
+    mn_door_close(s->door);
+    for (int i = 0; i < s->plan.n_fds; i++)
+        close(s->plan.fds[i]);
+    /* --once: clients that came beside the first may finish. */
+    while (!stopped && s->running > 0) {
+        poll(NULL, 0, 100);
+        reap(s);
+    }
 }
 
 static int run(const void *values, int argc, char **argv)
 {
     const struct options *o = values;
-    struct pollfd fds[MAX_ADDRESSES];
-    uint8_t token[MN_KEY_SIZE];
-    char path[512];
-    int n_fds = 0;
-    struct clients clients = {0};
+    int fds[MAX_ADDRESSES];
+    struct server s = {.o = o, .plan = {.fds = fds, .who = "client", .say = say}, .pid = getpid()};
     struct mn_diag diag = {.text = ""};
     struct sigaction action = {.sa_handler = on_signal};
 
@@ -302,30 +302,15 @@ static int run(const void *values, int argc, char **argv)
         return mn_cmd_fail("serve", &diag);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    mn_plugin_path(o->plugin, path, sizeof path);
-    if (get_token(o, token, &diag) || listen_all(o, fds, &n_fds, &diag))
+    mn_plugin_path(o->plugin, s.plugin_path, sizeof s.plugin_path);
+    if (get_token(o, s.plan.token, &diag) || listen_all(o, fds, &s.plan.n_fds, &diag) ||
+        mn_door_open(&s.plan, &s.door, &diag)) {
+        mn_wipe(s.plan.token, sizeof s.plan.token);
         return mn_cmd_fail("serve", &diag);
+    }
     fflush(stdout);
-    while (!stopped && !clients.satisfied) {
-        int ready = poll(fds, (nfds_t)n_fds, 100);
-        reap(o, &clients);
-        if (ready <= 0)
-            continue;
-        for (int i = 0; i < n_fds; i++) {
-            int fd = fds[i].revents & POLLIN
-                         ? accept4(fds[i].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)
-                         : -1;
-            if (fd >= 0)
-                take_client(o, path, fds, n_fds, fd, token, &clients);
-        }
-    }
-    for (int i = 0; i < n_fds; i++)
-        close(fds[i].fd);
-    /* --once: clients that came beside the first may finish. */
-    while (!stopped && clients.running > 0) {
-        poll(NULL, 0, 100);
-        reap(o, &clients);
-    }
+    serve(&s);
+    mn_wipe(s.plan.token, sizeof s.plan.token);
     return 0;
 }
 

@@ -374,7 +374,7 @@ static int run(const void *values, int argc, char **argv)
 {
     struct options o = *(const struct options *)values;
     struct mn_check_target target = {.path = ""};
-    struct mn_check_far far;
+    struct mn_check_far far = {.port = 0};
     struct mn_diag diag;
 
     if (o.json)
@@ -388,7 +388,9 @@ static int run(const void *values, int argc, char **argv)
     if (o.peer && read_far(&o, &far, &diag) != MN_OK)
         return mn_cmd_fail(NAME, &diag);
     target.far = o.peer ? &far : NULL;
-    return verify(&o, &target);
+    int code = verify(&o, &target);
+    mn_wipe(far.token, sizeof far.token);
+    return code;
 }
 
 const struct mn_command mn_cmd_verify_plugin = {

@@ -122,9 +122,8 @@ int mn_collective_agent(const struct mn_collective_session *s, int rank)
     int code = 1;
 
     host_of(s, rank, host, sizeof host);
-    enum mn_err err = mn_ctl_connect(host, (uint16_t)s->options->port, CONNECT_MS, &ctl, &diag);
-    if (!err)
-        err = mn_ctl_authenticate(&ctl, 0, s->plan.token, CONNECT_MS, &diag);
+    enum mn_err err =
+        mn_ctl_reach(host, (uint16_t)s->options->port, s->plan.token, CONNECT_MS, &ctl, &diag);
     if (!err)
         err = run(s, rank, &ctl, &code, &diag);
     mn_ctl_close(&ctl);

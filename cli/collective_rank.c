@@ -208,6 +208,7 @@ int mn_collective_rank(void *ctx, int rank)
 
     plan.rank = rank;
     enum mn_err err = mn_group_join(&plan, &group, &diag);
+    mn_wipe(plan.token, sizeof plan.token);
     if (err)
         return mn_cmd_fail("bench", &diag);
     err = mn_plugin_open(s->plugin_path, (int)s->options->abi, &plugin, &diag);

@@ -1,4 +1,3 @@
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,6 +6,7 @@
 
 #include "cli/compare.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 
 #define CI "ci95_percent"
 
@@ -88,7 +88,7 @@ static char *name_of(const cJSON *row, const char *const *keys)
     FILE *file = open_memstream(&name, &size);
 
     if (!file)
-        abort();
+        mn_no_memory();
     for (const char *space = ""; *keys; keys++) {
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, *keys);
         if (cJSON_IsString(item))
@@ -100,10 +100,7 @@ static char *name_of(const cJSON *row, const char *const *keys)
         space = " ";
     }
     fclose(file);
-    for (char *c = name; *c; c++)
-        if (iscntrl((unsigned char)*c))
-            *c = '?';
-    return name;
+    return mn_clean(name);
 }
 
 static int by_name(const void *a, const void *b)
@@ -274,12 +271,9 @@ void mn_compare_warn(struct mn_comparison *c, const char *fmt, ...)
 
     va_start(args, fmt);
     if (vasprintf(&text, fmt, args) < 0)
-        abort();
+        mn_no_memory();
     va_end(args);
-    for (char *at = text; *at; at++)
-        if (iscntrl((unsigned char)*at))
-            *at = '?';
-    *(char **)mn_grow((void **)&c->warnings, &c->n_warnings, sizeof text) = text;
+    *(char **)mn_grow((void **)&c->warnings, &c->n_warnings, sizeof text) = mn_clean(text);
 }
 
 enum mn_err mn_compare(const struct mn_results *before, const struct mn_results *after,

@@ -11,12 +11,17 @@
 #include "bench/host.h"
 #include "cli/plugin_path.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 #include "topo/mesh_file.h"
 
 /* NCCL takes a path from 2.21 on, the X of libnccl-net-X.so from 2.11 on, and before that only
  * libnccl-net.so (src/plugin/plugin_open.cc, before 2.27 src/plugin/net.cc and src/net.cc). */
 #define TAKES_PATH 21
 #define TAKES_NAME 11
+
+#define LACKS                                                                                      \
+    "%s needs %s, which is not here: NCCL would go on without it, slowly; install that, or use "   \
+    "the bundle of ci/bundle, which needs libc alone"
 
 void mn_nccl_env_warn(struct mn_nccl_env *env, const char *format, ...)
 {
@@ -25,9 +30,9 @@ void mn_nccl_env_warn(struct mn_nccl_env *env, const char *format, ...)
 
     va_start(args, format);
     if (vasprintf(&text, format, args) < 0)
-        abort();
+        mn_no_memory();
     va_end(args);
-    *(char **)mn_grow((void **)&env->warnings, &env->n_warnings, sizeof text) = text;
+    *(char **)mn_grow((void **)&env->warnings, &env->n_warnings, sizeof text) = mn_clean(text);
 }
 
 void mn_nccl_env_free(struct mn_nccl_env *env)
@@ -70,7 +75,10 @@ static enum mn_err find_plugin(const char *plugin, struct mn_nccl_subject *s, st
     if (!s->plugin)
         return mn_fail(diag, MN_ERR_USAGE, "the plugin %s: %s; give --plugin FILE", given,
                        strerror(errno));
+    s->lacks = mn_plugin_lacks(s->plugin);
     enum mn_err err = mn_plugin_open(s->plugin, 0, &opened, diag);
+    if (err && s->lacks)
+        return mn_fail(diag, MN_ERR_USAGE, LACKS, s->plugin, s->lacks);
     if (err)
         return mn_fail(diag, MN_ERR_USAGE, "%s", diag->text);
     mn_strlcpy(s->network, mn_plugin_info(opened)->name, sizeof s->network);
@@ -95,6 +103,7 @@ void mn_nccl_subject_free(struct mn_nccl_subject *s)
     mn_mesh_free(&s->mesh);
     free(s->mesh_path);
     free(s->plugin);
+    free(s->lacks);
 }
 
 /* --- the variables ---------------------------------------------------------------------------- */
@@ -135,6 +144,27 @@ static void plugin(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
     add(env, "LD_LIBRARY_PATH",
         mn_asprintf("%.*s%s%s", dir, s->plugin, before && *before ? ":" : "", before ? before : ""),
         "where it is");
+}
+
+/* RDMA devices that the kernel shows and the plugin cannot open here: a container has the host's
+ * sysfs, and libraries and device nodes of its own. */
+static void unusable_rdma(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
+{
+    const struct mn_host *host = &s->host;
+    char devices[256] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < host->n_rdma && used < sizeof devices - 72; i++)
+        if (!host->rdma[i].from_verbs &&
+            (i == 0 || strcmp(host->rdma[i].device, host->rdma[i - 1].device) != 0))
+            used += (size_t)snprintf(devices + used, sizeof devices - used, "%s%s",
+                                     used ? ", " : "", host->rdma[i].device);
+    if (used)
+        mn_nccl_env_warn(env,
+                         "%s cannot be used here (%s): the plugin needs libibverbs with the "
+                         "driver's library for it (rdma-core of the distribution), and in a "
+                         "container also /dev/infiniband",
+                         devices, host->verbs);
 }
 
 static int is_cable(const struct mn_nccl_subject *s, const struct mn_nic *nic)
@@ -224,6 +254,10 @@ void mn_nccl_env_fill(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
 {
     *env = (struct mn_nccl_env){.n_vars = 0};
     plugin(s, env);
+    /* This process has what others here would miss. */
+    if (s->lacks)
+        mn_nccl_env_warn(env, LACKS, s->plugin, s->lacks);
+    unusable_rdma(s, env);
     add(env, "NCCL_NET", mn_asprintf("%s", s->network),
         "this network or none: a plugin that cannot be used ends the job with its reason, "
         "instead of sockets taking over in silence");

@@ -12,6 +12,7 @@ struct mn_nccl_subject {
     long minor;        /* of the NCCL release 2.minor, for RCCL the one it is based on */
     char *plugin;      /* the library, absolute */
     char network[128]; /* its name, by which NCCL_NET asks for it */
+    char *lacks;       /* what it is linked with that is not here, NULL = nothing */
     char *mesh_path;   /* NULL = no mesh file */
     struct mn_mesh mesh;
     int self; /* this node of it, -1 = not known */

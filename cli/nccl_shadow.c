@@ -8,6 +8,7 @@
 
 #include "cli/nccl_env.h"
 #include "topo/base/alloc.h"
+#include "topo/mesh_setting.h"
 
 /* Settings files of NCCL (src/misc/param.cc): the environment goes first, then the user's, then the
  * system's. NCCL_CONF_FILE stands for the user's from 2.23 on. */
@@ -35,8 +36,6 @@ static void configuration(struct mn_nccl_env *env, const char *path)
                 set = env->vars[i].value;
         if (set && value && !strcmp(set, value))
             continue;
-        for (char *c = value; c && *c; c++)
-            *c = iscntrl((unsigned char)*c) ? '?' : *c;
         mn_nccl_env_warn(env,
                          set ? "%s:%d sets %.60s=%.200s; the environment goes first, where it "
                                "reaches the job"
@@ -58,6 +57,19 @@ static void configurations(struct mn_nccl_env *env)
         snprintf(path, sizeof path, "%s/.nccl.conf", home);
         configuration(env, path);
     }
+}
+
+/* What is set for NCCL's own transport, and whether the plugin takes it. */
+static void own_transport(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
+{
+    struct mn_settings settings = s->mesh.settings;
+    char text[256];
+    int what;
+
+    for (int i = 0;
+         (what = mn_setting_from_nccl(i, s->mesh.given, &settings, text, sizeof text)) >= 0; i++)
+        if (what != MN_NCCL_UNSET)
+            mn_nccl_env_warn(env, "%s", text);
 }
 
 /* --- libraries -------------------------------------------------------------------------------- */
@@ -209,6 +221,7 @@ void mn_nccl_env_shadows(const struct mn_nccl_subject *s, struct mn_nccl_env *en
     const char *preload = getenv("LD_PRELOAD");
 
     configurations(env);
+    own_transport(s, env);
     other_plugins(s, env);
     libraries(s, env);
     if (preload && strstr(preload, "ccl"))

@@ -11,6 +11,10 @@
  * name for the loader's own search. */
 void mn_plugin_path(const char *given, char *path, size_t size);
 
+/* What a process here would not find of the libraries that a plugin is linked with, and of their
+ * versions: "libX.so.1, GLIBC_2.38". NULL = nothing, or not known; else the caller frees it. */
+char *mn_plugin_lacks(const char *path);
+
 /* The rows of commands that drive a plugin: owner has const char *plugin, long abi and device. */
 #define MN_PLUGIN_OPTIONS(owner)                                                                   \
     {.name = "plugin",                                                                             \

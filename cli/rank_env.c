@@ -13,11 +13,14 @@ enum mn_err mn_token_read(const char *file, const char *which, uint8_t token[MN_
                           struct mn_diag *diag)
 {
     const char *text = getenv("MESHNET_TOKEN");
+    struct mn_diag why;
 
     if (file)
         return mn_key_read(file, token, diag);
     if (text)
-        return mn_key_parse(text, token, diag);
+        return mn_key_parse(text, token, &why)
+                   ? mn_fail(diag, MN_ERR_CONFIG, "MESHNET_TOKEN: %s", why.text)
+                   : MN_OK;
     return mn_fail(diag, MN_ERR_USAGE,
                    "which token? %s: put it into a file and give --token-file FILE", which);
 }
@@ -53,7 +56,8 @@ static enum mn_err meet_as_told(struct mn_group_plan *plan, const struct mn_rank
                        "where is rank 0? %s does not tell: give all ranks --coordinator HOST",
                        env->launcher);
     enum mn_err err =
-        mn_token_read(o->token_file, "any 32 hexadecimal digits, the same for all ranks",
+        mn_token_read(o->token_file,
+                      "32 hexadecimal digits, the same for all ranks (" MN_KEY_MAKE ")",
                       plan->token, diag);
     return err || plan->rank ? err : listen_at(plan, diag);
 }

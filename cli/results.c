@@ -4,6 +4,7 @@
 
 #include "cli/results.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 
 const struct mn_results_kind_row mn_results_kinds[MN_RESULTS_KINDS] = {
     [MN_RESULTS_LINK] = {"link", {"results", "latency", "rates", "bursts", "raw_verbs"}},
@@ -106,6 +107,7 @@ enum mn_err mn_results_parse(const char *name, const char *text, size_t len,
         for (const char *at = end; at < text + len; at++)
             if (!strchr(" \t\r\n", *at) || !*at)
                 return not_json(name, text, at, diag);
+    mn_clean_json(results->json);
     return results->json ? check(name, results, diag) : not_json(name, text, end, diag);
 }
 

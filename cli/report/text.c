@@ -6,53 +6,29 @@
 #include <string.h>
 
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 
 #define LONGEST 500
 
-/* Length of the character of UTF-8 at text, 0 when it is none; *code is what it stands for. */
-static int character(const char *text, uint32_t *code)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    const unsigned char *c = (const unsigned char *)text;
-    int len = *c < 0x80 ? 1 : *c >> 5 == 6 ? 2 : *c >> 4 == 14 ? 3 : *c >> 3 == 30 ? 4 : 0;
-
-    *code = len == 1 ? *c : len ? *c & (0xffu >> (len + 1)) : 0;
-    for (int i = 1; i < len; i++) {
-        if (c[i] >> 6 != 2)
-            return 0;
-        *code = *code << 6 | (c[i] & 0x3f);
-    }
-    if (!len || *code < least[len] || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000))
-        return 0;
-    return len;
-}
-
-/* Characters that reorder what stands around them, or that no document may hold. */
-static int is_trap(uint32_t code)
-{
-    return (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) ||
-           code == 0x200e || code == 0x200f || code == 0x061c || code == 0x2028 || code == 0x2029 ||
-           code == 0xfeff || (code & 0xfffe) == 0xfffe || (code >= 0xfdd0 && code <= 0xfdef);
-}
-
 char *mn_text_clean(const char *text)
 {
-    char *clean = mn_zalloc(strlen(text) * 3 + 4), *to = clean;
+    const char *end = text + strlen(text);
+    char *clean = mn_zalloc((size_t)(end - text) * 3 + 4), *to = clean;
 
     for (int n = 0; *text; n++) {
         uint32_t code;
-        int len = character(text, &code);
+        size_t len = mn_utf8(text, (size_t)(end - text), &code);
         if (n == LONGEST) {
             memcpy(to, "…", sizeof "…");
             break;
         }
-        if (!len || is_trap(code)) {
+        if (code < 0x20 || (code >= 0x7f && code < 0xa0)) {
+            *to++ = ' ';
+        } else if (!len || mn_is_control(code)) {
             memcpy(to, "\xef\xbf\xbd", 3);
             to += 3;
-        } else if (code < 0x20 || (code >= 0x7f && code < 0xa0)) {
-            *to++ = ' ';
         } else {
-            memcpy(to, text, (size_t)len);
+            memcpy(to, text, len);
             to += len;
         }
         text += len ? len : 1;
