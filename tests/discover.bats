@@ -422,3 +422,26 @@ ARGS
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"mesh.yaml:2:1: "* ]]
 }
+
+@test "discover: with too few descriptors it says what it did not read, and exits 1" {
+    local few='exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit -n 6; exec "$@"'
+    local from="$FIXTURES/hgx-h100" gids
+    gids=$("$MESHNET" discover --sysfs "$from/sys" --netlink "$from/netlink.json" --json |
+        jq '.missing, ([.. | .gids? // empty | length] | add)')
+    [[ "$gids" == null$'\n'* ]]
+    run --separate-stderr bash -c "$few" - "$MESHNET" discover --sysfs "$from/sys" \
+        --netlink "$from/netlink.json"
+    echo "$output"
+    echo "$stderr"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"NOT READ: "*infiniband*": Too many open files"* ]]
+    [[ "$stderr" == *"could not be read whole: "*"Too many open files"*"ulimit -n"* ]]
+    run --separate-stderr bash -c "$few" - "$MESHNET" discover --sysfs "$from/sys" \
+        --netlink "$from/netlink.json" --json
+    [ "$status" -eq 1 ]
+    [[ "$(jq -r .missing <<<"$output")" == *": Too many open files"* ]]
+    run --separate-stderr bash -c "$few" - "$MESHNET" discover --sysfs "$from/sys" \
+        --netlink "$from/netlink.json" -o "$BATS_TEST_TMPDIR/never.yaml"
+    [ "$status" -eq 1 ]
+    [ ! -e "$BATS_TEST_TMPDIR/never.yaml" ]
+}

@@ -214,3 +214,38 @@ engine()
     run "$MESHNET" bench --peer 127.0.0.1 --engine nccl
     [ "$status" -eq 2 ]
 }
+
+# levels LIBRARY DOUBLE HIP [VARIABLE…]: what the plugin says at which level; DOUBLE and HIP are the
+# settings of the doubles of the library and of the GPU's driver.
+levels()
+{
+    local library=$1 double=$2 hip=$3
+    shift 3
+    run env LD_LIBRARY_PATH="$DOUBLES" FAKENCCL="plugin=1,shy=0,$double" FAKEGPU="$hip" \
+        NCCL_SOCKET_IFNAME=lo NCCL_DEBUG=INFO "$@" timeout -k 1 30 "$BUILD/tests/loader" "$library"
+    echo "$library $double $hip"
+    echo "$output"
+    grep 'NET/meshnet' <<<"$output" >said
+}
+
+@test "engine: what the plugin says arrives at its level, however the library counts levels" {
+    while read -r library double hip; do
+        for plugin in mesh meshtrace; do
+            levels "$library" "$double" "$hip" MESHNET_TRACE="$PWD/trace.%p" \
+                NCCL_NET_PLUGIN="$BUILD/lib/libnccl-net-$plugin.so"
+            [ "$status" -eq 0 ]
+            grep -q 'NCCL INFO NET/meshnet: using lo ' said
+            ! grep -v 'NCCL INFO NET/meshnet: ' said
+            levels "$library" "$double" "$hip" MESHNET_TRACE="$PWD/trace.%p" \
+                NCCL_NET_PLUGIN="$BUILD/lib/libnccl-net-$plugin.so" MESHNET_PORT_BASE=none
+            grep -q 'NCCL WARN NET/meshnet: .*MESHNET_PORT_BASE="none"' said
+        done
+    done <<'END'
+libnccl.so.2 version=22809,errors=0 devices=1
+libnccl.so.2 version=23102,errors=0 devices=1
+librccl.so.1 version=22606,errors=0 hip=60443482
+librccl.so.1 version=22707,errors=0 hip=70151802
+librccl.so.1 version=22707,errors=1 hip=70226015
+librccl.so.1 version=22903,errors=1 hip=70326015
+END
+}

@@ -116,6 +116,17 @@ env_of()
     [[ "$stderr" == *"is no node of"* ]]
 }
 
+@test "env: what is set for NCCL's own transport is shown with what becomes of it" {
+    printf 'transport: {service_level: 2}\n' >>mesh.yaml
+    export NCCL_IB_TC=106 NCCL_IB_SL=3 NCCL_IB_TIMEOUT=99
+    env_of --mesh mesh.yaml
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"NCCL_IB_TC=106 is taken as traffic_class: 106"* ]]
+    [[ "$stderr" == *"NCCL_IB_SL=3 is not used: the mesh file has service_level: 2"* ]]
+    [[ "$stderr" == *'NCCL_IB_TIMEOUT="99" is not used: expected a whole number from 1 to 22'* ]]
+    [[ "$stderr" != *NCCL_IB_PKEY* ]]
+}
+
 @test "env: wrong usage" {
     env_of --mesh nowhere.yaml
     [ "$status" -eq 2 ]
@@ -136,4 +147,64 @@ env_of()
     run bash -c '"$0" env 2>&1 >/dev/full' "$MESHNET"
     [ "$status" -eq 1 ]
     [[ "$output" == *"writing failed"* ]]
+}
+
+# lacking: a network plugin linked with a library, then that library under another name.
+lacking()
+{
+    echo 'int needed(void) { return 0; }' | cc -x c -shared -fPIC -Wl,-soname,libneeded.so.7 -o libneeded.so -
+    printf '%s\n' 'int needed(void);' \
+        'struct { const char *name; int (*slots[40])(void); } ncclNetPlugin_v8 = {"lacking", {needed}};' |
+        cc -x c -shared -fPIC -o libnccl-net-lacking.so - -x none ./libneeded.so
+    mv libneeded.so elsewhere.so
+}
+
+@test "env: what the plugin is linked with and is not here is named, with the remedy" {
+    lacking
+    env_of --mesh mesh.yaml --plugin libnccl-net-lacking.so
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"/libnccl-net-lacking.so needs libneeded.so.7, which is not here"*"ci/bundle"* ]]
+    # This process has it, and no other would.
+    local loader
+    loader=$(readelf -lW "$MESHNET" | sed -n 's/.*interpreter: \(.*\)\]/\1/p')
+    run --separate-stderr "$loader" --preload "$PWD/elsewhere.so" "$MESHNET" env --mesh mesh.yaml \
+        --plugin libnccl-net-lacking.so
+    echo "$stderr"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"NCCL_NET_PLUGIN='$PWD/libnccl-net-lacking.so'"* ]]
+    [[ "$stderr" == *"/libnccl-net-lacking.so needs libneeded.so.7, which is not here"*"ci/bundle"* ]]
+    # Where it is found, nothing is said.
+    mv elsewhere.so libneeded.so.7
+    LD_LIBRARY_PATH=$PWD env_of --mesh mesh.yaml --plugin libnccl-net-lacking.so
+    [ "$status" -eq 0 ]
+    [[ "$stderr" != *"is not here"* ]]
+}
+
+@test "env: an older version of a library than the plugin is linked with is named" {
+    for version in 2 1; do
+        echo 'int f(void) { return 0; }' >f.c
+        echo "OURS_2.$version { f; };" >f.map
+        cc -shared -fPIC -Wl,--version-script=f.map -Wl,-soname,libf.so.1 -o libf.so.1 f.c
+        [ $version = 1 ] || echo 'int f(void); int g(void) { return f(); }' |
+            cc -x c -shared -fPIC -o libnccl-net-newer.so - -x none ./libf.so.1
+    done
+    LD_LIBRARY_PATH=$PWD env_of --mesh mesh.yaml --plugin libnccl-net-newer.so
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"/libnccl-net-newer.so needs OURS_2.2, which is not here"* ]]
+}
+
+@test "env: a named pipe as mesh file is refused at once, an open one is read" {
+    cd "$BATS_TEST_TMPDIR"
+    mkfifo pipe.yaml
+    run --separate-stderr timeout 20 "$MESHNET" env --mesh pipe.yaml
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"pipe.yaml is a named pipe"* ]]
+    run --separate-stderr timeout 20 "$MESHNET" discover --check <(echo 'nodes: 7')
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *":1:1: "* ]]
+    run --separate-stderr bash -c 'echo "nodes: 7" | timeout 20 "$1" discover --check /dev/stdin' - "$MESHNET"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"/dev/stdin:1:1: "* ]]
+    run --separate-stderr timeout 20 "$MESHNET" trace stats pipe.yaml
+    [ "$status" -eq 2 ]
 }

@@ -38,15 +38,20 @@ teardown()
     done
 }
 
-# start MESSAGES: a receives in the background, b sends; returns when data flows.
+# start MESSAGES [LINE]: a receives in the background, b sends; returns when data flows, or when the
+# sender has said LINE.
 start()
 {
-    nsenter --net=/run/netns/$NS-a timeout -k 1 110 "$STREAM" "$PLUGIN" receive handle "$1" >received 3>&- &
+    nsenter --net=/run/netns/$NS-a timeout -k 1 110 "$STREAM" "$PLUGIN" receive handle "$1" >received 2>received.log 3>&- &
     RECEIVER=$!
-    nsenter --net=/run/netns/$NS-b timeout -k 1 110 "$STREAM" "$PLUGIN" send handle "$1" >sent 3>&- &
+    nsenter --net=/run/netns/$NS-b timeout -k 1 110 "$STREAM" "$PLUGIN" send handle "$1" idle >sent 2>sent.log 3>&- &
     SENDER=$!
     for _ in $(seq 300); do
-        grep -q '^256$' received && return
+        if [ -n "${2-}" ]; then
+            ! grep -q "$2" sent || return 0
+        else
+            ! grep -q '^256$' received || return 0
+        fi
         sleep 0.1
     done
     cat received sent
@@ -86,15 +91,48 @@ process_of()
     grep -q '^failed .* ncclRemoteError: .*link mesh0 .*link is silent' sent
 }
 
-@test "failure: an outage of 5 s is survived, no message is lost or damaged" {
-    start 20000
+# outage SECONDS: of the link; with MESHNET_LONG=20 so long, and under the default bound.
+outage()
+{
     ip -n $NS-w link set to-a nomaster
-    sleep 5
+    sleep "${MESHNET_LONG-$1}"
     ip -n $NS-w link set to-a master wire
-    wait $RECEIVER
-    wait $SENDER
-    grep -q '^done 20000$' received
-    grep -q '^done 20000$' sent
+}
+
+# survived MESSAGES
+survived()
+{
+    wait $RECEIVER || true
+    wait $SENDER || true
+    cat received.log sent.log
+    grep -q "^done $1\$" received
+    grep -q "^done $1\$" sent
+}
+
+# told END: of one outage, and of its end.
+told()
+{
+    [ "$(grep -c 'link mesh0 .*: no answer since .*waiting for it' $1.log)" -eq 1 ]
+    [ "$(grep -c 'link mesh0 .*: goes on after' $1.log)" -eq 1 ]
+}
+
+@test "failure: an outage under load is told and survived, no message is lost or damaged" {
+    [ -n "${MESHNET_LONG-}" ] || export MESHNET_SILENCE=15s
+    start 20000
+    outage 5
+    survived 20000
+    told received
+    told sent
+}
+
+@test "failure: an outage of an idle connection is told by who waits, and survived" {
+    [ -n "${MESHNET_LONG-}" ] || export MESHNET_SILENCE=12s
+    touch idle
+    start 512 idle
+    outage 4
+    rm idle
+    survived 512
+    told received
 }
 
 @test "failure: a stopped receiver is slow, not dead: the stream goes on when it does" {
@@ -118,7 +156,7 @@ process_of()
         sleep 0.1
     done
     ip -n $NS-a addr del 10.66.0.1/30 dev mesh0
-    run nsenter --net=/run/netns/$NS-b timeout -k 1 30 "$STREAM" "$PLUGIN" send handle 16
+    MESHNET_CONNECT=4s run nsenter --net=/run/netns/$NS-b timeout -k 1 30 "$STREAM" "$PLUGIN" send handle 16
     echo "$output"
     [ "$status" -eq 1 ]
     [[ "$output" == *"ncclRemoteError: "*"peer 10.66.0.1 port "*" over mesh0: nobody answers"*"The peer's GIDs when it listened:"*"  10.66.0.1/30"*"Own GIDs now:"* ]]

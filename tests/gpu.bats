@@ -95,6 +95,23 @@ between()
     [ "$(jq .wrong_messages <<<"$output")" -eq 0 ]
 }
 
+@test "gpu: a buffer that 64 connections export anew is one region and no descriptor" {
+    command='ulimit -n 256; exec "$0" "$1" 64'
+    NCCL_SOCKET_IFNAME=mesh run with_gpu a 1 bash -c "$command" \
+        "$BUILD/tests/regions" "$BUILD/lib/libnccl-net-mesh.so"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "$output" = 'regions 1 descriptors 0' ]
+}
+
+@test "gpu: a NIC that no connection uses, and one without RDMA, take GPU memory from nobody" {
+    eval "$(declare -f with_gpu | sed 's/FAKEVERBS="/&dev=old0:lo:127.0.0.9,bare=old0:1,/')"
+    cable a mesh2 10.66.2.1/30 b mesh2 10.66.2.2/30
+    between --memory cuda --sizes 64K --iters 20
+    [ "$status" -eq 0 ]
+    [ "$(jq .wrong_messages <<<"$output")" -eq 0 ]
+}
+
 @test "gpu: a plugin that takes host memory only is said so, whatever the reason" {
     DMABUF=0
     between --memory cuda --sizes 64K --iters 20

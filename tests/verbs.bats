@@ -41,7 +41,8 @@ teardown()
 # double ADDRESS0 ADDRESS1 END: what FAKEVERBS is for the end with those two addresses, of one fabric.
 double()
 {
-    echo "shm=$PWD/fabric,dev=rocep1s0f0:mesh0:$1,dev=roceP2p1s0f0:mesh1:$2,stats=$PWD/stats.$3"
+    local files="stats=$PWD/stats.$3,pulled=$PWD/pulled,muted=$PWD/muted"
+    echo "shm=$PWD/fabric,dev=rocep1s0f0:mesh0:$1,dev=roceP2p1s0f0:mesh1:$2,$files"
 }
 
 # receive MESSAGES [VARIABLE…]: a receives in the background with RDMA.
@@ -65,7 +66,7 @@ start()
     receive "$messages" "$@"
     [ "$sending" = rdma ] || library=NOTHING=
     nsenter --net=/run/netns/$NS-b env "$library" FAKEVERBS="$(double 10.66.0.2 10.66.1.2 b)" "$@" \
-        timeout -k 1 110 "$STREAM" "$PLUGIN" send handle "$messages" >sent 2>sent.log 3>&- &
+        timeout -k 1 110 "$STREAM" "$PLUGIN" send handle "$messages" idle >sent 2>sent.log 3>&- &
     SENDER=$!
 }
 
@@ -98,6 +99,37 @@ until_data_flows()
     [ "$(awk '$1 == "bytes" { print $2 }' stats.b)" -ge $((1024 * 262144)) ]
 }
 
+# eces END: with which options queue pairs were made ready, as "OPTIONS=COUNT".
+eces()
+{
+    awk '/^ece\./ { print substr($1, 5) "=" $2 }' stats.$1 | xargs
+}
+
+@test "verbs: enhanced connection establishment is what both ends have; without it nothing is missing" {
+    receive 64 FAKEVERBS="$(double 10.66.0.1 10.66.1.1 a),ece=7"
+    sends()
+    {
+        nsenter --net=/run/netns/$NS-b env LD_LIBRARY_PATH="$BUILD/tests/$1" \
+            FAKEVERBS="$(double 10.66.0.2 10.66.1.2 b)$2" timeout -k 1 110 \
+            "$STREAM" "$PLUGIN" send handle 64 >sent 2>sent.log 3>&- &
+        SENDER=$!
+        finish
+    }
+    sends fakeverbs ,ece=13
+    cat stats.a stats.b
+    [ "$(eces a) $(eces b)" = "5=2 5=2" ] # one queue pair a cable
+    for other in fakeverbs fakeverbs-old; do
+        rm -f fabric handle
+        receive 64 FAKEVERBS="$(double 10.66.0.1 10.66.1.1 a),ece=7"
+        sends $other ''
+        [ "$(eces a) $(eces b)" = "0=2 0=2" ]
+    done
+    rm -f fabric handle
+    receive 64
+    sends fakeverbs ,ece=7
+    [ "$(eces a) $(eces b)" = "0=2 0=2" ]
+}
+
 @test "verbs: TCP does not take the place of RDMA unasked; the sender is told why" {
     start 16 none
     wait $SENDER || true
@@ -122,6 +154,71 @@ until_data_flows()
     grep -q '^failed .* ncclRemoteError: .*receive from peer .*, link mesh1 (roceP2p1s0f0 port 1, 10.66.1.1/30 to 10.66.1.2/30).*: peer is gone' received
 }
 
+# told END TEXT: once for each of the two links, and nothing else.
+told()
+{
+    cat "$1.log"
+    [ "$(grep -c "link mesh0 .*: $2" "$1.log") $(grep -c "link mesh1 .*: $2" "$1.log")" = "1 1" ]
+}
+
+# MESHNET_LONG=20: with the default bounds, and cables out for 20 s.
+short()
+{
+    [ -n "${MESHNET_LONG-}" ] || echo MESHNET_RDMA_SILENCE="$1"
+}
+
+@test "verbs: cables that are pulled under load are waited for; both ends say so, and that they go on" {
+    start 4096 rdma $(short 10s)
+    until_data_flows
+    touch pulled
+    sleep "${MESHNET_LONG-5.5}"
+    rm pulled
+    finish
+    told received 'the port is down since'
+    told received 'goes on after'
+    told sent 'the port is down since'
+    told sent 'goes on after'
+}
+
+@test "verbs: silent links, their ports up, are told and waited for; for too long is an error" {
+    start 0 rdma $(short 5s)
+    until_data_flows
+    touch muted
+    sleep "${MESHNET_LONG-2}"
+    rm muted
+    for end in received sent; do
+        for _ in $(seq 150); do
+            ! grep -q 'mesh0.*goes on' $end.log || ! grep -q 'mesh1.*goes on' $end.log || break
+            sleep 0.1
+        done
+        told $end 'no answer, though the port is up, since'
+        told $end 'goes on after'
+    done
+    touch muted
+    wait $SENDER || true
+    wait $RECEIVER || true
+    cat sent received
+    grep -q '^failed .* ncclRemoteError: .*send to peer .*, link mesh[01] (roce.* port 1, .*no answer on the link' sent
+    grep -q '^failed .* ncclRemoteError: .*receive from peer .*, link mesh[01] (roce.* port 1, .*no answer on the link' received
+}
+
+@test "verbs: an idle connection outlives a silent control connection" {
+    touch idle
+    start 512 rdma MESHNET_RDMA_SILENCE=2s
+    for _ in $(seq 300); do
+        ! grep -q idle sent || break
+        sleep 0.1
+    done
+    ip -n $NS-a link set mesh0 down
+    ip -n $NS-a link set mesh1 down
+    sleep "${MESHNET_LONG-4}"
+    ip -n $NS-a link set mesh0 up
+    ip -n $NS-a link set mesh1 up
+    rm idle
+    finish
+    [ ! -s received.log ] && [ ! -s sent.log ]
+}
+
 @test "verbs: the receiver's process is killed: the sender names the peer" {
     start 0 rdma
     until_data_flows
@@ -139,7 +236,7 @@ until_data_flows()
     done
     ip -n $NS-a addr del 10.66.0.1/30 dev mesh0
     ip -n $NS-a addr del 10.66.1.1/30 dev mesh1
-    run nsenter --net=/run/netns/$NS-b env LD_LIBRARY_PATH="$BUILD/tests/fakeverbs" \
+    run nsenter --net=/run/netns/$NS-b env MESHNET_CONNECT=4s LD_LIBRARY_PATH="$BUILD/tests/fakeverbs" \
         FAKEVERBS="$(double 10.66.0.2 10.66.1.2 b)" timeout -k 1 30 "$STREAM" "$PLUGIN" send handle 16
     echo "$output"
     [ "$status" -eq 1 ]

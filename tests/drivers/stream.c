@@ -1,7 +1,9 @@
 /* One end of a stream through a plugin, for tests that break the link or the peer under it:
  *
- *   stream LIBRARY receive FILE MESSAGES     writes its handle to FILE, takes MESSAGES
- *   stream LIBRARY send FILE MESSAGES        reads the handle from FILE, sends MESSAGES
+ *   stream LIBRARY receive FILE MESSAGES [IDLE]     writes its handle to FILE, takes MESSAGES
+ *   stream LIBRARY send FILE MESSAGES [IDLE]        reads the handle from FILE, sends MESSAGES
+ *
+ * IDLE: a file; the sender calls nothing while it is there and no message is on its way.
  *
  * Messages have 256 KiB; each carries its number, which the receiver compares. MESSAGES 0: until an
  * error. Prints "connected", a line with the count every 256 messages, then "done COUNT" (exit 0),
@@ -18,7 +20,7 @@
 
 #define SIZE  (256u << 10)
 #define DEPTH 8
-#define LIMIT 120 /* seconds until the test is given up */
+#define LIMIT 300 /* seconds until the test is given up */
 
 static char warning[1024] = "no warning";
 
@@ -87,7 +89,21 @@ static int post(struct mn_plugin *p, int receiving, void *comm, void *mh, uint8_
     return mn_plugin_isend(p, comm, data, SIZE, tag, mh, request);
 }
 
-static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messages)
+/* 1: nothing is to be posted now. With nothing in flight either, waits while the file is there. */
+static int is_idle(const char *file, int in_flight, double end)
+{
+    if (!file || access(file, F_OK))
+        return 0;
+    if (in_flight)
+        return 1;
+    puts("idle");
+    while (!access(file, F_OK) && now() < end)
+        usleep(10000);
+    return 0;
+}
+
+static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messages,
+                  const char *idle_file)
 {
     static uint8_t area[DEPTH * SIZE];
     void *requests[DEPTH], *mh;
@@ -97,7 +113,8 @@ static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messa
 
     while (!result && (!messages || done < messages)) {
         int finished = 0, sizes[MN_HOST_MAX_RECVS] = {0};
-        if (posted - done < DEPTH && (!messages || posted < messages)) {
+        if (!is_idle(idle_file, posted > done, end) && posted - done < DEPTH &&
+            (!messages || posted < messages)) {
             void **request = &requests[posted % DEPTH];
             result = post(p, receiving, comm, mh, area + posted % DEPTH * SIZE, posted, request);
             posted += !result && *request;
@@ -131,7 +148,7 @@ int main(int argc, char **argv)
     void *comm = NULL;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
-    if (argc != 5)
+    if (argc != 5 && argc != 6)
         return 2;
     int receiving = !strcmp(argv[2], "receive");
     if (mn_plugin_open(argv[1], 0, &p, &diag)) {
@@ -145,7 +162,8 @@ int main(int argc, char **argv)
     if (result)
         return fail(0, result);
     puts("connected");
-    int code = stream(p, receiving, comm, strtoull(argv[4], NULL, 10));
+    const char *idle_file = argc == 6 && !receiving ? argv[5] : NULL;
+    int code = stream(p, receiving, comm, strtoull(argv[4], NULL, 10), idle_file);
     if (receiving)
         mn_plugin_close_recv(p, comm);
     else

@@ -193,6 +193,9 @@ int cuPointerGetAttribute(void *value, int attribute, unsigned long long p)
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned int *)value = CU_MEMORYTYPE_HOST + 1; /* device, managed memory too */
         break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)value = fakegpu_id((void *)(uintptr_t)p);
+        break;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *(unsigned int *)value = kind == FAKEGPU_MANAGED;
         break;
@@ -228,7 +231,8 @@ int cuMemGetHandleForAddressRange(void *handle, unsigned long long p, size_t siz
         return INVALID_CONTEXT;
     if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || p % 4096 || size % 4096)
         return CUDA_ERROR_INVALID_VALUE;
-    int fd = fakegpu_export((void *)(uintptr_t)p, size, &offset);
+    int fd = (fakegpu()->anew ? fakegpu_export_anew : fakegpu_export)((void *)(uintptr_t)p, size,
+                                                                      &offset);
     if (fd < 0 || offset)
         return CUDA_ERROR_INVALID_VALUE;
     *(int *)handle = fd;

@@ -16,15 +16,13 @@ static struct block {
     size_t asked, size;
     int fd, device;
     enum fakegpu_kind kind;
+    uint64_t id;
 } blocks[BLOCKS];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct fakegpu_config config = {.devices = 1,
-                                       .dmabuf = 1,
-                                       .direct = 1,
-                                       .major = 8,
-                                       .hip = 60000000};
+static struct fakegpu_config config =
+    {.devices = 1, .dmabuf = 1, .direct = 1, .major = 8, .anew = 1, .hip = 60000000};
 
 static void read_config(void)
 {
@@ -33,8 +31,8 @@ static void read_config(void)
         size_t offset;
     } keys[] = {
 #define KEY(name) {#name, offsetof(struct fakegpu_config, name)}
-        KEY(devices), KEY(dmabuf), KEY(direct), KEY(integrated), KEY(major),
-        KEY(cpu),     KEY(init),   KEY(open),   KEY(export),     KEY(hip),
+        KEY(devices), KEY(dmabuf), KEY(direct), KEY(integrated), KEY(major), KEY(cpu),
+        KEY(init),    KEY(open),   KEY(export), KEY(hip),        KEY(anew),
     };
     const char *text = getenv("FAKEGPU");
     char *copy = strdup(text ? text : ""), *rest = copy, *item;
@@ -106,6 +104,7 @@ static int map(struct block *b, int touchable)
 
 void *fakegpu_alloc(int device, enum fakegpu_kind kind, size_t size)
 {
+    static uint64_t ids;
     struct block *b = blocks;
 
     pthread_mutex_lock(&lock);
@@ -118,7 +117,8 @@ void *fakegpu_alloc(int device, enum fakegpu_kind kind, size_t size)
     *b = (struct block){.asked = size,
                         .size = (size + PAGE - 1) / PAGE * PAGE,
                         .device = device,
-                        .kind = kind};
+                        .kind = kind,
+                        .id = ++ids};
     if (!map(b, kind == FAKEGPU_MANAGED || fakegpu()->cpu))
         *b = (struct block){.view = NULL};
     void *view = b->view;
@@ -197,6 +197,32 @@ int fakegpu_export(const void *p, size_t size, uint64_t *offset)
         *offset = (uint64_t)((const uint8_t *)p - b->view);
         fd = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
     }
+    pthread_mutex_unlock(&lock);
+    return fd;
+}
+
+uint64_t fakegpu_id(const void *p)
+{
+    pthread_mutex_lock(&lock);
+    const struct block *b = find(p);
+    uint64_t id = b ? b->id : 0;
+    pthread_mutex_unlock(&lock);
+    return id;
+}
+
+int fakegpu_export_anew(const void *p, size_t size, uint64_t *offset)
+{
+    int fd = -1, behind = fakegpu_export(p, size, offset);
+
+    if (behind < 0)
+        return -1;
+    close(behind);
+    pthread_mutex_lock(&lock);
+    const struct block *b = find(p);
+    if (b)
+        fd = memfd_create("fakegpu-dmabuf", MFD_CLOEXEC);
+    if (fd >= 0)
+        (void)dprintf(fd, FAKEGPU_ALIAS "%d", b->fd);
     pthread_mutex_unlock(&lock);
     return fd;
 }

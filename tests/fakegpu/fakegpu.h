@@ -6,8 +6,11 @@
 #ifndef FAKEGPU_H
 #define FAKEGPU_H
 
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
 
 struct fakegpu_config {
     long devices;    /* 1; 0: a driver without a GPU */
@@ -19,7 +22,8 @@ struct fakegpu_config {
     long init;       /* code that initialising returns */
     long open;       /* code that opening a device returns */
     long export;     /* code that exporting returns */
-    long hip;        /* 60000000: version of the HIP runtime */
+    long anew; /* 1: each export of CUDA is a file of its own, as the driver's is; 0: the bytes */
+    long hip;  /* 60000000: version of the HIP runtime */
 };
 
 enum fakegpu_kind { FAKEGPU_NONE, FAKEGPU_DEVICE, FAKEGPU_MANAGED };
@@ -43,7 +47,24 @@ enum fakegpu_kind fakegpu_where(const void *p, int *device, void **base, size_t 
 /* 0, or 1 when a range is neither ordinary memory nor inside one allocation. */
 int fakegpu_copy(void *to, const void *from, size_t size);
 int fakegpu_fill(void *p, int byte, size_t size);
+/* A number that no other allocation has; 0: not device memory. */
+uint64_t fakegpu_id(const void *p);
 /* A descriptor of the whole allocation, and where p lies in it; -1: not device memory. */
 int fakegpu_export(const void *p, size_t size, uint64_t *offset);
+/* The same as a file of its own each time, which begins with FAKEGPU_ALIAS and the descriptor that
+ * it stands for: the libibverbs double looks behind it, as the kernel does. */
+#define FAKEGPU_ALIAS "DMA-BUF of descriptor "
+int fakegpu_export_anew(const void *p, size_t size, uint64_t *offset);
+/* The file with the bytes, to be closed: of the descriptor itself, or what it stands for. */
+static inline int fakegpu_file(int fd)
+{
+    char text[64] = "", path[48];
+    int behind;
+
+    if (pread(fd, text, sizeof text - 1, 0) <= 0 || sscanf(text, FAKEGPU_ALIAS "%d", &behind) != 1)
+        return fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", behind);
+    return open(path, O_RDWR | O_CLOEXEC);
+}
 
 #endif

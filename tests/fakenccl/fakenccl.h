@@ -18,11 +18,16 @@ struct fakenccl_config {
     long hang;    /* 1: ncclCommInitRank does not return; 2: ncclAllReduce; 3: ncclCommDestroy */
     long wrong;   /* 1: all-reduce spoils an element */
     long shy;     /* 1: the log says nothing of networks */
+    long plugin;  /* 1: the plugin is initialised, with a logger */
+    long errors;  /* 1: ERROR is a level of its own, as RCCL has it since ROCm 7.2 */
 };
 const struct fakenccl_config *fakenccl(void);
 
 /* log.c: a line as NCCL writes it ("host:pid:tid [0] NCCL " before it). */
 void fakenccl_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What a plugin gets: a line begins with the name of its level. */
+void fakenccl_logger(ncclDebugLogLevel level, unsigned long flags, const char *source, int line,
+                     const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* network.c: loads the plugin that the environment names and chooses the network. */
 ncclResult_t fakenccl_network(char *network, size_t size);
 

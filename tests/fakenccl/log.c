@@ -17,7 +17,8 @@ static void begin(void)
         size_t offset;
     } keys[] = {
 #define KEY(name) {#name, offsetof(struct fakenccl_config, name)}
-        KEY(version), KEY(rank), KEY(init), KEY(call), KEY(async), KEY(hang), KEY(wrong), KEY(shy),
+        KEY(version), KEY(rank),  KEY(init), KEY(call),   KEY(async),
+        KEY(hang),    KEY(wrong), KEY(shy),  KEY(plugin), KEY(errors),
     };
     const char *text = getenv("FAKENCCL");
 
@@ -60,4 +61,21 @@ void fakenccl_log(const char *format, ...)
     vfprintf(file, format, args);
     va_end(args);
     fputc('\n', file);
+}
+
+void fakenccl_logger(ncclDebugLogLevel level, unsigned long flags, const char *source, int line,
+                     const char *format, ...)
+{
+    static const char *const names[2][7] = {
+        {"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE", "6"},
+        {"NONE", "ERROR", "VERSION", "WARN", "INFO", "ABORT", "TRACE"},
+    };
+    char text[1024];
+    va_list args;
+
+    (void)flags, (void)source, (void)line;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fakenccl_log("%s %s", names[config.errors != 0][(unsigned)level < 7 ? level : 0], text);
 }

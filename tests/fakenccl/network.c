@@ -5,6 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* 1: it says that it works. */
+static int initialise(void *library)
+{
+    const ncclNet_v11_t *net = dlsym(library, "ncclNetPlugin_v11");
+    ncclNetCommConfig_v11_t config = {.trafficClass = -1};
+    void *context = NULL;
+
+    if (!net || net->init(&context, 1, &config, fakenccl_logger, NULL))
+        return 0;
+    net->finalize(context);
+    return 1;
+}
+
 /* Its name; NULL: there is no such plugin. */
 static const char *load(const char *plugin)
 {
@@ -21,6 +34,8 @@ static const char *load(const char *plugin)
         const char **table = dlsym(library, symbol);
         if (!table)
             continue;
+        if (fakenccl()->plugin && !initialise(library))
+            return NULL;
         if (!fakenccl()->shy)
             fakenccl_log("INFO NET/Plugin: Loaded net plugin %s (v%d)", *table, version);
         return *table;

@@ -38,8 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     conn->connector = data[0] & 1;
     conn->state = MN_CONN_HELLO + (data[0] >> 1) % 6;
     conn->transport = &mn_transport_tcp;
-    conn->started_ms = mn_now_ms();
-    conn->deadline_ms = conn->started_ms + 60000;
+    conn->stepped_ms = mn_now_ms();
     fill_side(&conn->side[conn->connector]);
     if (conn->state >= MN_CONN_LINKS)
         fill_side(&conn->side[!conn->connector]);

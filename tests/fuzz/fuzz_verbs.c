@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "plugin/abi/nccl_abi.h"
+#include "plugin/transport/verbs/pages.h"
 #include "plugin/transport/verbs/verbs.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -37,10 +38,7 @@ static struct ibv_cq cqs[LINKS];
 static struct ibv_qp qps[QPS];
 static struct ibv_mr mr = {.lkey = 7, .rkey = 8};
 static uint8_t buffer[BUFFER];
-static struct verbs_memory memory = {.mrs = {&mr, &mr},
-                                     .length = BUFFER,
-                                     .type = NCCL_PTR_HOST,
-                                     .fd = -1};
+static struct verbs_memory memory = {.mrs = {&mr, &mr}, .length = BUFFER, .type = NCCL_PTR_HOST};
 
 static uint64_t take(int bytes)
 {
@@ -149,7 +147,7 @@ static struct verbs_comm *make(int sender, int control)
                                          .depth = 32};
         comm->ways[q].weight = comm->full_weight[q] = 100;
     }
-    comm->ring = aligned_alloc(4096, VERBS_RING * sizeof *comm->ring);
+    comm->ring = verbs_pages_new(VERBS_RING * sizeof *comm->ring);
     comm->sends = calloc(VERBS_SLOTS, sizeof *comm->sends);
     comm->parts = calloc((size_t)VERBS_SLOTS * QPS, sizeof *comm->parts);
     comm->groups = calloc(VERBS_SLOTS, sizeof *comm->groups);
@@ -158,7 +156,6 @@ static struct verbs_comm *make(int sender, int control)
     if (!comm->ring || !comm->sends || !comm->parts || !comm->groups || !comm->slots ||
         !comm->control)
         abort();
-    memset(comm->ring, 0, VERBS_RING * sizeof *comm->ring);
     memset(comm->free_sends, 0xff, sizeof comm->free_sends);
     for (int i = 0; i < VERBS_SLOTS; i++)
         comm->sends[i].parts = comm->parts + i * QPS;

@@ -59,13 +59,14 @@ rdma_packets()
         awk '{ sum += $1 } END { print sum + 0 }'
 }
 
-# stream_start RECEIVER SENDER FILE: 256 KiB messages without end; their output is in /root/stream on
-# either node. Returns when they are connected.
+# stream_start RECEIVER SENDER FILE [VARIABLE…]: 256 KiB messages without end, and a pause while the
+# sender's node has a file /root/idle; their output is in /root/stream on either node. Returns when
+# they are connected.
 stream_start()
 {
-    local stream=$BUILD/tests/stream handle
+    local stream=$BUILD/tests/stream handle more=${*:4}
     on "$1" "rm -f /root/handle
-        $SLOW MESHNET_CONFIG=$3 setsid $stream $PLUGIN receive /root/handle 0 >/root/stream 2>&1 &
+        $SLOW $more MESHNET_CONFIG=$3 setsid $stream $PLUGIN receive /root/handle 0 >/root/stream 2>&1 &
         for i in {1..300}; do
             [ ! -s /root/handle ] || exit 0
             sleep 0.1
@@ -74,13 +75,51 @@ stream_start()
         exit 1"
     handle=$(on "$1" base64 -w 0 /root/handle)
     on "$2" "echo $handle | base64 -d >/root/handle
-        $SLOW MESHNET_CONFIG=$3 setsid $stream $PLUGIN send /root/handle 0 >/root/stream 2>&1 &
+        $SLOW $more MESHNET_CONFIG=$3 setsid $stream $PLUGIN send /root/handle 0 /root/idle >/root/stream 2>&1 &
         for i in {1..300}; do
             ! grep -q connected /root/stream || exit 0
             sleep 0.1
         done
         cat /root/stream
         exit 1"
+}
+
+# stream_says NODE PATTERN SECONDS: waits until the stream there has said so.
+stream_says()
+{
+    on "$1" "for ((i = 0; i < $3 * 10; i++)); do
+            ! grep -qE '$2' /root/stream || exit 0
+            sleep 0.1
+        done
+        echo 'no \"$2\" within $3 s'
+        tail -n 5 /root/stream
+        exit 1"
+}
+
+# stream_goes_on NODE…: another 256 messages come through, and nothing has failed.
+stream_goes_on()
+{
+    local node
+    for node; do
+        on "$node" "before=\$(grep -E '^[0-9]+\$' /root/stream | tail -n 1)
+            for ((i = 0; i < 600; i++)); do
+                now=\$(grep -E '^[0-9]+\$' /root/stream | tail -n 1)
+                ! grep -q '^failed' /root/stream || break
+                [ \$((now - before)) -lt 256 ] || exit 0
+                sleep 0.1
+            done
+            tail -n 5 /root/stream
+            exit 1" || return
+    done
+}
+
+# stream_kill NODE…
+stream_kill()
+{
+    local node
+    for node; do
+        on "$node" 'kill -9 $(pgrep -x stream); rm -f /root/idle'
+    done
 }
 
 # stream_end NODE SECONDS: waits until the stream there has ended, and prints what it said.

@@ -221,7 +221,7 @@ names()
 }
 
 @test "a pulled cable ends both ends in time, naming node and link, and serves again when plugged in" {
-    stream_start spark-c spark-b "$MESH"
+    stream_start spark-c spark-b "$MESH" MESHNET_RDMA_SILENCE=10s
     lab link spark-b-spark-c down
     names "$(stream_end spark-b 20)" spark-c enp1s0f1np1
     names "$(stream_end spark-c 20)" spark-b enp1s0f1np1
@@ -231,8 +231,29 @@ names()
     carried_by_rdma enp1s0f1np1 enp1s0f1np1
 }
 
-@test "an interface switched off at one end ends both" {
+@test "a cable pulled for 20 s, under load and idle, is told and survived" {
     stream_start spark-c spark-b "$MESH"
+    stream_says spark-c '^256$' 60
+    lab link spark-b-spark-c down
+    sleep 20
+    lab link spark-b-spark-c up
+    stream_goes_on spark-b spark-c
+    for node in spark-b spark-c; do
+        stream_says $node 'link enp1s0f1np1 .*: the port is down since' 1
+        stream_says $node 'link enp1s0f1np1 .*: goes on after' 1
+    done
+    on spark-b touch /root/idle
+    stream_says spark-b '^idle' 60
+    lab link spark-b-spark-c down
+    sleep 20
+    lab link spark-b-spark-c up
+    on spark-b rm /root/idle
+    stream_goes_on spark-b spark-c
+    stream_kill spark-b spark-c
+}
+
+@test "an interface switched off at one end ends both" {
+    stream_start spark-c spark-b "$MESH" MESHNET_RDMA_SILENCE=10s
     on spark-b 'ip link set enp1s0f1np1 down'
     names "$(stream_end spark-b 20)" spark-c enp1s0f1np1
     names "$(stream_end spark-c 20)" spark-b enp1s0f1np1
@@ -249,8 +270,8 @@ names()
 }
 
 @test "a machine without power is an error for its peers in time, and they go on with each other" {
-    stream_start spark-a spark-b "$MESH"
-    stream_start spark-b spark-c "$MESH"
+    stream_start spark-a spark-b "$MESH" MESHNET_RDMA_SILENCE=10s
+    stream_start spark-b spark-c "$MESH" MESHNET_RDMA_SILENCE=10s
     lab kill spark-b
     names "$(stream_end spark-a 20)" spark-b enp1s0f0np0
     names "$(stream_end spark-c 20)" spark-b enp1s0f1np1

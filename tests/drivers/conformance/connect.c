@@ -1,7 +1,9 @@
 /* Connections: every order of listen, connect, accept and close; spoiled handles. */
 #include "tests/drivers/conformance/kit.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "plugin/abi/nccl_abi.h"
 
@@ -201,6 +203,84 @@ static void close_after_send(struct kit *kit)
     }
 }
 
+/* The class that NCCL gives to one end only is that of both: announcements go back by it. */
+static void traffic_class(struct kit *kit)
+{
+    enum { CLASS = 184 };
+    kit_needs(kit, 10, "a traffic class");
+    /* From v11 on a communicator has it, in v10 a connection. */
+    int apart = mn_plugin_info(kit->plugin)->version > 10;
+    struct mn_plugin *from = apart ? mn_plugin_context(kit->plugin) : kit->plugin;
+    uint64_t all = kit_fakeverbs("rtr"), ours = kit_fakeverbs("class.184");
+    uint64_t end = kit_now_ms() + KIT_PATIENCE_S * 1000;
+    struct pair pair;
+
+    mn_plugin_set_config(from, 1, CLASS);
+    if (apart)
+        kit_ok(kit, "init", mn_plugin_init(from));
+    pair_listen(kit, &pair);
+    while ((!pair.send || !pair.recv) && kit_now_ms() < end) {
+        if (!pair.send)
+            kit_ok(kit, "connect", mn_plugin_connect(from, 0, pair.handle, &pair.send));
+        if (!pair.recv)
+            kit_ok(kit, "accept", mn_plugin_accept(kit->plugin, pair.listen, &pair.recv));
+    }
+    mn_plugin_set_config(from, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF);
+    all = kit_fakeverbs("rtr") - all;
+    ours = kit_fakeverbs("class.184") - ours;
+    if (!pair.send || !pair.recv)
+        kit_fail(kit, "not connected within %d s", KIT_PATIENCE_S);
+    if (kit_fakeverbs("qps") && (!all || ours != all))
+        kit_fail(kit, "%d of %d queue pairs have the traffic class", (int)ours, (int)all);
+    pair_pass(kit, &pair, 1000);
+    pair_close(kit, &pair);
+    if (apart)
+        mn_plugin_close(from);
+}
+
+/* Resets every connection of this process. */
+static void reset_sockets(void)
+{
+    static const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    struct sockaddr_storage peer;
+
+    for (int fd = 3; fd < 1024; fd++) {
+        socklen_t len = sizeof peer;
+        if (!getpeername(fd, (struct sockaddr *)&peer, &len) &&
+            (peer.ss_family == AF_INET || peer.ss_family == AF_INET6))
+            connect(fd, &none, sizeof none);
+    }
+}
+
+/* What carries the data over sockets ends in an error; over RDMA it goes on without them. */
+static void reset(struct kit *kit)
+{
+    struct pair pair;
+    struct buf to;
+    struct req got;
+    const int tag = 1;
+
+    pair_open(kit, &pair);
+    pair_pass(kit, &pair, 1000);
+    reset_sockets();
+    if (getenv("FAKEVERBS")) {
+        for (int i = 0; i < 20; i++)
+            pair_pass(kit, &pair, 10000);
+        pair_close(kit, &pair);
+        return;
+    }
+    buf_new(kit, pair.recv, 1000, 0, &to);
+    kit->tolerant = 1;
+    if (req_try_recv(kit, &pair, 1, &to, &tag, &got)) {
+        req_wait(kit, &got);
+        if (!got.result)
+            kit_fail(kit, "a receive was done though its connection was reset");
+    }
+    kit->tolerant = 0;
+    buf_free(kit, &to);
+    pair_close(kit, &pair);
+}
+
 const struct kit_case kit_connect_cases[] = {
     {"half-open", half_open},
     {"connect-first", connect_first},
@@ -211,5 +291,7 @@ const struct kit_case kit_connect_cases[] = {
     {"close-half-open", close_half_open},
     {"close-in-flight", close_in_flight},
     {"close-after-send", close_after_send},
+    {"traffic-class", traffic_class},
+    {"reset", reset},
     {NULL, NULL},
 };

@@ -49,6 +49,8 @@ void kit_ok(struct kit *kit, const char *what, int result);
 uint64_t kit_now_ms(void);
 uint64_t kit_random(struct kit *kit);
 int kit_count(const char *directory);
+/* fakeverbs_counter(); 0 where the double of libibverbs is not loaded. */
+uint64_t kit_fakeverbs(const char *counter);
 
 struct pair {
     void *listen, *send, *recv;

@@ -1,6 +1,10 @@
 /* What the plugin does to its process: second init, many connections, children, what is left. */
 #include "tests/drivers/conformance/kit.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -106,7 +110,80 @@ static void nothing_left(struct kit *kit)
     }
 }
 
+struct apart {
+    void *at[64];
+    size_t bytes;
+    int n;
+};
+
+/* Memory that a forked child does not get ("dc" in smaps). */
+static void find_apart(struct apart *apart)
+{
+    FILE *file = fopen("/proc/self/smaps", "re");
+    char line[512];
+    unsigned long from = 0, to = 0, a, b;
+
+    *apart = (struct apart){.n = 0};
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%lx-%lx ", &a, &b) == 2)
+            from = a, to = b;
+        else if (!strncmp(line, "VmFlags:", 8) && strstr(line, " dc") && apart->n < 64) {
+            apart->at[apart->n++] = (void *)from;
+            apart->bytes += to - from;
+        }
+    }
+    if (file)
+        fclose(file);
+}
+
+/* In the child: how many of them it can see. It stays until the parent closes the pipe. */
+static int look(const struct apart *apart, int until)
+{
+    unsigned char in_memory;
+    int seen = 0;
+    char c;
+
+    for (int i = 0; i < apart->n; i++)
+        seen += mincore(apart->at[i], 1, &in_memory) == 0;
+    while (read(until, &c, 1) > 0)
+        continue;
+    return seen;
+}
+
+/* A data loader's worker lives while the communicators of its parent work. */
+static void forked(struct kit *kit)
+{
+    enum { MESSAGES = 600, RING = 512 * 64 };
+    struct apart none, apart;
+    struct pair pair;
+    int pipes[2], status = 0;
+
+    find_apart(&none);
+    pair_open(kit, &pair);
+    pair_pass(kit, &pair, 1000);
+    find_apart(&apart);
+    if (kit_fakeverbs("qps") && apart.bytes < none.bytes + 2 * RING)
+        kit_fail(kit, "%zu bytes are kept from children, before the connection %zu", apart.bytes,
+                 none.bytes);
+    if (pipe2(pipes, O_CLOEXEC))
+        kit_fail(kit, "no pipe");
+    pid_t child = fork();
+    if (child == 0) {
+        close(pipes[1]);
+        _exit(look(&apart, pipes[0]));
+    }
+    close(pipes[0]);
+    for (int i = 0; child > 0 && i < MESSAGES; i++)
+        pair_pass(kit, &pair, (size_t)i * 10);
+    close(pipes[1]);
+    if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+        kit_fail(kit, "the child did not run");
+    if (WEXITSTATUS(status))
+        kit_fail(kit, "the child sees %d places that devices write to", WEXITSTATUS(status));
+    pair_close(kit, &pair);
+}
+
 const struct kit_case kit_process_cases[] = {
-    {"second-init", second_init},   {"thousand", thousand}, {"child", child},
-    {"nothing-left", nothing_left}, {NULL, NULL},
+    {"second-init", second_init}, {"thousand", thousand},         {"child", child},
+    {"forked", forked},           {"nothing-left", nothing_left}, {NULL, NULL},
 };

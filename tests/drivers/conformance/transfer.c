@@ -269,9 +269,46 @@ static void long_stream(struct kit *kit)
     pair_close(kit, &pair);
 }
 
+/* Receives posted again one by one, as NCCL does: the sender has room for all of them though the
+ * receiver is not called meanwhile. */
+static void window(struct kit *kit)
+{
+    enum { DEPTH = 8, SIZE = 4096 };
+    struct pair pair;
+    struct buf from, to[DEPTH];
+    struct req sent[DEPTH], got[DEPTH];
+    const int tag = 3;
+    int posted = 0, count = 0;
+
+    pair_open(kit, &pair);
+    buf_new(kit, pair.send, SIZE, 0, &from);
+    buf_fill(&from, SIZE, 1);
+    for (int i = 0; i < DEPTH; i++) {
+        buf_new(kit, pair.recv, SIZE, 0, &to[i]);
+        req_recv(kit, &pair, 1, &to[i], &tag, &got[posted++]);
+    }
+    for (int i = 0; i < 2; i++) {
+        req_send(kit, &pair, &from, SIZE, tag, &sent[0]);
+        req_wait(kit, &got[i]);
+        req_wait(kit, &sent[0]);
+        req_recv(kit, &pair, 1, &to[i], &tag, &got[i]);
+    }
+    const uint64_t deadline = kit_now_ms() + KIT_PATIENCE_S * 1000;
+    while (count < DEPTH && kit_now_ms() < deadline)
+        count += req_try_send(kit, &pair, &from, SIZE, tag, &sent[count]);
+    if (count < DEPTH)
+        kit_fail(kit, "%d receives are posted, the sender has room for %d", DEPTH, count);
+    req_wait_all(kit);
+    for (int i = 0; i < DEPTH; i++) {
+        buf_expect(kit, &to[i], SIZE, 1);
+        buf_free(kit, &to[i]);
+    }
+    buf_free(kit, &from);
+    pair_close(kit, &pair);
+}
+
 const struct kit_case kit_transfer_cases[] = {
-    {"every-size", every_size},   {"send-first", send_first},
-    {"true-size", true_size},     {"too-long", too_long},
-    {"outstanding", outstanding}, {"random-order", random_order},
-    {"long-stream", long_stream}, {NULL, NULL},
+    {"every-size", every_size},   {"send-first", send_first},   {"true-size", true_size},
+    {"too-long", too_long},       {"outstanding", outstanding}, {"random-order", random_order},
+    {"long-stream", long_stream}, {"window", window},           {NULL, NULL},
 };
