@@ -103,3 +103,26 @@ build_preset()
     shift
     timeout 300 cmake --preset "$preset" "$@" && timeout 1200 cmake --build "build/$preset"
 }
+
+# The newest glibc that a plugin may ask for: that of RHEL 9 and Ubuntu 22.04.
+GLIBC=2.34
+
+# beyond_libc LIBRARY: the libraries it asks the loader for that no container has to have.
+beyond_libc()
+{
+    readelf -dW "$1" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+        grep -vE '^(lib(c|m|dl|pthread|rt)\.so\.[0-9]+|ld-linux.*\.so\.[0-9]+)$'
+}
+
+# newer_than GLIBC LIBRARY: what it asks of a newer glibc, as "SYMBOL VERSION"; "-" where it asks for
+# the version alone.
+newer_than()
+{
+    local version found
+    for version in $(readelf -VW "$2" | grep -o 'Name: GLIBC_[A-Z0-9._]*' | sed 's/Name: //' | sort -u); do
+        [[ $version =~ ^GLIBC_[0-9.]+$ ]] &&
+            [ "$(printf '%s\n' "${version#GLIBC_}" "$1" | sort -V | tail -n 1)" = "$1" ] && continue
+        found=$(nm -D --undefined-only "$2" | sed -n "s/.* \(.*\)@$version\$/\1/p")
+        printf "%s $version\n" ${found:--}
+    done
+}
