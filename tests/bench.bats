@@ -34,14 +34,8 @@ serve()
 {
     local node=$1
     shift
-    nsenter --net=/run/netns/$NS-"$node" timeout -k 1 120 "$MESHNET" serve --token-file token "$@" >serve.out 2>serve.err 3>&- &
-    SERVER=$!
-    for _ in $(seq 100); do
-        grep -q listening serve.out && return
-        sleep 0.1
-    done
-    cat serve.err
-    return 1
+    start_server serve.out serve.err nsenter --net=/run/netns/$NS-"$node" \
+        timeout -k 1 120 "$MESHNET" serve --token-file token "$@"
 }
 
 bench()

@@ -45,12 +45,8 @@ with_gpu()
 # between OPTION…: meshnet bench in a with meshnet serve in b.
 between()
 {
-    with_gpu b 2 "$MESHNET" serve --token-file token --once --listen 10.66.0.2 >serve.out 2>serve.err 3>&- &
-    SERVER=$!
-    for _ in $(seq 100); do
-        grep -q listening serve.out && break
-        sleep 0.1
-    done
+    start_server serve.out serve.err \
+        with_gpu b 2 "$MESHNET" serve --token-file token --once --listen 10.66.0.2
     run --separate-stderr with_gpu a 1 "$MESHNET" bench --token-file token --peer 10.66.0.2 --json "$@"
     echo "$output"
     echo "$stderr"

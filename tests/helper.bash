@@ -14,3 +14,22 @@ free_port()
     done
     echo "$port"
 }
+
+# start_server OUT ERR COMMAND…: in the background, its process in SERVER; returns when it says that it
+# listens. Both files are emptied first: the line of a server before it would be taken for this one's.
+start_server()
+{
+    local out=$1 err=$2
+    shift 2
+    : >"$out"
+    : >"$err"
+    "$@" >>"$out" 2>>"$err" 3>&- &
+    SERVER=$!
+    for _ in $(seq 300); do
+        ! grep -q "^listening" "$out" || return 0
+        kill -0 "$SERVER" 2>/dev/null || break
+        sleep 0.1
+    done
+    cat "$out" "$err"
+    return 1
+}

@@ -26,12 +26,8 @@ teardown()
 @test "results: of a link" {
     echo 00112233445566778899aabbccddeeff >token
     PORT=$(free_port)
-    timeout 60 "$MESHNET" serve --listen 127.0.0.1 --port "$PORT" --token-file token >serve.out 2>&1 3>&- &
-    SERVER=$!
-    for _ in $(seq 100); do
-        grep -q listening serve.out && break
-        sleep 0.1
-    done
+    start_server serve.out serve.out \
+        timeout 60 "$MESHNET" serve --listen 127.0.0.1 --port "$PORT" --token-file token
     for options in '--duration 20ms' '--iters 20 --type all' '--tests latency --iters 20 --no-check'; do
         # shellcheck disable=SC2086
         timeout 60 "$MESHNET" bench --peer 127.0.0.1 --port "$PORT" --token-file token --sizes 0,8,64K \

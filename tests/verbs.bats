@@ -247,14 +247,9 @@ short()
 serve_raw()
 {
     echo $TOKEN >token
-    nsenter --net=/run/netns/$NS-b env "$@" timeout -k 1 100 "$MESHNET" serve --listen 10.66.0.2 \
-        --token-file token >serve.out 2>&1 3>&- &
-    RECEIVER=$!
-    for _ in $(seq 100); do
-        grep -q listening serve.out && return
-        sleep 0.1
-    done
-    return 1
+    start_server serve.out serve.out nsenter --net=/run/netns/$NS-b env "$@" \
+        timeout -k 1 100 "$MESHNET" serve --listen 10.66.0.2 --token-file token
+    RECEIVER=$SERVER
 }
 
 # raw SETTINGS OPTION…: a measures with b by verbs alone; SETTINGS go to the doubles of both.

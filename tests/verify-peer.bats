@@ -12,12 +12,12 @@ setup()
     export NO_COLOR=1
     unset MESHNET_CONFIG MESHNET_NODE "${!NCCL_@}"
     cd "$BATS_TEST_TMPDIR"
-    SERVE='' NS=''
+    SERVER='' NS=''
 }
 
 teardown()
 {
-    kill $SERVE 2>/dev/null || true
+    kill $SERVER 2>/dev/null || true
     wait
     [ -z "$NS" ] || for end in a b; do
         ip netns del $NS-$end 2>/dev/null || true
@@ -42,15 +42,8 @@ start_serve()
 {
     PORT=$(free_port)
     echo 00112233445566778899aabbccddeeff >token
-    timeout 200 "$MESHNET" serve --listen 127.0.0.1 --port "$PORT" --clients 8 \
-        --token-file token --plugin "$1" >serve.log 2>&1 &
-    SERVE=$!
-    for _ in $(seq 100); do
-        grep -q "^listening" serve.log && return
-        sleep 0.1
-    done
-    cat serve.log
-    return 1
+    start_server serve.log serve.log timeout 200 "$MESHNET" serve --listen 127.0.0.1 --port "$PORT" \
+        --clients 8 --token-file token --plugin "$1"
 }
 
 @test "verify-plugin: the second process of a rule may be another machine's" {
@@ -60,8 +53,8 @@ start_serve()
     for library in "$PLUGINS/libnccl-net-ref.so" "$MESH"; do
         start_serve "$library"
         verify --json --timeout 60s --rule $rules --peer 127.0.0.1 --port "$PORT" --token-file token "$library"
-        kill "$SERVE"
-        wait "$SERVE" || true
+        kill "$SERVER"
+        wait "$SERVER" || true
         [ "$status" -eq 0 ]
         jq -e '.totals.pass == .totals.rules and .totals.rules >= 7' <<<"$output"
         grep -q "done" serve.log
@@ -73,13 +66,13 @@ start_serve()
     verify --peer 127.0.0.1 --port "$PORT" --token-file token --rule handshake.processes \
         "$BUILD/tests/hostile/libnccl-net-hostile.so"
     [[ "$output" == *"skip  handshake.processes"* ]]
-    kill "$SERVE"
-    wait "$SERVE" || true
+    kill "$SERVER"
+    wait "$SERVER" || true
     HOSTILE=crash start_serve "$BUILD/tests/hostile/libnccl-net-hostile.so"
     verify --peer 127.0.0.1 --port "$PORT" --token-file token --version v8 \
         --rule handshake.processes "$PLUGINS/libnccl-net-ref.so"
-    kill "$SERVE"
-    wait "$SERVE" || true
+    kill "$SERVER"
+    wait "$SERVER" || true
     [ "$status" -eq 1 ]
     [[ "$output" == *"seen:     at the peer 127.0.0.1 port $PORT: crashed with SIGSEGV in step \"init\""* ]]
     [[ "$output" == *"again:    meshnet verify-plugin --version v8 --peer 127.0.0.1 --port $PORT --token-file token --rule handshake.processes "* ]]
@@ -100,8 +93,8 @@ start_serve()
     [ "$status" -eq 1 ]
     [ -z "$output" ]
     verify --peer 127.0.0.1 --port "$PORT" --token-file token --rule load "$MESH"
-    kill "$SERVE"
-    wait "$SERVE" || true
+    kill "$SERVER"
+    wait "$SERVER" || true
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"two ends (--peer)"* ]]
 }
@@ -126,13 +119,8 @@ two_nodes()
     local rules=connect,handshake,transfer,group,request,deliver.random,deliver.done_whole
     two_nodes
     echo 00112233445566778899aabbccddeeff >token
-    ip netns exec $NS-b timeout 200 "$MESHNET" serve --listen 10.66.0.2 --clients 8 \
-        --token-file token --plugin "$MESH" >serve.log 2>&1 3>&- &
-    SERVE=$!
-    for _ in $(seq 100); do
-        grep -q "^listening" serve.log && break
-        sleep 0.1
-    done
+    start_server serve.log serve.log ip netns exec $NS-b timeout 200 "$MESHNET" serve \
+        --listen 10.66.0.2 --clients 8 --token-file token --plugin "$MESH"
     before=$(ip netns exec $NS-a cat /sys/class/net/mesh0/statistics/rx_bytes)
     run --separate-stderr ip netns exec $NS-a timeout 100 "$MESHNET" verify-plugin --json \
         --peer 10.66.0.2 --token-file token --rule $rules "$MESH"
@@ -155,8 +143,8 @@ two_nodes()
     verify --json --peer 127.0.0.1 --port "$PORT" --token-file token --rule group.tags \
         "$(fault IGNORES_TAGS)"
     [ "$status" -eq 1 ]
-    kill "$SERVE"
-    wait "$SERVE" || true
+    kill "$SERVER"
+    wait "$SERVER" || true
     start_serve "$(fault REQUEST_NOT_WRITTEN)"
     verify --json --peer 127.0.0.1 --port "$PORT" --token-file token \
         --rule request.written,transfer.zero "$PLUGINS/libnccl-net-ref.so"
@@ -164,8 +152,8 @@ two_nodes()
     jq -e '.rules[] | select(.id == "transfer.zero") | .result == "pass"' <<<"$output"
     jq -e '.rules[] | select(.id == "request.written") |
         .result == "fail" and (.seen | contains("isend returned success and left"))' <<<"$output"
-    kill "$SERVE"
-    wait "$SERVE" || true
+    kill "$SERVER"
+    wait "$SERVER" || true
     start_serve "$(fault CLOSE_CRASHES)"
     verify --json --peer 127.0.0.1 --port "$PORT" --token-file token --rule handshake.devices \
         "$PLUGINS/libnccl-net-ref.so"
@@ -197,13 +185,8 @@ two_nodes()
     echo 00112233445566778899aabbccddeeff >token
     # A processor that is busy elsewhere for a second is no silence of the link.
     export MESHNET_SILENCE=4s
-    ip netns exec $NS-b timeout 200 "$MESHNET" serve --listen 10.66.0.2 --clients 8 \
-        --token-file token --plugin "$MESH" >serve.log 2>&1 3>&- &
-    SERVE=$!
-    for _ in $(seq 100); do
-        grep -q "^listening" serve.log && break
-        sleep 0.1
-    done
+    start_server serve.log serve.log ip netns exec $NS-b timeout 200 "$MESHNET" serve \
+        --listen 10.66.0.2 --clients 8 --token-file token --plugin "$MESH"
     run --separate-stderr ip netns exec $NS-a timeout 100 "$MESHNET" verify-plugin --json \
         --peer 10.66.0.2 --token-file token --rule death "$MESH"
     jq -c '.totals, (.rules[] | [.id, .result, .seen])' <<<"$output"
