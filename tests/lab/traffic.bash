@@ -65,7 +65,7 @@ rdma_packets()
 stream_start()
 {
     local stream=$BUILD/tests/stream handle more=${*:4}
-    on "$1" "rm -f /root/handle
+    on "$1" "rm -f /root/handle /root/stream
         $SLOW $more MESHNET_CONFIG=$3 setsid $stream $PLUGIN receive /root/handle 0 >/root/stream 2>&1 &
         for i in {1..300}; do
             [ ! -s /root/handle ] || exit 0
@@ -74,10 +74,11 @@ stream_start()
         cat /root/stream
         exit 1"
     handle=$(on "$1" base64 -w 0 /root/handle)
-    on "$2" "echo $handle | base64 -d >/root/handle
+    on "$2" "rm -f /root/stream
+        echo $handle | base64 -d >/root/handle
         $SLOW $more MESHNET_CONFIG=$3 setsid $stream $PLUGIN send /root/handle 0 /root/idle >/root/stream 2>&1 &
         for i in {1..300}; do
-            ! grep -q connected /root/stream || exit 0
+            ! grep -qs connected /root/stream || exit 0
             sleep 0.1
         done
         cat /root/stream
