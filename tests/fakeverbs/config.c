@@ -60,6 +60,8 @@ static const struct key {
     NUMBER(flap_polls, 200, "polls until a flapping port comes back"),
     NUMBER(silent, 0, "from the Nth send operation on nothing arrives and nothing fails"),
     NUMBER(drop_rtr, 0, "ms that modify to RTR takes; to an unknown address it always fails"),
+    NUMBER(rtr_silent, 0,
+           "the first N moves to RTR time out, as where nobody answers for an address"),
     NUMBER(lose, 0, "every Nth message of UC and UD queue pairs is lost"),
     NUMBER(gidshift, 0, "the GID table shifts after N uses; an event tells it"),
     NUMBER(gidmute, 0, "1: no event tells it"),

@@ -382,6 +382,8 @@ static void states_and_attributes_are_insisted_on(void **state)
     union ibv_gid nobody = {.raw = {0xfe, 0x80, [15] = 9}}, gid;
     assert_int_equal(end_rtr(&p.a, p.b.qp->qp_num, nobody), ETIMEDOUT);
     assert_int_equal(ibv_query_gid(p.a.context, 1, 3, &gid), 0);
+    fakeverbs_set("rtr_silent=1");
+    assert_int_equal(end_rtr(&p.a, p.b.qp->qp_num, gid), ETIMEDOUT);
     assert_int_equal(end_rtr(&p.a, p.b.qp->qp_num, gid), 0);
     assert_int_equal(pair_post(&p.a, &wr), EINVAL);
     assert_int_equal(end_rts(&p.a, &pair_defaults), 0);

@@ -235,6 +235,10 @@ static int set_path(struct fv_qp *qp, const struct ibv_ah_attr *ah)
         fv_gid_at(&fv.devices[ah->dlid - 1], 0, &to, &type);
     if (!fv_gid_known(&to))
         return ETIMEDOUT;
+    if (fv.config.rtr_silent) {
+        fv.config.rtr_silent--;
+        return ETIMEDOUT;
+    }
     qp->wire->sgid = gid;
     qp->wire->gid_type = (uint32_t)type;
     qp->wire->dgid = to;

@@ -188,6 +188,7 @@ struct verbs_comm {
      * seen with JOB_DONE. tests/models: job. */
     atomic_int job_state;
     struct mn_diag job_diag;
+    int job_again; /* what failed may go well at another attempt */
 };
 
 /* memory was registered for this connection and covers [data, data + size). */

@@ -412,6 +412,12 @@ static int set_ece(const struct verbs_link *link, struct verbs_qp *qp)
            !link->device->ibv->set_ece(qp->qp, &qp->peer_ece);
 }
 
+/* Whoever has an address may just not answer for it now: its host boots, or the cable is out. */
+static int is_silence(int error)
+{
+    return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
 static void join(struct verbs_job *job)
 {
     struct verbs_comm *comm = (struct verbs_comm *)((char *)job - offsetof(struct verbs_comm, job));
@@ -427,14 +433,15 @@ static void join(struct verbs_job *job)
             comm->qps[i].ece = (struct ibv_ece){0};
         if (!error)
             continue;
-        errno = error;
-        mn_fail_errno(&comm->job_diag,
-                      "%s port %u (%s, %s, gid %u) cannot reach %s on %s port %u: %s",
-                      link->device->name, link->self.port, link->local.netdev, link->from,
-                      link->self.gid_index, link->to, link->peer.device, link->peer.port,
-                      error == ETIMEDOUT ? "its address is not answered for; check the cable and "
-                                           "that the address is still there"
-                                         : "the device refuses the connection");
+        comm->job_again = is_silence(error);
+        mn_fail(&comm->job_diag, comm->job_again ? MN_ERR_LINK_DEAD : MN_ERR_SYS,
+                "%s port %u (%s, %s, gid %u) cannot reach %s on %s port %u: %s: %s",
+                link->device->name, link->self.port, link->local.netdev, link->from,
+                link->self.gid_index, link->to, link->peer.device, link->peer.port,
+                comm->job_again ? "its address is not answered for; check the cable and that the "
+                                  "address is still there"
+                                : "the device refuses the connection",
+                strerror(error));
     }
     if (!atomic_compare_exchange_strong(&comm->job_state, &running, JOB_DONE))
         verbs_free(comm);
@@ -484,6 +491,7 @@ enum mn_err verbs_step(struct mn_conn *conn, struct mn_diag *diag)
         return MN_ERR_AGAIN;
     if (comm->job_diag.code && diag)
         *diag = comm->job_diag;
+    conn->again |= comm->job_again;
     return comm->job_diag.code;
 }
 
