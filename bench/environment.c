@@ -19,6 +19,7 @@ const struct mn_environment_field mn_environment_fields[] = {
     {NULL, "cpus", LONG(mn_environment, cpus)},
     {NULL, "governor", TEXT(mn_environment, governor)},
     {NULL, "pinned", TEXT(mn_environment, pinned)},
+    {NULL, "nccl_settings", TEXT(mn_environment, nccl_settings)},
     {"plugin", "path", TEXT(mn_environment, plugin.path)},
     {"plugin", "symbol", TEXT(mn_environment, plugin.symbol)},
     {"plugin", "sha256", TEXT(mn_environment, plugin.sha256)},

@@ -24,9 +24,10 @@ struct mn_environment_nic {
 struct mn_environment {
     char node[MN_NAME_MAX], host[65];
     char kernel[192], cpu[128];
-    long cpus;         /* online */
-    char governor[64]; /* of cpufreq; "mixed" where CPUs differ */
-    char pinned[256];  /* CPUs this process is bound to; "" = all */
+    long cpus;               /* online */
+    char governor[64];       /* of cpufreq; "mixed" where CPUs differ */
+    char pinned[256];        /* CPUs this process is bound to; "" = all */
+    char nccl_settings[256]; /* NCCL's variables that count as settings: "NCCL_IB_TC=106 …" */
     struct {
         char path[512], symbol[32], sha256[65];
     } plugin;

@@ -15,6 +15,7 @@
 #include "topo/cpu.h"
 #include "topo/finding.h"
 #include "topo/mesh_file.h"
+#include "topo/mesh_setting.h"
 
 void mn_node_name(char *name, size_t size)
 {
@@ -137,6 +138,27 @@ static void read_nic(const struct mn_host *host, const struct mn_nic *nic,
         ask_firmware(nic->netdev, n->firmware, sizeof n->firmware);
 }
 
+/* As the plugin takes them, whatever the mesh file leaves them. */
+static void read_nccl_settings(struct mn_environment *env)
+{
+    struct mn_settings settings;
+    struct mn_mesh mesh;
+    char text[256];
+    size_t used = 0, size = sizeof env->nccl_settings;
+    int what;
+
+    mn_mesh_init(&mesh);
+    if (env->mesh_file.path[0])
+        (void)mn_mesh_read(env->mesh_file.path, &mesh, NULL);
+    settings = mesh.settings;
+    for (int i = 0; (what = mn_setting_from_nccl(i, mesh.given, &settings, text, sizeof text)) >= 0;
+         i++)
+        if (what == MN_NCCL_TAKEN && used < size)
+            used += (size_t)snprintf(env->nccl_settings + used, size - used, "%s%.*s",
+                                     used ? " " : "", (int)strcspn(text, " "), text);
+    mn_mesh_free(&mesh);
+}
+
 void mn_environment_read(const struct mn_plugin_info *plugin, struct mn_environment *env)
 {
     struct mn_host host;
@@ -154,6 +176,7 @@ void mn_environment_read(const struct mn_plugin_info *plugin, struct mn_environm
         (void)mn_sha256_file(env->mesh_file.path, env->mesh_file.sha256, NULL);
     else
         env->mesh_file.path[0] = 0;
+    read_nccl_settings(env);
     if (!mn_host_read(NULL, &host, NULL))
         for (size_t i = 0; i < host.n_nics && i < MN_ENVIRONMENT_NICS; i++)
             read_nic(&host, &host.nics[i], &env->nics[env->n_nics++]);

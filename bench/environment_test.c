@@ -18,6 +18,7 @@ static const struct mn_environment known = {
     .cpus = 20,
     .governor = "performance",
     .pinned = "0-9",
+    .nccl_settings = "NCCL_IB_TC=106 NCCL_IB_SL=3",
     .plugin = {"/lib/x.so", "ncclNetPlugin_v12", "ab"},
     .mesh_file = {"/etc/meshnet/mesh.yaml", "cd"},
     .nics = {{"p0", "roce0", 1, "mlx5_core", "28.1", 9000, 200000, 126.0, 0},

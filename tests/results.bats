@@ -30,9 +30,10 @@ teardown()
         timeout 60 "$MESHNET" serve --listen 127.0.0.1 --port "$PORT" --token-file token
     for options in '--duration 20ms' '--iters 20 --type all' '--tests latency --iters 20 --no-check'; do
         # shellcheck disable=SC2086
-        timeout 60 "$MESHNET" bench --peer 127.0.0.1 --port "$PORT" --token-file token --sizes 0,8,64K \
-            $options --json >link.json
+        NCCL_IB_TC=106 NCCL_IB_SL=16 timeout 60 "$MESHNET" bench --peer 127.0.0.1 --port "$PORT" \
+            --token-file token --sizes 0,8,64K $options --json >link.json
         valid link.json
+        jq -e '[.environment[].nccl_settings] == ["NCCL_IB_TC=106", null]' link.json
     done
 }
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -28,6 +29,21 @@ static enum mn_err check(const char *path, struct mn_trace *t, struct mn_diag *d
     return MN_OK;
 }
 
+/* Of a large trace half the time of reading went into the faults of small pages. free() takes it.
+ */
+static void *in_huge_pages(size_t size)
+{
+    const size_t page = 2u << 20;
+    void *memory;
+
+    if (size < 2 * page)
+        return malloc(size);
+    if (posix_memalign(&memory, page, size))
+        return NULL;
+    (void)madvise(memory, size, MADV_HUGEPAGE);
+    return memory;
+}
+
 /* As much as a trace can be: its file may still be written, or grow while it is read. */
 static enum mn_err read_file(const char *path, struct mn_trace *t, struct mn_diag *diag)
 {
@@ -42,7 +58,7 @@ static enum mn_err read_file(const char *path, struct mn_trace *t, struct mn_dia
     }
     size_t size = S_ISREG(st.st_mode) && st.st_size > 0 ? (size_t)st.st_size : 0;
     size = size < MN_TRACE_FILE_MAX ? size : MN_TRACE_FILE_MAX;
-    t->map = malloc(size + 1);
+    t->map = in_huge_pages(size + 1);
     while (t->map && t->size < size) {
         ssize_t n = read(fd, (char *)t->map + t->size, size - t->size);
         if (n <= 0)
@@ -126,7 +142,11 @@ static struct slot *find(struct ids *ids, uint64_t address)
     if (ids->used * 2 >= ids->size) {
         struct ids old = *ids;
         ids->size = old.size ? 2 * old.size : 256;
-        ids->slots = mn_zalloc(ids->size * sizeof *ids->slots);
+        ids->slots = in_huge_pages(ids->size * sizeof *ids->slots);
+        if (ids->slots)
+            memset(ids->slots, 0, ids->size * sizeof *ids->slots);
+        else
+            ids->slots = mn_zalloc(ids->size * sizeof *ids->slots);
         for (size_t i = 0; i < old.size; i++)
             if (old.slots[i].address)
                 *slot_of(ids, old.slots[i].address) = old.slots[i];
