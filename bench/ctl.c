@@ -13,11 +13,13 @@
 
 #include "bench/ctl_greet.h"
 #include "bench/ctl_impl.h"
+#include "topo/mesh_file.h"
 
 #define BACKLOG  4096 /* the kernel takes its own limit where that is lower */
 #define RETRY_MS 20
 
-enum mn_err mn_ctl_listen(const struct mn_addr *addr, uint16_t port, int *fd, struct mn_diag *diag)
+static enum mn_err listen_at(const struct mn_addr *addr, uint16_t port, int *fd,
+                             struct mn_diag *diag)
 {
     struct sockaddr_storage ss;
     socklen_t len = mn_addr_sockaddr(addr, port, 0, &ss);
@@ -29,13 +31,38 @@ enum mn_err mn_ctl_listen(const struct mn_addr *addr, uint16_t port, int *fd, st
         return mn_fail_errno(diag, "opening a socket");
     (void)setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(*fd, (struct sockaddr *)&ss, len) || listen(*fd, BACKLOG)) {
+        int in_use = errno == EADDRINUSE;
         enum mn_err err = mn_fail_errno(diag, "listening at %s port %u",
                                         mn_addr_format(addr, text, sizeof text), port);
         close(*fd);
         *fd = -1;
-        return err;
+        return in_use ? MN_ERR_EXISTS : err;
     }
     return MN_OK;
+}
+
+enum mn_err mn_ctl_listen(const struct mn_addr *addr, uint16_t port, int *fd, struct mn_diag *diag)
+{
+    struct mn_settings s;
+    char text[MN_ADDR_TEXT];
+    enum mn_err err = MN_OK;
+
+    *fd = -1;
+    if (!port && !mn_addr_is_loopback(addr))
+        err = mn_settings_in_force(&s, diag);
+    if (err)
+        return err;
+    if (port || mn_addr_is_loopback(addr) || !s.port_range.first)
+        return listen_at(addr, port, fd, diag);
+    for (int p = s.port_range.first; p <= s.port_range.last; p++) {
+        err = listen_at(addr, (uint16_t)p, fd, diag);
+        if (err != MN_ERR_EXISTS)
+            return err;
+    }
+    return mn_fail(diag, MN_ERR_SYS,
+                   "all ports of plugin.port_range %d-%d are in use at %s; widen it "
+                   "(MESHNET_PORT_RANGE), or end what holds its ports: ss -ltnp",
+                   s.port_range.first, s.port_range.last, mn_addr_format(addr, text, sizeof text));
 }
 
 /* Waits for events until the deadline. */

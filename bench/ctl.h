@@ -20,7 +20,8 @@ struct mn_ctl {
     struct mn_seal in, out; /* from authentication on */
 };
 
-/* Listens at an address; *fd is non-blocking. */
+/* Listens at an address; *fd is non-blocking. port 0: any, at other addresses than loopback of
+ * plugin.port_range. */
 enum mn_err mn_ctl_listen(const struct mn_addr *addr, uint16_t port, int *fd, struct mn_diag *diag);
 /* Connects to HOST (name or address) within timeout_ms. */
 enum mn_err mn_ctl_connect(const char *host, uint16_t port, unsigned timeout_ms, struct mn_ctl *ctl,

@@ -368,9 +368,56 @@ static void only_who_has_the_handle_is_answered(void **state)
     assert_int_equal(mn_net_finalize(net), ncclSuccess);
 }
 
+static int free_port(void)
+{
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof in;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&in, sizeof in), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&in, &len), 0);
+    close(fd);
+    return ntohs(in.sin_port);
+}
+
+static void listeners_keep_to_the_range_of_ports(void **state)
+{
+    struct pair first = {.listen = NULL}, second = {.listen = NULL};
+    struct mn_handle handle;
+    char range[32], said[96];
+    struct mn_net *net;
+    int port;
+
+    (void)state;
+    /* A port that was free may be somebody else's by now: then with another one. */
+    for (int i = 0;; i++) {
+        port = free_port();
+        snprintf(range, sizeof range, "%d-%d", port, port);
+        setenv("MESHNET_PORT_RANGE", range, 1);
+        net = open_net();
+        if (!mn_net_listen(net, 0, first.handle, &first.listen) || i == 20)
+            break;
+        assert_int_equal(mn_net_finalize(net), ncclSuccess);
+    }
+    unsetenv("MESHNET_PORT_RANGE");
+    assert_non_null(first.listen);
+    assert_int_equal(mn_handle_read(first.handle, NULL, &handle, NULL), MN_OK);
+    assert_int_equal(handle.port, port);
+    warnings[0] = 0;
+    assert_int_not_equal(mn_net_listen(net, 0, second.handle, &second.listen), ncclSuccess);
+    snprintf(said, sizeof said, "all ports of plugin.port_range %s are in use", range);
+    assert_non_null(strstr(warnings, said));
+    assert_int_equal(mn_net_close_listen(first.listen), ncclSuccess);
+    assert_int_equal(mn_net_listen(net, 0, second.handle, &second.listen), ncclSuccess);
+    assert_int_equal(mn_net_close_listen(second.listen), ncclSuccess);
+    assert_int_equal(mn_net_finalize(net), ncclSuccess);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(listeners_keep_to_the_range_of_ports),
         cmocka_unit_test(many_connects_whose_accepts_come_late_are_all_connected),
         cmocka_unit_test(a_connector_away_while_its_peer_accepts_finds_the_connection),
         cmocka_unit_test(a_handshake_in_one_look_is_accepted),

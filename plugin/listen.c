@@ -90,14 +90,34 @@ static void close_fds(struct mn_listener *l)
         close(l->fds[--l->n_fds]);
 }
 
-/* One port on all addresses: the first address picks it, the others must have it free too. */
+static enum mn_err no_port(const struct mn_listener *l, struct mn_diag *diag)
+{
+    const struct mn_ports *range = &l->config->settings.port_range;
+
+    if (!range->first)
+        return mn_fail(diag, MN_ERR_SYS, "no TCP port is free on all %d addresses of %s",
+                       l->device->n_locals, l->device->name);
+    return mn_fail(diag, MN_ERR_SYS,
+                   "all ports of plugin.port_range %d-%d are in use at the addresses of %s: a "
+                   "listener takes one until its connection is accepted; widen the range "
+                   "(MESHNET_PORT_RANGE), or end what holds its ports: ss -ltnp",
+                   range->first, range->last, l->device->name);
+}
+
+/* One port on all addresses: the first address picks it, the others must have it free too. The
+ * ports of a range are tried from a random one on: other processes take theirs from it, too. */
 static enum mn_err bind_all(struct mn_listener *l, uint16_t *port, struct mn_diag *diag)
 {
-    const struct mn_settings *s = &l->config->settings;
+    const struct mn_ports *range = &l->config->settings.port_range;
+    unsigned count = range->first ? (unsigned)(range->last - range->first + 1) : BIND_TRIES, from;
+    enum mn_err err = mn_random(&from, sizeof from, diag);
 
-    for (int attempt = 0; attempt < (s->port_base ? s->port_count : BIND_TRIES); attempt++) {
-        enum mn_err err = MN_OK;
-        *port = s->port_base ? (uint16_t)(s->port_base + attempt) : 0;
+    if (err)
+        return err;
+    for (unsigned attempt = 0; attempt < count; attempt++) {
+        err = MN_OK;
+        *port =
+            range->first ? (uint16_t)(range->first + (int)((from % count + attempt) % count)) : 0;
         for (int i = 0; i < l->device->n_locals && !err; i++) {
             err = listen_at(&l->device->locals[i], *port, &l->fds[i], diag);
             if (!err) {
@@ -111,10 +131,7 @@ static enum mn_err bind_all(struct mn_listener *l, uint16_t *port, struct mn_dia
         if (err != MN_ERR_EXISTS)
             return err;
     }
-    return mn_fail(diag, MN_ERR_SYS,
-                   "no TCP port is free on all %d addresses of %s (plugin."
-                   "port_base %d, port_count %d)",
-                   l->device->n_locals, l->device->name, s->port_base, s->port_count);
+    return no_port(l, diag);
 }
 
 static void tell_gids(const struct mn_config *config, const struct mn_device *device,

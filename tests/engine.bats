@@ -237,8 +237,8 @@ levels()
             grep -q 'NCCL INFO NET/meshnet: using lo ' said
             ! grep -v 'NCCL INFO NET/meshnet: ' said
             levels "$library" "$double" "$hip" MESHNET_TRACE="$PWD/trace.%p" \
-                NCCL_NET_PLUGIN="$BUILD/lib/libnccl-net-$plugin.so" MESHNET_PORT_BASE=none
-            grep -q 'NCCL WARN NET/meshnet: .*MESHNET_PORT_BASE="none"' said
+                NCCL_NET_PLUGIN="$BUILD/lib/libnccl-net-$plugin.so" MESHNET_PORT_RANGE=none
+            grep -q 'NCCL WARN NET/meshnet: .*MESHNET_PORT_RANGE="none"' said
         done
     done <<'END'
 libnccl.so.2 version=22809,errors=0 devices=1

@@ -60,6 +60,11 @@ enum mn_transport_kind { MN_TRANSPORT_AUTO, MN_TRANSPORT_VERBS, MN_TRANSPORT_TCP
 enum mn_allow_tcp { MN_TCP_NEVER, MN_TCP_ALLOWED, MN_TCP_AUTO };
 enum mn_device_mode { MN_DEVICE_MESH, MN_DEVICE_PER_LINK };
 
+/* TCP ports from first to last; first 0: any. */
+struct mn_ports {
+    int first, last;
+};
+
 /* Every setting is a row in mesh_setting.c: section, key, type, default, range, help. The reader,
  * the writer, the man page and MESHNET_<KEY> environment overrides come from the row. */
 struct mn_settings {
@@ -83,8 +88,7 @@ struct mn_settings {
     int gpu_direct;           /* default true */
     /* plugin: */
     enum mn_device_mode device_mode; /* mesh (default) | per-link */
-    int port_base;                   /* 0 = any port (default); else first of port_count ports */
-    int port_count;                  /* default 1000 */
+    struct mn_ports port_range;      /* any (default) | first-last */
     char key_file[256];              /* cluster key; "" = none */
 };
 

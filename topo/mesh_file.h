@@ -42,5 +42,7 @@ enum mn_err mn_mesh_format_json(const struct mn_mesh *mesh, char **text, struct 
  * $XDG_CONFIG_HOME/meshnet/mesh.yaml (~/.config/…), else /etc/meshnet/mesh.yaml. Returns 1 and
  * fills path, or 0 when there is none. */
 int mn_mesh_find_file(char *path, size_t size);
+/* The settings that count in this process: of that file, if there is one, and the environment. */
+enum mn_err mn_settings_in_force(struct mn_settings *settings, struct mn_diag *diag);
 
 #endif

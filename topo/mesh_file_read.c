@@ -158,7 +158,6 @@ static enum mn_err read_section(struct mn_reader *r, const char *section, const 
 {
     const char *names[32] = {NULL};
     size_t count = 0;
-    struct mn_diag why;
     if (map->kind != MN_YAML_MAP)
         return mn_read_fail_kind(r, section, map, "a mapping (key: value)");
     for (const struct mn_setting *row = mn_setting_rows; row->section; row++)
@@ -171,8 +170,6 @@ static enum mn_err read_section(struct mn_reader *r, const char *section, const 
         if (value)
             err = read_setting(r, row, value);
     }
-    if (!err && mn_settings_check(&r->mesh->settings, &why))
-        err = mn_read_fail(r, map, "%s", why.text);
     return err;
 }
 
@@ -257,4 +254,18 @@ enum mn_err mn_mesh_read(const char *path, struct mn_mesh *mesh, struct mn_diag 
     err = mn_mesh_parse(path, text, len, mesh, diag);
     free(text);
     return err;
+}
+
+enum mn_err mn_settings_in_force(struct mn_settings *settings, struct mn_diag *diag)
+{
+    struct mn_mesh mesh;
+    char path[512];
+    enum mn_err err = MN_OK;
+
+    mn_mesh_init(&mesh);
+    if (mn_mesh_find_file(path, sizeof path))
+        err = mn_mesh_read(path, &mesh, diag);
+    *settings = mesh.settings;
+    mn_mesh_free(&mesh);
+    return err ? err : mn_settings_from_env(settings, diag);
 }

@@ -57,10 +57,8 @@ const struct mn_setting mn_setting_rows[] = {
      "Whether NICs may reach GPU memory themselves where the host can; false: NCCL copies."},
     {"plugin", "device_mode", MN_SETTING_CHOICE, "mesh", 0, 0, "mesh|per-link", AT(device_mode),
      "MESHNET_DEVICE_MODE", "One device that owns every link, or one device for each link."},
-    {"plugin", "port_base", MN_SETTING_INT, "0", 0, 65535, NULL, AT(port_base), "MESHNET_PORT_BASE",
-     "First TCP port to listen on; 0 lets the kernel choose."},
-    {"plugin", "port_count", MN_SETTING_INT, "1000", 1, 65535, NULL, AT(port_count),
-     "MESHNET_PORT_COUNT", "How many ports from port_base on may be used."},
+    {"plugin", "port_range", MN_SETTING_PORTS, "any", 1, 65535, NULL, AT(port_range),
+     "MESHNET_PORT_RANGE", "TCP ports to listen on for data and ranks; any: the kernel chooses."},
     {"plugin", "key_file", MN_SETTING_STRING, "", 0, sizeof(((struct mn_settings *)0)->key_file),
      NULL, AT(key_file), "MESHNET_KEY_FILE",
      "File with the cluster key, 32 hexadecimal digits, the same on every node."},
@@ -119,6 +117,27 @@ static int in_range(const struct mn_setting *row, unsigned long long value)
     return value >= (unsigned long long)row->min && value <= (unsigned long long)row->max;
 }
 
+/* "any", or "first-last". */
+static int parse_ports(const struct mn_setting *row, const char *text, struct mn_ports *ports)
+{
+    char first[8];
+    const char *dash = strchr(text, '-');
+    long low, high;
+
+    if (!strcmp(text, "any")) {
+        *ports = (struct mn_ports){0, 0};
+        return 1;
+    }
+    if (!dash || (size_t)(dash - text) >= sizeof first)
+        return 0;
+    mn_strlcpy(first, text, (size_t)(dash - text) + 1);
+    if (!mn_parse_long(first, row->min, row->max, &low) ||
+        !mn_parse_long(dash + 1, low, row->max, &high))
+        return 0;
+    *ports = (struct mn_ports){(int)low, (int)high};
+    return 1;
+}
+
 /* A string that the mesh file can carry: no control characters, and room for it. */
 static int string_fits(const struct mn_setting *row, const char *text)
 {
@@ -159,6 +178,8 @@ int mn_setting_set(const struct mn_setting *row, const char *text, struct mn_set
             return 0;
         *(int *)field = index;
         return 1;
+    case MN_SETTING_PORTS:
+        return parse_ports(row, text, field);
     case MN_SETTING_STRING:
         return string_fits(row, text) && mn_strlcpy(field, text, (size_t)row->max);
     }
@@ -199,6 +220,10 @@ char *mn_setting_expected(const struct mn_setting *row, char *buf, size_t size)
     case MN_SETTING_CHOICE:
         snprintf(buf, size, "one of %s", row->choices);
         break;
+    case MN_SETTING_PORTS:
+        snprintf(buf, size, "any, or first-last from %ld to %ld, like 46500-47499", row->min,
+                 row->max);
+        break;
     case MN_SETTING_STRING:
         snprintf(buf, size, "text of at most %ld bytes without control characters", row->max - 1);
         break;
@@ -210,6 +235,7 @@ char *mn_setting_format(const struct mn_setting *row, const struct mn_settings *
                         size_t size)
 {
     const void *field = (const char *)settings + row->offset;
+    const struct mn_ports *ports = field;
     const char *choice = row->choices;
     switch (row->type) {
     case MN_SETTING_BOOL:
@@ -228,6 +254,12 @@ char *mn_setting_format(const struct mn_setting *row, const struct mn_settings *
         for (int i = *(const int *)field; i > 0; i--)
             choice += strcspn(choice, "|") + 1;
         snprintf(buf, size, "%.*s", (int)strcspn(choice, "|"), choice);
+        break;
+    case MN_SETTING_PORTS:
+        if (ports->first)
+            snprintf(buf, size, "%d-%d", ports->first, ports->last);
+        else
+            snprintf(buf, size, "any");
         break;
     case MN_SETTING_STRING:
         snprintf(buf, size, "%s", (const char *)field);
@@ -252,16 +284,6 @@ void mn_settings_default(struct mn_settings *settings)
         mn_setting_set(row, row->def, settings);
 }
 
-enum mn_err mn_settings_check(const struct mn_settings *settings, struct mn_diag *diag)
-{
-    if (settings->port_base && settings->port_base + settings->port_count - 1 > 65535)
-        return mn_fail(diag, MN_ERR_CONFIG,
-                       "port_base %d and port_count %d reach port %d; expected at most 65535",
-                       settings->port_base, settings->port_count,
-                       settings->port_base + settings->port_count - 1);
-    return MN_OK;
-}
-
 enum mn_err mn_settings_from_env(struct mn_settings *settings, struct mn_diag *diag)
 {
     char expected[128];
@@ -271,5 +293,5 @@ enum mn_err mn_settings_from_env(struct mn_settings *settings, struct mn_diag *d
             return mn_fail(diag, MN_ERR_CONFIG, "environment variable %s=\"%.100s\": expected %s",
                            row->env, text, mn_setting_expected(row, expected, sizeof expected));
     }
-    return mn_settings_check(settings, diag);
+    return MN_OK;
 }

@@ -10,6 +10,7 @@ enum mn_setting_type {
     MN_SETTING_SIZE,     /* unsigned, bytes, min..max */
     MN_SETTING_DURATION, /* unsigned, milliseconds, min..max */
     MN_SETTING_CHOICE,   /* int, index into choices */
+    MN_SETTING_PORTS,    /* struct mn_ports, min..max */
     MN_SETTING_STRING    /* char array, max = its size */
 };
 
@@ -35,9 +36,6 @@ char *mn_setting_format(const struct mn_setting *row, const struct mn_settings *
                         size_t size);
 /* 1 when the value is not the default. */
 int mn_setting_changed(const struct mn_setting *row, const struct mn_settings *settings);
-/* Rules between settings; the explanation names no file. */
-enum mn_err mn_settings_check(const struct mn_settings *settings, struct mn_diag *diag);
-
 /* The i-th of NCCL's variables that have a setting here: takes it, unless the setting's own
  * variable or the mesh file (given, as in struct mn_mesh) says what counts. -1 after the last; else
  * which of these, and for all but the first a line of text that says so. */

@@ -349,7 +349,10 @@ static void settings_from_env(void **state)
         {"MESHNET_ALLOW_TCP", "0", 1},          {"MESHNET_ALLOW_TCP", "2", 0},
         {"MESHNET_CHUNK_BYTES", "64K", 1},      {"MESHNET_CHUNK_BYTES", "63K", 0},
         {"MESHNET_SOCKETS_PER_LINK", "8", 1},   {"MESHNET_SOCKETS_PER_LINK", "-1", 0},
-        {"MESHNET_PORT_BASE", "65535", 0},      {"MESHNET_PORT_BASE", "20000", 1},
+        {"MESHNET_PORT_RANGE", "0-65535", 0},   {"MESHNET_PORT_RANGE", "20000-20009", 1},
+        {"MESHNET_PORT_RANGE", "20000", 0},     {"MESHNET_PORT_RANGE", "20009-20000", 0},
+        {"MESHNET_PORT_RANGE", "7-7", 1},       {"MESHNET_PORT_RANGE", "any", 1},
+        {"MESHNET_PORT_RANGE", "9-65536", 0},   {"MESHNET_PORT_RANGE", "-", 0},
         {"MESHNET_KEY_FILE", "/k", 1},          {"MESHNET_KEY_FILE", "/k\n", 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
