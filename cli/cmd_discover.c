@@ -261,6 +261,17 @@ static int run_check(const struct options *opt)
     return code;
 }
 
+/* The file at which it fails is told: what it is about may be in any of those before it. */
+static enum mn_err merge_file(struct mn_mesh *mesh, const struct mn_mesh *other, char **files,
+                              int i, struct mn_diag *diag)
+{
+    struct mn_diag why;
+    enum mn_err err = mn_mesh_merge(mesh, other, &why);
+    return err ? mn_fail(diag, err, "%s, merged with %s: %s", files[i],
+                         i == 1 ? files[0] : "the files before it", why.text)
+               : MN_OK;
+}
+
 /* discover --merge a.yaml b.yaml … [-o FILE]: files only, nothing of this host. */
 static int run_merge(const struct options *opt, int argc, char **argv)
 {
@@ -274,7 +285,7 @@ static int run_merge(const struct options *opt, int argc, char **argv)
         mn_mesh_init(&other);
         err = mn_mesh_read(argv[i], i == 0 ? &mesh : &other, &diag);
         if (!err && i > 0)
-            err = mn_mesh_merge(&mesh, &other, &diag);
+            err = merge_file(&mesh, &other, argv, i, &diag);
         mn_mesh_free(&other);
     }
     if (!err && opt->output)

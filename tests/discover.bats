@@ -294,6 +294,23 @@ make_triangle()
     [[ "$output" == *"full mesh"* ]]
 }
 
+@test "--merge names the file at which it fails" {
+    local dir="$BATS_TEST_TMPDIR" n
+    for n in a b c; do
+        printf '%s\n' 'version: 1' 'nodes:' "  - name: $n" '    nics:' \
+            '      - {netdev: x, addresses: [10.0.1.1/24]}' >"$dir/$n.yaml"
+    done
+    run --separate-stderr "$MESHNET" discover --merge "$dir/a.yaml" "$dir/b.yaml"
+    echo "$stderr"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == "meshnet discover: $dir/b.yaml, merged with $dir/a.yaml: "*10.0.1.1* ]]
+    sed -i s/10.0.1.1/10.0.1.2/ "$dir/b.yaml"
+    run --separate-stderr "$MESHNET" discover --merge "$dir/a.yaml" "$dir/b.yaml" "$dir/c.yaml"
+    echo "$stderr"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == "meshnet discover: $dir/c.yaml, merged with the files before it: "*10.0.1.1* ]]
+}
+
 @test "--skip and a host address leave a NIC out of the mesh file" {
     needs_namespaces
     local file="$BATS_TEST_TMPDIR/mesh.yaml"
