@@ -166,6 +166,8 @@ static enum mn_err choose_kind(const struct mn_side *c, const struct mn_side *a,
         plan->kind = MN_TRANSPORT_VERBS;
         return MN_OK;
     }
+    if (!has_rdma(c) && !has_rdma(a) && mn_plan_tcp_possible(c) && mn_plan_tcp_possible(a))
+        return MN_OK; /* nothing that could have been used is left unused */
     explain_no_rdma(c, a, plan, why, sizeof why);
     if (mn_plan_tcp_possible(c) && mn_plan_tcp_possible(a)) {
         snprintf(plan->why_tcp, sizeof plan->why_tcp, "%.127s", why);

@@ -198,7 +198,13 @@ static void test_tcp_only_when_allowed(void **state)
     two_cables(&a, &b);
     assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
     assert_int_equal(plan.kind, MN_TRANSPORT_TCP);
-    assert_non_null(strstr(plan.why_tcp, "no RDMA device"));
+    assert_string_equal(plan.why_tcp, ""); /* neither has RDMA: nothing to say */
+    a.allow_tcp = b.allow_tcp = MN_TCP_ALLOWED;
+    give_rdma(&a, 0, MN_RDMA_READY);
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+    assert_non_null(strstr(plan.why_tcp, "b has no RDMA device"));
+    give_rdma(&a, 0, MN_RDMA_NONE);
+    a.allow_tcp = b.allow_tcp = MN_TCP_AUTO;
     b.allow_tcp = MN_TCP_NEVER;
     assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_ERR_CONFIG);
     b.allow_tcp = MN_TCP_AUTO;
