@@ -40,7 +40,7 @@ static int print_shell(const struct mn_nccl_subject *s, const struct mn_nccl_env
         putchar('\n');
     }
     mn_nccl_say_warnings("env", s, env);
-    return fflush(stdout) || ferror(stdout) ? -1 : 0;
+    return mn_out_lost(stdout) ? -1 : 0;
 }
 
 static int print_json(const struct mn_nccl_subject *s, const struct mn_nccl_env *env)

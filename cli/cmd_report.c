@@ -10,6 +10,7 @@
 #include "cli/report/table.h"
 #include "cli/report/text.h"
 #include "topo/base/alloc.h"
+#include "topo/base/out.h"
 
 struct options {
     const char *output, *title;
@@ -95,9 +96,9 @@ static enum mn_err deliver(const char *path, const char *text, size_t len, struc
 {
     if (strcmp(path, "-") != 0)
         return mn_file_write(path, text, len, 1, diag);
-    if (fwrite(text, 1, len, stdout) != len || fflush(stdout))
-        return mn_fail_errno(diag, "writing the report");
-    return MN_OK;
+    errno = 0;
+    fwrite(text, 1, len, stdout);
+    return mn_out_lost(stdout) ? mn_fail_errno(diag, "writing the report") : MN_OK;
 }
 
 static int run(const void *values, int argc, char **argv)

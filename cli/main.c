@@ -5,6 +5,7 @@
 
 #include "cli/cmd.h"
 #include "topo/base/alloc.h"
+#include "topo/base/out.h"
 
 const struct mn_command *const mn_commands[] = {
     &mn_cmd_discover, &mn_cmd_serve,         &mn_cmd_bench,      &mn_cmd_compare,
@@ -112,7 +113,7 @@ int main(int argc, char **argv)
         code = run(cmd, argc - 2, argv + 2);
     else
         code = unknown(name);
-    if ((fflush(stdout) || ferror(stdout)) && !code) {
+    if (mn_out_lost(stdout) && !code) {
         fputs("meshnet: writing the output failed\n", stderr);
         code = 1;
     }

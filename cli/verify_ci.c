@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "cli/verify_report.h"
+#include "topo/base/out.h"
 
 static void tap_begin(struct mn_verify_report *report)
 {
@@ -36,7 +37,7 @@ static void tap_job(struct mn_verify_report *report, const struct mn_check_job *
 static int tap_end(struct mn_verify_report *report)
 {
     (void)report;
-    return fflush(stdout);
+    return mn_out_lost(stdout);
 }
 
 const struct mn_verify_format mn_verify_tap = {tap_begin, tap_job, tap_end};
@@ -160,7 +161,7 @@ static int junit_end(struct mn_verify_report *report)
     for (size_t i = 0; i < report->number;)
         i += junit_suite(report, &report->jobs[i]);
     printf("</testsuites>\n");
-    return fflush(stdout);
+    return mn_out_lost(stdout);
 }
 
 const struct mn_verify_format mn_verify_junit = {junit_nothing, junit_later, junit_end};

@@ -118,3 +118,25 @@ meshnet()
         done < <("$MESHNET" "$name" --help | grep -oE '^  (-., |    )--[a-z-]+' | grep -oE -- '--.*')
     done
 }
+
+@test "cli: a reader that leaves early is no failure" {
+    export NCCL_SOCKET_IFNAME=lo
+    while read -r args; do
+        # shellcheck disable=SC2086
+        run bash -c 'exec 3> >(:); wait $!; "$0" "$@" >&3; echo "$?"' "$MESHNET" ${args/RESULTS/"$BATS_TEST_DIRNAME/fixtures/results"}
+        echo "$args: $output"
+        [ "$output" = 0 ]
+    done <<'ARGS'
+--help
+bench --help
+completion bash
+discover
+discover --json
+env --json
+report RESULTS/link.json --format md -o -
+verify-plugin --list
+verify-plugin --rule load --format tap
+verify-plugin --rule load --format junit
+verify-plugin --rule load --json
+ARGS
+}

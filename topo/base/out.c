@@ -1,5 +1,6 @@
 #include <cjson/cJSON.h>
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +52,14 @@ struct mn_out *mn_out_new(FILE *file, enum mn_out_format format)
     return out;
 }
 
+int mn_out_lost(FILE *file)
+{
+    int failed = fflush(file) != 0 || ferror(file);
+    struct pollfd end = {.fd = fileno(file)};
+
+    return failed && !(poll(&end, 1, 0) == 1 && end.revents & POLLERR);
+}
+
 int mn_out_free(struct mn_out *out)
 {
     if (out->format == MN_OUT_JSON) {
@@ -60,7 +69,7 @@ int mn_out_free(struct mn_out *out)
         free(text);
     }
     cJSON_Delete(out->nodes[0]);
-    int failed = fflush(out->file) != 0 || ferror(out->file);
+    int failed = mn_out_lost(out->file);
     free(out->cells);
     free(out);
     return failed ? -1 : 0;

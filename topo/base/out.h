@@ -18,8 +18,11 @@ struct mn_out;
 /* Colours only when file is a terminal, NO_COLOR is unset and TERM is not dumb. */
 struct mn_out *mn_out_new(FILE *file, enum mn_out_format format);
 /* Writes what is pending (JSON is written here, whole) and frees. Returns 0, or -1 when writing to
- * file failed (full disk, closed pipe). */
+ * file failed (full disk, closed descriptor). */
 int mn_out_free(struct mn_out *out);
+/* Writes what file has pending; 1 when writing to it failed. A pipe whose reader has gone (| head)
+ * is no failure: nobody wants the rest. */
+int mn_out_lost(FILE *file);
 
 /* Nested objects: text shows title (NULL: nothing) as a heading and indents what follows. */
 void mn_out_begin(struct mn_out *out, const char *key, const char *title);

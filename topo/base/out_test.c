@@ -1,11 +1,13 @@
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 #include <cmocka.h>
@@ -118,6 +120,25 @@ static void test_full_disk(void **state)
     fclose(full);
 }
 
+/* A reader that left wants no more; a descriptor that is closed loses what was said. */
+static void test_reader_gone(void **state)
+{
+    int ends[2];
+
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    for (int closed = 0; closed < 2; closed++) {
+        assert_int_equal(pipe(ends), 0);
+        FILE *file = fdopen(ends[1], "w");
+        struct mn_out *out = mn_out_new(file, MN_OUT_JSON);
+        mn_out_str(out, "key", "label", "value");
+        close(ends[closed]);
+        assert_int_equal(mn_out_free(out), closed ? -1 : 0);
+        fclose(file);
+        close(ends[0]);
+    }
+}
+
 static void test_errors(void **state)
 {
     struct mn_diag diag;
@@ -142,8 +163,9 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),      cmocka_unit_test(test_json),   cmocka_unit_test(test_csv),
-        cmocka_unit_test(test_full_disk), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_text),        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_csv),         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_reader_gone), cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
