@@ -231,7 +231,7 @@ static void take_part(struct run *r, struct said *said)
     mn_plugin_finalize(r->plugin);
     if (err) {
         cell->status = MN_CELL_DEAD;
-        mn_strlcpy(cell->error, diag.text, sizeof cell->error);
+        mn_strlcpy_words(cell->error, diag.text, sizeof cell->error);
     }
     said->lost = lost_since(r, cell, &before);
 }

@@ -87,6 +87,23 @@ int mn_strlcpy(char *dst, const char *src, size_t size)
     return len < size;
 }
 
+int mn_strlcpy_words(char *dst, const char *src, size_t size)
+{
+    static const char more[] = " …";
+
+    if (mn_strlcpy(dst, src, size))
+        return 1;
+    if (size > sizeof more) {
+        size_t end = size - sizeof more;
+        while (end && src[end] != ' ')
+            end--;
+        while (end && (src[end - 1] == ' ' || src[end - 1] == ','))
+            end--;
+        memcpy(dst + end, more + !end, sizeof more - !end);
+    }
+    return 0;
+}
+
 /* A named pipe may never have a writer. One that was opened before is what a shell's <(command) and
  * /dev/stdin are. */
 static int may_be_read(const char *path, int fd)

@@ -24,6 +24,8 @@ void *mn_push(void *array, size_t *count, size_t elem, struct mn_diag *diag);
 
 /* Copies with a terminating NUL, cutting; returns 0 when it was cut, 1 when all fitted. */
 int mn_strlcpy(char *dst, const char *src, size_t size);
+/* The same, but what is cut ends in a whole word and " …". */
+int mn_strlcpy_words(char *dst, const char *src, size_t size);
 
 /* Whole file as a NUL-terminated string (*len without the NUL; len may be NULL). Refuses more than
  * max bytes, and named pipes and devices (MN_ERR_CONFIG): a pipe has to be open already, as

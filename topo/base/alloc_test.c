@@ -211,6 +211,23 @@ static void test_strlcpy(void **state)
     assert_string_equal(text, "abc");
 }
 
+static void test_words(void **state)
+{
+    char text[16];
+
+    (void)state;
+    assert_int_equal(mn_strlcpy_words(text, "exactly fifteen", sizeof text), 1);
+    assert_string_equal(text, "exactly fifteen");
+    assert_int_equal(mn_strlcpy_words(text, "one two, threefour", sizeof text), 0);
+    assert_string_equal(text, "one two …");
+    assert_int_equal(mn_strlcpy_words(text, "onetwothreefourfive", sizeof text), 0);
+    assert_string_equal(text, "…");
+    assert_int_equal(mn_strlcpy_words(text, "elevenchars a b c", sizeof text), 0);
+    assert_string_equal(text, "elevenchars …");
+    assert_int_equal(mn_strlcpy_words(text, "one two", 3), 0);
+    assert_string_equal(text, "on");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +238,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_read_limits, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_pipes, make_folder, remove_folder),
         cmocka_unit_test(test_strlcpy),
+        cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
