@@ -184,6 +184,15 @@ static enum mn_err play_one(struct session *s, int *code, struct mn_diag *diag)
     return err;
 }
 
+static size_t count_messages(const struct mn_trace *trace)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < trace->n; i++)
+        n += trace->records[i].op == MN_TRACE_ISEND || trace->records[i].op == MN_TRACE_IRECV;
+    return n;
+}
+
 static int run(const void *values, int argc, char **argv)
 {
     const struct options *o = values;
@@ -195,6 +204,7 @@ static int run(const void *values, int argc, char **argv)
                                  .stop = &mn_launch_stop}};
     struct mn_trace trace;
     struct mn_diag diag = {.text = ""};
+    size_t messages = 0;
     int code = 0, launched = 0;
     enum mn_err err = o->local ? MN_OK : mn_rank_launched(&launched, &diag);
 
@@ -204,9 +214,20 @@ static int run(const void *values, int argc, char **argv)
     /* A file that is none is said before anything runs. */
     for (int i = 0; i < argc && !err; i++) {
         err = mn_trace_read(argv[i], &trace, &diag);
-        if (!err)
-            mn_trace_free(&trace);
+        if (err)
+            break;
+        if (!trace.n)
+            err = mn_fail(&diag, MN_ERR_CONFIG,
+                          "%s: an empty trace: the process ended before NCCL called the plugin; "
+                          "record the job again",
+                          argv[i]);
+        messages += count_messages(&trace);
+        mn_trace_free(&trace);
     }
+    if (!err && !messages)
+        err = mn_fail(&diag, MN_ERR_CONFIG,
+                      "no message is in %s: nothing to replay; did the job use NCCL_NET=meshtrace?",
+                      argc > 1 ? "these traces" : argv[0]);
     mn_plugin_path(o->plugin, s.plugin_path, sizeof s.plugin_path);
     if (!err)
         err = launched ? play_one(&s, &code, &diag) : play_here(&s, &code, &diag);

@@ -127,3 +127,19 @@ sum()
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"record 0 is damaged"* ]]
 }
+
+@test "replay: an empty trace, and traces without a message, are errors" {
+    record 2 --collective all-reduce --sizes 8 --iters 3
+    files=($(ls job.*))
+    cp "${files[0]}" whole
+    head -c 512 whole >head
+    replay head "${files[1]}"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"head: an empty trace"* ]]
+    # The first calls of a job: init, devices.
+    head -c $((512 + 64 * 2)) whole >quiet
+    "$MESHNET" trace show quiet
+    replay quiet quiet
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"no message"*"nothing to replay"* ]]
+}

@@ -127,3 +127,8 @@ trace()
     [ "$status" -eq 1 ]
     [[ "$output" == *"names the recording plugin itself"* ]]
 }
+
+@test "trace: help shows a name that keeps processes apart" {
+    trace --help
+    [[ "$output" == *"MESHNET_TRACE=job.%h.%p"* ]]
+}
