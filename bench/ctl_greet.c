@@ -158,8 +158,8 @@ static enum mn_err hear_client(struct mn_ctl *ctl, struct mn_ctl_greeting *g,
     }
     (void)say(ctl, no, sizeof no, NULL);
     return mn_fail(diag, MN_ERR_AUTH,
-                   "%s: has another token; give both sides the same "
-                   "--token-file",
+                   "%s: has another token; give both sides the same, by "
+                   "--token-file or MESHNET_TOKEN",
                    ctl->peer);
 }
 
@@ -172,10 +172,14 @@ static enum mn_err hear_server(struct mn_ctl *ctl, struct mn_ctl_greeting *g,
         return err;
     if (g->in[0] == REFUSED)
         return mn_fail(diag, MN_ERR_AUTH,
-                       "%s: refused this token; give both sides the same --token-file", ctl->peer);
+                       "%s: refused this token; give both sides the same, by --token-file or "
+                       "MESHNET_TOKEN",
+                       ctl->peer);
     if ((g->in[0] != WELCOME && g->in[0] != BUSY) || !is_proof(token, g, (char)g->in[0], g->in + 1))
         return mn_fail(diag, MN_ERR_AUTH,
-                       "%s: has another token; give both sides the same --token-file", ctl->peer);
+                       "%s: has another token; give both sides the same, by --token-file or "
+                       "MESHNET_TOKEN",
+                       ctl->peer);
     if (g->in[0] != WELCOME)
         return mn_fail(diag, MN_ERR_FAILED,
                        "%s: is busy with another client; try again later, or start it with "

@@ -15,6 +15,7 @@
 #include "bench/p2p.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
+#include "cli/rank_env.h"
 #include "topo/base/alloc.h"
 #include "topo/cpu.h"
 #include "topo/mesh_file.h"
@@ -47,7 +48,8 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_STRING,
      .arg = "FILE",
      .offset = offsetof(struct options, token_file),
-     .help = "32 hexadecimal digits both sides share; default: a fresh one, printed once."},
+     .help = "32 hexadecimal digits both sides share; default: $MESHNET_TOKEN, else a fresh one, "
+             "printed once."},
     MN_PLUGIN_OPTIONS(struct options),
     {.name = "pin",
      .type = MN_OPT_STRING,
@@ -95,6 +97,10 @@ static enum mn_err own_addresses(struct mn_addr *addrs, int *count, struct mn_di
 
     *count = 0;
     if (!mn_mesh_find_file(path, sizeof path)) {
+        fputs("meshnet serve: no mesh file says which addresses this node has, so it listens on "
+              "loopback only, where other hosts do not reach it: give --listen ADDRESS, or write "
+              "the file with meshnet discover\n",
+              stderr);
         for (const char *const *text = (const char *const[]){"127.0.0.1", "::1", NULL}; *text;
              text++)
             mn_addr_parse(*text, &addrs[(*count)++], NULL);
@@ -148,19 +154,21 @@ static enum mn_err listen_all(const struct options *o, int *fds, int *n_fds, str
     return err;
 }
 
-static enum mn_err get_token(const struct options *o, uint8_t token[MN_KEY_SIZE],
+/* *fresh: nobody else knows it yet. */
+static enum mn_err get_token(const struct options *o, uint8_t token[MN_KEY_SIZE], int *fresh,
                              struct mn_diag *diag)
 {
-    if (o->token_file)
-        return mn_key_read(o->token_file, token, diag);
-    enum mn_err err = mn_random(token, MN_KEY_SIZE, diag);
-    if (err)
-        return err;
+    *fresh = !o->token_file && !getenv("MESHNET_TOKEN");
+    return *fresh ? mn_random(token, MN_KEY_SIZE, diag)
+                  : mn_token_read(o->token_file, "", token, diag);
+}
+
+static void print_token(const uint8_t token[MN_KEY_SIZE])
+{
     printf("token ");
     for (int i = 0; i < MN_KEY_SIZE; i++)
         printf("%02x", token[i]);
-    printf("  (put it into a file and give it to the bench: --token-file FILE)\n");
-    return MN_OK;
+    printf("  (for the other side: in MESHNET_TOKEN, or in a file for --token-file FILE)\n");
 }
 
 static void tell_error(struct mn_ctl *ctl, enum mn_err err, const struct mn_diag *diag)
@@ -293,6 +301,7 @@ static int run(const void *values, int argc, char **argv)
     struct server s = {.o = o, .plan = {.fds = fds, .who = "client", .say = say}, .pid = getpid()};
     struct mn_diag diag = {.text = ""};
     struct sigaction action = {.sa_handler = on_signal};
+    int fresh = 0;
 
     if (argc) {
         mn_fail(&diag, MN_ERR_USAGE, "unexpected '%s'", argv[0]);
@@ -303,11 +312,13 @@ static int run(const void *values, int argc, char **argv)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     mn_plugin_path(o->plugin, s.plugin_path, sizeof s.plugin_path);
-    if (get_token(o, s.plan.token, &diag) || listen_all(o, fds, &s.plan.n_fds, &diag) ||
+    if (get_token(o, s.plan.token, &fresh, &diag) || listen_all(o, fds, &s.plan.n_fds, &diag) ||
         mn_door_open(&s.plan, &s.door, &diag)) {
         mn_wipe(s.plan.token, sizeof s.plan.token);
         return mn_cmd_fail("serve", &diag);
     }
+    if (fresh)
+        print_token(s.plan.token);
     fflush(stdout);
     serve(&s);
     mn_wipe(s.plan.token, sizeof s.plan.token);

@@ -14,15 +14,27 @@ enum mn_err mn_token_read(const char *file, const char *which, uint8_t token[MN_
 {
     const char *text = getenv("MESHNET_TOKEN");
     struct mn_diag why;
+    enum mn_err err;
 
-    if (file)
-        return mn_key_read(file, token, diag);
-    if (text)
-        return mn_key_parse(text, token, &why)
-                   ? mn_fail(diag, MN_ERR_CONFIG, "MESHNET_TOKEN: %s", why.text)
+    if (file) {
+        err = mn_key_read(file, token, &why);
+        return err ? mn_fail(diag, err,
+                             "--token-file: no token: %s. A token is given by --token-file FILE or "
+                             "MESHNET_TOKEN",
+                             why.text)
                    : MN_OK;
+    }
+    if (text) {
+        err = mn_key_parse(text, token, &why);
+        return err ? mn_fail(diag, err,
+                             "MESHNET_TOKEN: no token: %s. A token is given by MESHNET_TOKEN or "
+                             "--token-file FILE",
+                             why.text)
+                   : MN_OK;
+    }
     return mn_fail(diag, MN_ERR_USAGE,
-                   "which token? %s: put it into a file and give --token-file FILE", which);
+                   "which token? %s; give it in MESHNET_TOKEN or, in a file, by --token-file FILE",
+                   which);
 }
 
 /* Rank 0 listens where the others look for it. */
@@ -102,8 +114,12 @@ enum mn_err mn_rank_meet(struct mn_group_plan *plan, const struct mn_rank_option
      * not suffice. */
     if (!err && mn_pmix_offered() && (!env.launcher || !told)) {
         by_pmix = !mn_pmix_begin(&env.rank, &env.nranks, &why);
-        if (!by_pmix && !env.launcher)
-            err = mn_fail(diag, MN_ERR_UNSUPPORTED, "%s", why.text);
+        if (!by_pmix)
+            err =
+                mn_fail(diag, MN_ERR_UNSUPPORTED,
+                        "%s. Without it all ranks need --coordinator HOST, where rank 0 is, and "
+                        "a token, by --token-file FILE or MESHNET_TOKEN%s",
+                        why.text, env.launcher ? "" : ", and who they are, by RANK and WORLD_SIZE");
     }
     if (!err) {
         plan->rank = env.rank;

@@ -3,11 +3,26 @@
 
 load helper
 
+setup()
+{
+    unset MESHNET_CONFIG MESHNET_NODE MESHNET_TOKEN
+    cd "$BATS_TEST_TMPDIR"
+}
+
 serve()
 {
     run --separate-stderr timeout 20 "$MESHNET" serve "$@"
     echo "$output"
     echo "$stderr"
+}
+
+# served OUT ERR OPTION…: until it listens, then SIGINT ends it with 0.
+served()
+{
+    start_server "$1" "$2" timeout 60 "$MESHNET" serve "${@:3}"
+    kill -INT "$SERVER"
+    wait "$SERVER"
+    cat "$1" "$2"
 }
 
 @test "serve: an address that is not this host's fails with the address" {
@@ -40,8 +55,50 @@ serve()
 
 @test "serve: without a token file it prints a fresh token each time, and ends on SIGINT" {
     for n in 1 2; do
-        timeout -s INT 1 "$MESHNET" serve --port "$(free_port)" --listen 127.0.0.1 >"$BATS_TEST_TMPDIR/$n" || true
-        grep -Eq '^token [0-9a-f]{32} ' "$BATS_TEST_TMPDIR/$n"
+        served $n err --port "$(free_port)" --listen 127.0.0.1
+        grep -Eq '^token [0-9a-f]{32} ' $n
     done
-    [ "$(grep ^token "$BATS_TEST_TMPDIR/1")" != "$(grep ^token "$BATS_TEST_TMPDIR/2")" ]
+    [ "$(grep ^token 1)" != "$(grep ^token 2)" ]
+}
+
+@test "serve: a token is printed when it listens, and not before" {
+    serve --listen 198.51.100.7
+    [ "$status" -eq 1 ]
+    [[ "$output" != *token* ]]
+    served out err --port "$(free_port)" --listen 127.0.0.1
+    grep -A 1 ^listening out | tail -n 1 | grep -Eq '^token [0-9a-f]{32} .*MESHNET_TOKEN.*--token-file'
+}
+
+@test "serve: takes MESHNET_TOKEN, and says of a bad one what it is and both ways to give it" {
+    export MESHNET_TOKEN=00112233445566778899aabbccddeeff NCCL_SOCKET_IFNAME=lo
+    port=$(free_port)
+    start_server out err timeout 60 "$MESHNET" serve --port "$port" --listen 127.0.0.1 --once
+    run --separate-stderr timeout 60 "$MESHNET" bench --peer 127.0.0.1 --port "$port" --sizes 8 --iters 3
+    echo "$output"
+    echo "$stderr"
+    [ "$status" -eq 0 ]
+    wait "$SERVER"
+    cat out err
+    run ! grep token out
+    MESHNET_TOKEN=short serve --listen 127.0.0.1
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"MESHNET_TOKEN: no token: "*"32 hexadecimal"*"--token-file FILE"* ]]
+    echo short >file
+    serve --listen 127.0.0.1 --token-file file
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--token-file: no token: file: "*"32 hexadecimal"*"MESHNET_TOKEN"* ]]
+    unset MESHNET_TOKEN
+    run --separate-stderr timeout 60 "$MESHNET" bench --peer 127.0.0.1
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"which token?"*"MESHNET_TOKEN"*"--token-file FILE"* ]]
+}
+
+@test "serve: without a mesh file it says why it listens on loopback only, and what to do" {
+    port=$(free_port)
+    served out err --port "$port"
+    grep -q "^listening at 127.0.0.1 port $port" out
+    grep -q 'no mesh file.*loopback only.*--listen ADDRESS.*meshnet discover' err
+    # Who says where has decided it.
+    served out err --port "$(free_port)" --listen 127.0.0.1
+    run ! grep loopback err
 }

@@ -116,14 +116,13 @@ enum mn_err mn_key_parse(const char *text, uint8_t key[MN_KEY_SIZE], struct mn_d
         text++;
     if (digits != 2 * MN_KEY_SIZE || *text)
         return mn_fail(diag, MN_ERR_CONFIG,
-                       "a key is %d hexadecimal digits and nothing else (found: %zu%s); this makes "
-                       "one: " MN_KEY_MAKE,
+                       "expected %d hexadecimal digits and nothing else (found: %zu%s); this makes "
+                       "them: " MN_KEY_MAKE,
                        2 * MN_KEY_SIZE, digits, *text ? ", then other text" : "");
     if (memcmp(key, key + 1, MN_KEY_SIZE - 1) == 0)
-        return mn_fail(
-            diag, MN_ERR_CONFIG,
-            "a key of %d equal bytes keeps nobody out; this makes a good one: " MN_KEY_MAKE,
-            MN_KEY_SIZE);
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "%d equal bytes keep nobody out; this makes better ones: " MN_KEY_MAKE,
+                       MN_KEY_SIZE);
     return MN_OK;
 }
 
