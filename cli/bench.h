@@ -15,7 +15,7 @@ struct mn_bench_options {
     unsigned long long buffers;
     double min_gbps, min_ratio, precision;
     int memory, direction, flush, raw_verbs, no_check, json, csv, links, pairs, agents, print_order,
-        follow, engine, apart;
+        follow, engine, apart, wide;
 };
 
 /* What --sizes asks for: sizes, and ranges BEGIN:END:FACTOR, in the order given. free(size) in

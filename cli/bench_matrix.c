@@ -121,6 +121,8 @@ static int print(const struct mn_bench_options *o, const struct mn_matrix_result
     struct mn_out *out = mn_out_new(stdout, format);
     int bad = 0;
 
+    if (o->wide)
+        mn_out_width(out, 0);
     mn_matrix_print(out, format, results);
     if (mn_out_free(out)) {
         fprintf(stderr, "meshnet bench: writing the results failed\n");

@@ -86,6 +86,8 @@ static int report_and_judge(const struct mn_bench_options *o, const struct mn_p2
     enum mn_out_format format = o->json ? MN_OUT_JSON : o->csv ? MN_OUT_CSV : MN_OUT_TEXT;
     struct mn_out *out = mn_out_new(stdout, format);
 
+    if (o->wide)
+        mn_out_width(out, 0);
     mn_bench_print(out, plan, mesh_path, report);
     if (mn_out_free(out)) {
         fprintf(stderr, "meshnet bench: writing the results failed\n");

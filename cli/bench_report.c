@@ -26,9 +26,15 @@ static void print_end(struct mn_out *out, const char *key, const char *title,
 static void print_latency(struct mn_out *out, const struct mn_p2p_report *report)
 {
     static const struct mn_col cols[] = {
-        {"size", "size", 1},   {"rounds", "rounds", 1}, {"p50_us", "p50 us", 1},
-        {"p90_us", "p90", 1},  {"p99_us", "p99", 1},    {"p999_us", "p99.9", 1},
-        {"max_us", "max", 1},  {"min_us", "min", 1},    {"mean_us", "mean", 1},
+        {"size", "size", 1},
+        {"rounds", "rounds", 1 | MN_DROP(3)},
+        {"p50_us", "p50 us", 1},
+        {"p90_us", "p90", 1 | MN_DROP(6)},
+        {"p99_us", "p99", 1},
+        {"p999_us", "p99.9", 1 | MN_DROP(7)},
+        {"max_us", "max", 1},
+        {"min_us", "min", 1 | MN_DROP(4)},
+        {"mean_us", "mean", 1 | MN_DROP(5)},
         MN_SPREAD_COLUMNS(""),
     };
 
@@ -54,10 +60,16 @@ static void print_bursts(struct mn_out *out, const struct mn_p2p_plan *plan,
                          const struct mn_p2p_report *report)
 {
     static const struct mn_col cols[] = {
-        {"size", "size", 1},     {"direction", "way", 0}, {"bursts", "bursts", 1},
-        {"p50_us", "p50 us", 1}, {"p90_us", "p90", 1},    {"p99_us", "p99", 1},
-        {"p999_us", "p99.9", 1}, {"max_us", "max", 1},    {"min_us", "min", 1},
-        {"mean_us", "mean", 1},
+        {"size", "size", 1},
+        {"direction", "way", 0},
+        {"bursts", "bursts", 1 | MN_DROP(3)},
+        {"p50_us", "p50 us", 1},
+        {"p90_us", "p90", 1 | MN_DROP(6)},
+        {"p99_us", "p99", 1},
+        {"p999_us", "p99.9", 1 | MN_DROP(7)},
+        {"max_us", "max", 1},
+        {"min_us", "min", 1 | MN_DROP(4)},
+        {"mean_us", "mean", 1 | MN_DROP(5)},
     };
 
     mn_out_int(out, "burst_messages", "messages of a burst, on each flow", plan->burst_messages);
@@ -87,12 +99,12 @@ static void print_rates(struct mn_out *out, const struct mn_p2p_plan *plan,
     static const struct mn_col cols[] = {
         {"size", "size", 1},
         {"direction", "way", 0},
-        {"messages", "messages", 1},
-        {"seconds", "seconds", 1},
+        {"messages", "messages", 1 | MN_DROP(3)},
+        {"seconds", "seconds", 1 | MN_DROP(4)},
         {"messages_per_s", "msg/s", 1},
-        {"gbps", "Gb/s", 1},
-        {"cpu_us_per_message_here", "CPU us/msg here", 1},
-        {"cpu_us_per_message_peer", "peer", 1},
+        {"gbps", "Gb/s", 1 | MN_DROP(6)},
+        {"cpu_us_per_message_here", "CPU us/msg here", 1 | MN_DROP(5)},
+        {"cpu_us_per_message_peer", "peer", 1 | MN_DROP(5)},
         MN_SPREAD_COLUMNS(""),
     };
 
@@ -126,14 +138,14 @@ static void print_bandwidth(struct mn_out *out, const struct mn_p2p_report *repo
     static const struct mn_col cols[] = {
         {"size", "size", 1},
         {"direction", "way", 0},
-        {"messages", "messages", 1},
-        {"seconds", "seconds", 1},
-        {"gbytes_per_s", "GB/s", 1},
+        {"messages", "messages", 1 | MN_DROP(3)},
+        {"seconds", "seconds", 1 | MN_DROP(4)},
+        {"gbytes_per_s", "GB/s", 1 | MN_DROP(6)},
         {"gbps", "Gb/s", 1},
-        {"messages_per_s", "msg/s", 1},
-        {"cpu_s_per_gb", "CPU s/GB", 1},
-        {"cpu_s_per_gb_here", "here", 1},
-        {"cpu_s_per_gb_peer", "peer", 1},
+        {"messages_per_s", "msg/s", 1 | MN_DROP(7)},
+        {"cpu_s_per_gb", "CPU s/GB", 1 | MN_DROP(8)},
+        {"cpu_s_per_gb_here", "here", 1 | MN_DROP(5)},
+        {"cpu_s_per_gb_peer", "peer", 1 | MN_DROP(5)},
         {"median_gbps", NULL, 1},
         MN_SPREAD_COLUMNS(""),
     };
@@ -184,10 +196,10 @@ static void print_raw(struct mn_out *out, const struct mn_p2p_report *report)
         {"path", "path", 0},
         {"gbps", "Gb/s", 1},
         {"plugin_gbps_ratio", "plugin/it", 1},
-        {"messages_per_s", "msg/s", 1},
+        {"messages_per_s", "msg/s", 1 | MN_DROP(1)},
         {"p50_us", "p50 us", 1},
-        {"plugin_p50_ratio", "plugin/it", 1},
-        {"p99_us", "p99", 1},
+        {"plugin_p50_ratio", "plugin/it", 1 | MN_DROP(3)},
+        {"p99_us", "p99", 1 | MN_DROP(2)},
         {"lost_messages", "lost", 1},
     };
     const struct mn_p2p_raw *plugin = NULL;
@@ -251,10 +263,10 @@ static void print_counters(struct mn_out *out, const char *key, const char *titl
         {"netdev", "netdev", 0},
         {"tx_bytes", "sent", 1},
         {"rx_bytes", "received", 1},
-        {"device", "RDMA device", 0},
-        {"rdma_tx", "RDMA sent", 1},
-        {"rdma_rx", "RDMA received", 1},
-        {"rdma_unit", "RDMA counts in", 0},
+        {"device", "RDMA device", MN_DROP(2)},
+        {"rdma_tx", "RDMA sent", 1 | MN_DROP(3)},
+        {"rdma_rx", "RDMA received", 1 | MN_DROP(3)},
+        {"rdma_unit", "RDMA counts in", MN_DROP(1)},
     };
 
     mn_out_begin(out, key, NULL);

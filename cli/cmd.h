@@ -22,6 +22,13 @@ extern const struct mn_command mn_cmd_discover, mn_cmd_serve, mn_cmd_bench, mn_c
     mn_cmd_report, mn_cmd_verify_plugin, mn_cmd_env, mn_cmd_run, mn_cmd_trace, mn_cmd_replay,
     mn_cmd_completion;
 
+/* A row of every command that prints tables, whose struct has an int wide: mn_out_width(out, 0). */
+#define MN_WIDE_OPTION(owner)                                                                      \
+    {                                                                                              \
+        .name = "wide", .type = MN_OPT_FLAG, .offset = offsetof(owner, wide),                      \
+        .help = "All columns of the tables, however narrow the terminal."                          \
+    }
+
 /* Prints "meshnet NAME: text" on stderr and returns mn_err_exit_code(diag->code). */
 int mn_cmd_fail(const char *name, const struct mn_diag *diag);
 

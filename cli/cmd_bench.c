@@ -294,6 +294,7 @@ static const struct mn_opt options[] = {
      .def = "auto",
      .offset = offsetof(struct mn_bench_options, pin),
      .help = "CPUs to measure on: auto (near the NIC, shared out to local ranks), none, 0,2,4-7."},
+    MN_WIDE_OPTION(struct mn_bench_options),
     {.name = "json",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct mn_bench_options, json),

@@ -6,7 +6,7 @@
 
 struct options {
     double threshold;
-    int all, json, csv;
+    int all, json, csv, wide;
 };
 
 static const struct mn_opt options[] = {
@@ -23,6 +23,7 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, all),
      .help = "Show what stayed the same too."},
+    MN_WIDE_OPTION(struct options),
     {.name = "json",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, json),
@@ -48,13 +49,13 @@ static void print_values(struct mn_out *out, const struct mn_compare_row *row)
 static void print_rows(struct mn_out *out, const struct mn_comparison *c, int all)
 {
     static const struct mn_col cols[] = {
-        {"list", "LIST", 0},
+        {"list", "LIST", MN_DROP(2)},
         {"row", "ROW", 0},
         {"metric", "METRIC", 0},
         {"before", "BEFORE", 1},
         {"after", "AFTER", 1},
         {"change_percent", "CHANGE %", 1},
-        {"noise_percent", "NOISE %", 1},
+        {"noise_percent", "NOISE %", 1 | MN_DROP(1)},
         {"verdict", "", 0},
         {"regression", NULL, 0},
     };
@@ -87,6 +88,8 @@ static int print(const struct options *o, const struct mn_results files[2],
     struct mn_out *out = mn_out_new(stdout, format);
     static const char *const labels[] = {"before", "after"};
 
+    if (o->wide)
+        mn_out_width(out, 0);
     mn_out_str(out, "kind", NULL, mn_results_kinds[files[0].kind].name);
     for (int i = 0; i < 2; i++)
         mn_out_str(out, labels[i], labels[i], mn_results_text(files[i].json, "started", "unknown"));

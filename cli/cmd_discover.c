@@ -13,7 +13,7 @@
 #define NAME "discover"
 
 struct options {
-    int all, verbose, json, merge, force, strict, format;
+    int all, verbose, json, merge, force, strict, format, wide;
     const char *output, *check, *node, *sysfs, *netlink;
     struct mn_opt_list skip;
 };
@@ -25,6 +25,7 @@ static const struct mn_opt option_rows[] = {
      AT(verbose)},
     {"format", 0, MN_OPT_CHOICE, "FORMAT", "text",
      "Write text, json (everything) or csv (the NICs).", AT(format), .choices = "text|json|csv"},
+    MN_WIDE_OPTION(struct options),
     {"json", 'j', MN_OPT_FLAG, .help = "Short for --format json.", AT(json)},
     {"output", 'o', MN_OPT_STRING, "FILE", .help = "Write this host as a mesh file.", AT(output)},
     {"merge", 'm', MN_OPT_FLAG,
@@ -222,6 +223,8 @@ static int run_host(const struct options *opt)
         return mn_cmd_fail(NAME, &diag);
     }
     struct mn_out *out = mn_out_new(stdout, format_of(opt));
+    if (opt->wide)
+        mn_out_width(out, 0);
     mn_findings_check(&host, &found);
     report_host(opt, &host, &found, out);
     err = report_mesh(opt, &host, out, &diag);
@@ -241,6 +244,8 @@ static int show_mesh(const struct options *opt, const struct mn_mesh *mesh, cons
                      const char *written)
 {
     struct mn_out *out = mn_out_new(stdout, format_of(opt));
+    if (opt->wide)
+        mn_out_width(out, 0);
     mn_discover_mesh(out, mesh, path, -1);
     if (written)
         say_written(out, mesh, written);

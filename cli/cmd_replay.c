@@ -18,7 +18,7 @@ struct options {
     struct mn_rank_options meet;
     long abi, device;
     unsigned timeout_ms;
-    int timed, local, json;
+    int timed, local, json, wide;
 };
 
 static const struct mn_opt options[] = {
@@ -57,6 +57,7 @@ static const struct mn_opt options[] = {
      .arg = "FILE",
      .offset = offsetof(struct options, meet.token_file),
      .help = "32 hexadecimal digits all ranks share; default: $MESHNET_TOKEN."},
+    MN_WIDE_OPTION(struct options),
     {.name = "json",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, json),
@@ -77,20 +78,22 @@ static int print(const struct session *s, const struct mn_plugin_info *plugin,
 {
     static const struct mn_col cols[] = {
         {"rank", "rank", 1},
-        {"trace", "trace", 0},
-        {"connections", "conns", 1},
+        {"trace", "trace", MN_DROP(5)},
+        {"connections", "conns", 1 | MN_DROP(1)},
         {"sent", "sent", 1},
         {"sent_bytes", "bytes", 1},
         {"received", "received", 1},
         {"received_bytes", "bytes", 1},
         {"wrong", "wrong", 1},
-        {"left_out", "left out", 1},
-        {"recorded_s", "recorded s", 1},
-        {"replayed_s", "replayed s", 1},
+        {"left_out", "left out", 1 | MN_DROP(2)},
+        {"recorded_s", "recorded s", 1 | MN_DROP(3)},
+        {"replayed_s", "replayed s", 1 | MN_DROP(4)},
     };
     struct mn_out *out = mn_out_new(stdout, s->options->json ? MN_OUT_JSON : MN_OUT_TEXT);
     unsigned long long wrong = 0;
 
+    if (s->options->wide)
+        mn_out_width(out, 0);
     mn_out_str(out, "plugin", "plugin", plugin->path);
     mn_out_strf(out, "symbol", "symbol", "ncclNetPlugin_v%d", plugin->version);
     mn_out_str(out, "sha256", "sha256", plugin->hash);

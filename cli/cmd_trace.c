@@ -13,7 +13,7 @@
 struct options {
     struct mn_opt_list ops;
     long limit;
-    int json, csv;
+    int json, csv, wide;
 };
 
 static const struct mn_opt options[] = {
@@ -30,6 +30,7 @@ static const struct mn_opt options[] = {
      .min = 1,
      .max = 1e9,
      .help = "show: the first N of them."},
+    MN_WIDE_OPTION(struct options),
     {.name = "json",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, json),
@@ -117,9 +118,15 @@ static void show(void *ctx, const struct mn_trace_event *e)
 static void print_calls(struct mn_out *out, const struct options *o, const struct mn_trace *t)
 {
     static const struct mn_col cols[] = {
-        {"at_us", "at us", 1}, {"took_us", "took us", 1}, {"thread", "thread", 1},
-        {"call", "call", 0},   {"connection", "conn", 1}, {"request", "request", 1},
-        {"size", "size", 1},   {"tag", "tag", 1},         {"empty_calls", "empty", 1},
+        {"at_us", "at us", 1},
+        {"took_us", "took us", 1 | MN_DROP(4)},
+        {"thread", "thread", 1 | MN_DROP(2)},
+        {"call", "call", 0},
+        {"connection", "conn", 1},
+        {"request", "request", 1},
+        {"size", "size", 1},
+        {"tag", "tag", 1 | MN_DROP(3)},
+        {"empty_calls", "empty", 1 | MN_DROP(1)},
         {"result", "", 0},
     };
     struct showing s = {.out = out, .options = o};
@@ -159,10 +166,16 @@ static void print_kinds(struct mn_out *out, const struct mn_trace_stats *stats)
 static void print_comms(struct mn_out *out, const struct mn_trace_stats *stats)
 {
     static const struct mn_col cols[] = {
-        {"connection", "conn", 1},     {"way", "way", 0},           {"messages", "messages", 1},
-        {"bytes", "bytes", 1},         {"smallest", "smallest", 1}, {"largest", "largest", 1},
-        {"outstanding", "at once", 1}, {"group", "grouped", 1},     {"from_us", "from us", 1},
-        {"to_us", "to us", 1},
+        {"connection", "conn", 1},
+        {"way", "way", 0},
+        {"messages", "messages", 1},
+        {"bytes", "bytes", 1},
+        {"smallest", "smallest", 1 | MN_DROP(3)},
+        {"largest", "largest", 1},
+        {"outstanding", "at once", 1 | MN_DROP(2)},
+        {"group", "grouped", 1 | MN_DROP(1)},
+        {"from_us", "from us", 1 | MN_DROP(4)},
+        {"to_us", "to us", 1 | MN_DROP(4)},
     };
 
     mn_out_table(out, "connections", "connections", cols, N(cols));
@@ -247,6 +260,8 @@ static int run(const void *values, int argc, char **argv)
     struct mn_out *out = mn_out_new(stdout, o->json  ? MN_OUT_JSON
                                             : o->csv ? MN_OUT_CSV
                                                      : MN_OUT_TEXT);
+    if (o->wide)
+        mn_out_width(out, 0);
     print_head(out, argv[1], &trace);
     if (shows)
         print_calls(out, o, &trace);

@@ -34,7 +34,7 @@ static const struct mn_verify_format *const formats[] = {
 struct options {
     const char *version, *profile, *explain, *peer, *token_file;
     struct mn_opt_list rules, traces;
-    int all_versions, list, format, json, verbose;
+    int all_versions, list, format, json, verbose, wide;
     long seed, jobs, port;
     unsigned timeout_ms, stress_ms;
 };
@@ -127,6 +127,7 @@ static const struct mn_opt options[] = {
      .offset = offsetof(struct options, format),
      .choices = "text|json|tap|junit",
      .help = "How to report."},
+    MN_WIDE_OPTION(struct options),
     {.name = "json",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, json),
@@ -160,6 +161,8 @@ static int print_rules(const struct options *o)
     struct mn_verify_choice choice = choice_of(o);
     struct mn_out *out = mn_out_new(stdout, o->format == JSON ? MN_OUT_JSON : MN_OUT_TEXT);
 
+    if (o->wide)
+        mn_out_width(out, 0);
     if (o->explain)
         mn_verify_explain(out, o->explain);
     else

@@ -82,6 +82,8 @@ static int print(const struct mn_collective_session *s, const struct mn_collecti
                                             : o->csv ? MN_OUT_CSV
                                                      : MN_OUT_TEXT);
 
+    if (o->wide)
+        mn_out_width(out, 0);
     mn_collective_print(out, report);
     if (mn_out_free(out)) {
         fprintf(stderr, "meshnet bench: writing the results failed\n");

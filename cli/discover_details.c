@@ -159,7 +159,7 @@ static void put_attr(struct mn_out *out, const struct attr *attr, const struct m
 static void put_gids(struct mn_out *out, const struct mn_rdma_port *port)
 {
     static const struct mn_col cols[] = {
-        {"index", "INDEX", 1},     {"type", "TYPE", 0},     {"gid", "GID", 0},
+        {"index", "INDEX", 1},     {"type", "TYPE", MN_DROP(1)}, {"gid", "GID", 0},
         {"address", "ADDRESS", 0}, {"netdev", "NETDEV", 0},
     };
     mn_out_table(out, "gids", NULL, cols, COUNT(cols));

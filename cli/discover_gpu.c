@@ -33,8 +33,8 @@ void mn_discover_gpus(struct mn_out *out, const struct mn_host *host, const char
 {
     static const struct mn_col cols[] = {{"pci_address", "GPU", 0},
                                          {"name", "NAME", 0},
-                                         {"numa", "NUMA", 1},
-                                         {"path", "PATH", 0},
+                                         {"numa", "NUMA", 1 | MN_DROP(2)},
+                                         {"path", "PATH", MN_DROP(1)},
                                          {"nearest_nics", "NEAREST NICS", 0}};
     const struct mn_nic **near = mn_zalloc((host->n_nics + 1) * sizeof *near);
     mn_out_table(out, "gpus", title, cols, COUNT(cols));

@@ -75,8 +75,8 @@ void mn_discover_neighbours(struct mn_out *out, const struct mn_mesh *mesh, cons
         {"address", "ADDRESS", 0},
         {"peer_nic", "ITS NIC", 0},
         {"peer_address", "ITS ADDRESS", 0},
-        {"subnet", "SUBNET", 0},
-        {"speed", "SPEED", 1},
+        {"subnet", "SUBNET", MN_DROP(1)},
+        {"speed", "SPEED", 1 | MN_DROP(2)},
     };
     char text[MN_ADDR_TEXT];
     mn_out_note(out, MN_PLAIN, "%s", "");
@@ -149,10 +149,16 @@ static void put_nic(struct mn_out *out, const struct mn_mesh_nic *nic)
 static void put_nics(struct mn_out *out, const struct mn_mesh *mesh)
 {
     static const struct mn_col cols[] = {
-        {"node", "NODE", 0},   {"nic", "NIC", 0},     {"netdev", "NETDEV", 0},
-        {"device", "RDMA", 0}, {"port", "PORT", 1},   {"addresses", "ADDRESSES", 0},
-        {"mac", "MAC", 0},     {"mbps", "MBIT/S", 1}, {"mtu", "MTU", 1},
-        {"group", "GROUP", 0},
+        {"node", "NODE", 0},
+        {"nic", "NIC", 0},
+        {"netdev", "NETDEV", 0},
+        {"device", "RDMA", 0},
+        {"port", "PORT", 1 | MN_DROP(2)},
+        {"addresses", "ADDRESSES", 0},
+        {"mac", "MAC", MN_DROP(1)},
+        {"mbps", "MBIT/S", 1},
+        {"mtu", "MTU", 1},
+        {"group", "GROUP", MN_DROP(3)},
     };
     mn_out_table(out, "nics", NULL, cols, COUNT(cols));
     for (size_t i = 0; i < mesh->n_nodes; i++) {

@@ -5,6 +5,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "topo/base/width.h"
+
 /* Rows and columns of the terminal. */
 static void find_size(int *rows, int *cols)
 {
@@ -18,14 +20,7 @@ static void find_size(int *rows, int *cols)
 /* A line, cut at the terminal's width: one that wraps would be two to move over. */
 static void draw_line(const char *text, size_t length, int cols)
 {
-    size_t i = 0;
-
-    for (int width = 0; i < length; i++) {
-        int begins = ((unsigned char)text[i] & 0xc0) != 0x80; /* a character of UTF-8 */
-        if (begins && ++width > cols)
-            break;
-    }
-    fprintf(stderr, "%.*s\033[K\n", (int)i, text);
+    fprintf(stderr, "%.*s\033[K\n", (int)mn_term_fit(text, length, cols, NULL), text);
 }
 
 /* The last lines that fit, the whole screen less the cursor's line. */
@@ -59,6 +54,7 @@ void mn_live_show(struct mn_live *live, size_t step, size_t steps, const char *w
         mn_live_clear(live);
         if (file) {
             struct mn_out *out = mn_out_new(file, MN_OUT_TEXT);
+            mn_out_width(out, cols);
             live->print(out, live->ctx);
             mn_out_free(out);
             fflush(file);

@@ -23,10 +23,23 @@ static enum mn_color color_of(const struct mn_matrix_report *r, size_t c)
 
 /* --- the grid: text only, since its columns are the nodes ------------------------------------- */
 
+/* Decimals by which the largest figure of a grid has three digits. */
+static int grid_decimals(const struct mn_matrix_report *r, int links)
+{
+    double most = 0;
+
+    for (size_t c = 0; c < r->n_cells; c++)
+        for (int d = MN_P2P_OUT; d <= MN_P2P_IN; d++)
+            if ((r->cells[c].link >= 0) == links && (double)r->cells[c].gbps[d] > most)
+                most = (double)r->cells[c].gbps[d];
+    return most >= 100 ? 0 : most >= 10 ? 1 : 2;
+}
+
 /* What goes from one node to another: a number for each cell between them. */
 static void grid_cell(struct mn_out *out, const struct mn_matrix_report *r, int links, int from,
                       int to)
 {
+    int decimals = grid_decimals(r, links);
     char text[160] = "";
     size_t used = 0;
     enum mn_color color = MN_PLAIN;
@@ -39,7 +52,7 @@ static void grid_cell(struct mn_out *out, const struct mn_matrix_report *r, int 
             continue;
         const char *gap = used ? " | " : "";
         if (cell->status == MN_CELL_OK)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.3g", gap,
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%.*f", gap, decimals,
                                      (double)cell->gbps[there ? MN_P2P_OUT : MN_P2P_IN]);
         else
             used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", gap,
@@ -107,15 +120,24 @@ static void print_cells(struct mn_out *out, const struct mn_matrix_results *resu
                                            [MN_P2P_RDMA] = "RDMA",
                                            [MN_P2P_MIXED] = "RDMA in part"};
     static const struct mn_col cols[] = {
-        {"mode", "what", 0},           {"link", "link", 0},
-        {"from", "from", 0},           {"to", "to", 0},
-        {"netdev_from", "netdev", 0},  {"netdev_to", "netdev", 0},
-        {"status", "status", 0},       {"transport", "by", 0},
-        {"bytes", "size", 1},          {"out_gbps", "out Gb/s", 1},
-        {"in_gbps", "in", 1},          {"both_gbps", "both", 1},
-        {"p50_us", "p50 us", 1},       {"p99_us", "p99", 1},
-        {"expected_gbps", "could", 1}, {"expected_by", "limited by", 0},
-        {"ratio", "ratio", 1},         {"lost_packets", "lost", 1},
+        {"mode", "what", MN_DROP(6)},
+        {"link", "link", 0},
+        {"from", "from", 0},
+        {"to", "to", 0},
+        {"netdev_from", "netdev", MN_DROP(4)},
+        {"netdev_to", "netdev", MN_DROP(3)},
+        {"status", "status", 0},
+        {"transport", "by", MN_DROP(7)},
+        {"bytes", "size", 1 | MN_DROP(1)},
+        {"out_gbps", "out Gb/s", 1},
+        {"in_gbps", "in", 1},
+        {"both_gbps", "both", 1 | MN_DROP(8)},
+        {"p50_us", "p50 us", 1},
+        {"p99_us", "p99", 1 | MN_DROP(5)},
+        {"expected_gbps", "could", 1 | MN_DROP(9)},
+        {"expected_by", "limited by", MN_DROP(2)},
+        {"ratio", "ratio", 1},
+        {"lost_packets", "lost", 1},
         {"error", "error", 0},
     };
     const struct mn_matrix_report *r = &results->report;
@@ -156,8 +178,8 @@ static void print_cells(struct mn_out *out, const struct mn_matrix_results *resu
 static void print_lanes(struct mn_out *out, const struct mn_matrix_report *r)
 {
     static const struct mn_col cols[] = {
-        {"from", "from", 0}, {"to", "to", 0},         {"link", "link", 0},
-        {"node", "node", 0}, {"netdev", "netdev", 0}, {"share", "share", 1},
+        {"from", "from", 0},          {"to", "to", 0},         {"link", "link", 0},
+        {"node", "node", MN_DROP(1)}, {"netdev", "netdev", 0}, {"share", "share", 1},
     };
     int any = 0;
 

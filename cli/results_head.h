@@ -15,8 +15,8 @@ void mn_results_print_head(struct mn_out *out, enum mn_results_kind kind, time_t
 
 /* How well a row is known: the columns, and their cells. NULL: not measured. */
 #define MN_SPREAD_COLUMNS(prefix)                                                                  \
-    {prefix "ci95_percent", "±%", 1}, {prefix "repetitions", "reps", 1},                           \
-        {prefix "outliers", "outl.", 1},                                                           \
+    {prefix "ci95_percent", "±%", 1}, {prefix "repetitions", "reps", 1 | MN_DROP(2)},              \
+        {prefix "outliers", "outl.", 1 | MN_DROP(1)},                                              \
     {                                                                                              \
         prefix "steady", NULL, 0                                                                   \
     }

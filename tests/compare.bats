@@ -100,3 +100,23 @@ compare()
     compare --threshold x old.json old.json
     [ "$status" -eq 2 ]
 }
+
+@test "compare: on a narrow terminal a column goes and is named; --wide, COLUMNS and a pipe show it" {
+    run script -qec "stty cols 90; '$MESHNET' compare --all old.json old.json" /dev/null
+    echo "$output"
+    [[ "$output" == *"(no room for: NOISE %, LIST; --wide shows all)"* ]]
+    [[ "$output" == *"ROW "*" CHANGE %"* ]]
+    while IFS= read -r line; do
+        line=${line%$'\r'}
+        [[ "$line" != *collective=* && "$line" != ROW* ]] || [ "${#line}" -le 90 ]
+    done <<<"$output"
+    for how in --wide "--wide --threshold 3"; do
+        run script -qec "stty cols 90; '$MESHNET' compare --all $how old.json old.json" /dev/null
+        [[ "$output" == *"CHANGE %  NOISE %"* ]]
+        [[ "$output" != *"no room for"* ]]
+    done
+    run script -qec "stty cols 90; COLUMNS=300 '$MESHNET' compare --all old.json old.json" /dev/null
+    [[ "$output" == *"CHANGE %  NOISE %"* ]]
+    COLUMNS=40 compare --all old.json old.json
+    [[ "$output" == *"CHANGE %  NOISE %"* ]]
+}

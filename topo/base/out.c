@@ -8,31 +8,8 @@
 
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
-#include "topo/base/out.h"
-
-#define MAX_DEPTH 16
-
-struct cell {
-    char *text;
-    enum mn_color color;
-};
-
-struct mn_out {
-    FILE *file;
-    enum mn_out_format format;
-    int colored;
-    int depth;
-    cJSON *nodes[MAX_DEPTH]; /* the object or list being filled, outermost first */
-    int indents[MAX_DEPTH];
-    /* the table under way */
-    const struct mn_col *cols;
-    int n_cols, col;
-    struct cell *cells;
-    size_t n_cells;
-    cJSON *rows, *row;
-    enum mn_color next_color;
-    int tables; /* so far: CSV separates them by an empty line */
-};
+#include "topo/base/out_impl.h"
+#include "topo/base/width.h"
 
 static const char *const color_codes[] = {
     [MN_PLAIN] = "",          [MN_RED] = "\033[31m", [MN_GREEN] = "\033[32m",
@@ -48,6 +25,7 @@ struct mn_out *mn_out_new(FILE *file, enum mn_out_format format)
     out->format = format;
     out->colored =
         isatty(fileno(file)) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
+    out->width = mn_term_columns(file);
     out->nodes[0] = cJSON_CreateObject();
     return out;
 }
@@ -58,6 +36,11 @@ int mn_out_lost(FILE *file)
     struct pollfd end = {.fd = fileno(file)};
 
     return failed && !(poll(&end, 1, 0) == 1 && end.revents & POLLERR);
+}
+
+void mn_out_width(struct mn_out *out, int columns)
+{
+    out->width = columns;
 }
 
 int mn_out_free(struct mn_out *out)
@@ -80,7 +63,7 @@ static int text_mode(const struct mn_out *out)
     return out->format == MN_OUT_TEXT;
 }
 
-static void paint(struct mn_out *out, enum mn_color color, const char *text)
+void mn_out_paint(struct mn_out *out, enum mn_color color, const char *text)
 {
     if (out->colored && color != MN_PLAIN)
         fprintf(out->file, "%s%s\033[0m", color_codes[color], text);
@@ -88,7 +71,7 @@ static void paint(struct mn_out *out, enum mn_color color, const char *text)
         fputs(text, out->file);
 }
 
-static void indent(struct mn_out *out)
+void mn_out_indent(struct mn_out *out)
 {
     fprintf(out->file, "%*s", 2 * out->indents[out->depth], "");
 }
@@ -110,15 +93,15 @@ static void heading(struct mn_out *out, const char *title)
     if (!title || !text_mode(out))
         return;
     char *text = mn_clean(mn_strdup(title));
-    indent(out);
-    paint(out, MN_BOLD, text);
+    mn_out_indent(out);
+    mn_out_paint(out, MN_BOLD, text);
     fputc('\n', out->file);
     free(text);
 }
 
 static void descend(struct mn_out *out, const char *key, const char *title, cJSON *node)
 {
-    if (out->depth + 1 >= MAX_DEPTH) {
+    if (out->depth + 1 >= MN_OUT_DEPTH) {
         cJSON_Delete(node);
         abort();
     }
@@ -153,7 +136,7 @@ static void line(struct mn_out *out, const char *label, const char *text)
     if (!label || !text_mode(out))
         return;
     char *shown = mn_clean(mn_strdup(text));
-    indent(out);
+    mn_out_indent(out);
     fprintf(out->file, "%s: %s\n", label, shown);
     free(shown);
 }
@@ -222,8 +205,8 @@ void mn_out_note(struct mn_out *out, enum mn_color color, const char *fmt, ...)
     if (vasprintf(&text, fmt, args) < 0)
         mn_no_memory();
     va_end(args);
-    indent(out);
-    paint(out, color, mn_clean_lines(text));
+    mn_out_indent(out);
+    mn_out_paint(out, color, mn_clean_lines(text));
     fputc('\n', out->file);
     free(text);
 }
@@ -259,9 +242,10 @@ static void cell(struct mn_out *out, const char *text, cJSON *item)
         cJSON_Delete(item);
         return;
     }
-    struct cell *c = mn_grow((void **)&out->cells, &out->n_cells, sizeof *c);
+    struct mn_out_cell *c = mn_grow((void **)&out->cells, &out->n_cells, sizeof *c);
     c->text = mn_clean(mn_strdup(text));
     c->color = out->next_color;
+    c->decimals = -1;
     out->next_color = MN_PLAIN;
     mn_clean_json(item);
     cJSON_AddItemToObject(out->row, out->cols[out->col++].key, item);
@@ -297,8 +281,13 @@ void mn_out_cell_num(struct mn_out *out, double value, int decimals)
 {
     char text[64];
     cJSON *item = number(value, decimals, text);
+    size_t before = out->n_cells;
 
     cell(out, text, item);
+    if (out->n_cells > before && isfinite(value)) {
+        out->cells[before].value = value;
+        out->cells[before].decimals = decimals;
+    }
 }
 
 void mn_out_cell_bool(struct mn_out *out, int value)
@@ -307,16 +296,6 @@ void mn_out_cell_bool(struct mn_out *out, int value)
         mn_out_cell(out, NULL);
     else
         cell(out, value ? "yes" : "no", cJSON_CreateBool(value));
-}
-
-/* Columns a UTF-8 text takes on a terminal: its code points. */
-static int width(const char *text)
-{
-    int n = 0;
-
-    for (; *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
 }
 
 static void csv_field(FILE *file, const char *text)
@@ -346,50 +325,10 @@ static void print_csv(struct mn_out *out)
     }
 }
 
-static void print_aligned(struct mn_out *out, int column, int wide, const char *text,
-                          enum mn_color color)
-{
-    if (!out->cols[column].head)
-        return;
-    int pad = wide - width(text), last = column + 1 == out->n_cols;
-
-    if (column)
-        fputs("  ", out->file);
-    if (out->cols[column].right)
-        fprintf(out->file, "%*s", pad, "");
-    paint(out, color, text);
-    if (!out->cols[column].right && !last)
-        fprintf(out->file, "%*s", pad, "");
-}
-
-static void print_text(struct mn_out *out)
-{
-    int wide[64] = {0};
-
-    for (int i = 0; i < out->n_cols && i < 64; i++)
-        wide[i] = out->cols[i].head ? width(out->cols[i].head) : 0;
-    for (size_t i = 0; i < out->n_cells; i++) {
-        int w = width(out->cells[i].text), *max = &wide[i % (size_t)out->n_cols % 64];
-        *max = w > *max ? w : *max;
-    }
-    indent(out);
-    for (int i = 0; i < out->n_cols; i++)
-        print_aligned(out, i, wide[i], out->cols[i].head, MN_DIM);
-    fputc('\n', out->file);
-    for (size_t i = 0; i < out->n_cells; i++) {
-        int column = (int)(i % (size_t)out->n_cols);
-        if (!column)
-            indent(out);
-        print_aligned(out, column, wide[column], out->cells[i].text, out->cells[i].color);
-        if (column + 1 == out->n_cols)
-            fputc('\n', out->file);
-    }
-}
-
 void mn_out_table_end(struct mn_out *out)
 {
     if (text_mode(out))
-        print_text(out);
+        mn_out_print_table(out);
     else if (out->format == MN_OUT_CSV)
         print_csv(out);
     for (size_t i = 0; i < out->n_cells; i++)

@@ -24,6 +24,10 @@ int mn_out_free(struct mn_out *out);
  * is no failure: nobody wants the rest. */
 int mn_out_lost(FILE *file);
 
+/* Columns of text that tables may take; 0: as many as they need. At first those of the terminal
+ * that file is, or 0 where it is none. */
+void mn_out_width(struct mn_out *out, int columns);
+
 /* Nested objects: text shows title (NULL: nothing) as a heading and indents what follows. */
 void mn_out_begin(struct mn_out *out, const char *key, const char *title);
 void mn_out_end(struct mn_out *out);
@@ -43,13 +47,19 @@ void mn_out_bool(struct mn_out *out, const char *key, const char *label, int val
 void mn_out_note(struct mn_out *out, enum mn_color color, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Tables: JSON gets a list of objects under key. Column order is call order; right aligns numbers.
- * A row has exactly one cell call a column. Cells after mn_out_color() use that colour once. */
+/* Tables: JSON gets a list of objects under key. Column order is call order.
+ * A row has exactly one cell call a column. Cells after mn_out_color() use that colour once.
+ *
+ * In text the figures of a column share their decimals. A table wider than the terminal loses its
+ * droppable columns, the lowest number first, and says which; what is still too wide has the text
+ * of its widest column go on in further lines, or is printed in parts, each with the first column.
+ */
 struct mn_col {
     const char *key;
     const char *head; /* NULL: not in text */
-    int right;
+    int how;          /* 1 aligns right, for numbers; MN_DROP(n), n from 1 on, or both (|) */
 };
+#define MN_DROP(n) ((n) << 1)
 void mn_out_table(struct mn_out *out, const char *key, const char *title, const struct mn_col *cols,
                   int n_cols);
 void mn_out_row(struct mn_out *out);

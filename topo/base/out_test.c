@@ -14,6 +14,7 @@
 
 #include "topo/base/err.h"
 #include "topo/base/out.h"
+#include "topo/base/width.h"
 
 static void document(FILE *file, enum mn_out_format format)
 {
@@ -74,6 +75,165 @@ static void test_text(void **state)
                               "b     12.35  -\n"
                               "end\n");
     free(text);
+}
+
+/* What a table of three columns is in so many columns of a terminal. */
+static void expect_table(int columns, const char *expected)
+{
+    static const struct mn_col cols[] = {
+        {"name", "name", 0},
+        {"a", "first", 1 | MN_DROP(2)},
+        {"b", "second", 1 | MN_DROP(1)},
+        {"c", "third", 1},
+        {"why", "why", 0},
+    };
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    struct mn_out *out = mn_out_new(file, MN_OUT_TEXT);
+
+    mn_out_width(out, columns);
+    mn_out_table(out, "rows", NULL, cols, 5);
+    mn_out_row(out);
+    mn_out_cell(out, "one");
+    mn_out_cell_int(out, 1);
+    mn_out_cell_int(out, 2);
+    mn_out_cell_int(out, 3);
+    mn_out_cell(out, "the cable is out, broken, or the other end is off");
+    mn_out_row(out);
+    mn_out_cell(out, "two");
+    for (int i = 0; i < 3; i++)
+        mn_out_cell(out, NULL);
+    mn_out_cell(out, NULL);
+    mn_out_table_end(out);
+    mn_out_free(out);
+    fclose(file);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void test_narrow(void **state)
+{
+    static const char whole[] =
+        "name  first  second  third  why\n"
+        "one       1       2      3  the cable is out, broken, or the other end is off\n"
+        "two       -       -      -  -\n";
+
+    (void)state;
+    expect_table(0, whole);
+    expect_table(77, whole);
+    expect_table(76, "name  first  third  why\n"
+                     "one       1      3  the cable is out, broken, or the other end is off\n"
+                     "two       -      -  -\n"
+                     "(no room for: second; --wide shows all)\n");
+    expect_table(62, "name  third  why\n"
+                     "one       3  the cable is out, broken, or the other end is off\n"
+                     "two       -  -\n"
+                     "(no room for: second, first; --wide shows all)\n");
+    expect_table(40, "name  third  why\n"
+                     "one       3  the cable is out, broken,\n"
+                     "             or the other end is off\n"
+                     "two       -  -\n"
+                     "(no room for: second, first; --wide shows all)\n");
+}
+
+/* Nothing of it may go: it comes in parts. */
+static void test_parts(void **state)
+{
+    static const struct mn_col cols[] = {{"from", "from", 0},
+                                         {"a", "alpha", 1},
+                                         {"b", "beta", 1},
+                                         {"c", "gamma", 1}};
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    struct mn_out *out = mn_out_new(file, MN_OUT_TEXT);
+
+    (void)state;
+    mn_out_width(out, 20);
+    mn_out_table(out, "rows", NULL, cols, 4);
+    mn_out_row(out);
+    for (int i = 0; i < 4; i++)
+        mn_out_cell_int(out, i);
+    mn_out_table_end(out);
+    mn_out_free(out);
+    fclose(file);
+    assert_string_equal(text, "from  alpha  beta\n"
+                              "0         1     2\n"
+                              "from  gamma\n"
+                              "0         3\n");
+    free(text);
+}
+
+/* Characters of two columns, of none, and none at all. */
+static void test_width(void **state)
+{
+    int used;
+
+    (void)state;
+    assert_int_equal(mn_term_width("übel"), 4);
+    assert_int_equal(mn_term_width("日本"), 4);
+    assert_int_equal(mn_term_width("e\xcc\x81"), 1);
+    assert_int_equal(mn_term_width("\xff\xfe"), 2);
+    assert_int_equal(mn_term_fit("日本", 6, 3, &used), 3);
+    assert_int_equal(used, 2);
+}
+
+static void test_wide_characters_align(void **state)
+{
+    static const struct mn_col cols[] = {{"name", "name", 0}, {"n", "n", 0}};
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    struct mn_out *out = mn_out_new(file, MN_OUT_TEXT);
+
+    (void)state;
+    mn_out_table(out, "rows", NULL, cols, 2);
+    for (int i = 0; i < 2; i++) {
+        mn_out_row(out);
+        mn_out_cell(out, i ? "日本語" : "abcdef");
+        mn_out_cell_int(out, i);
+    }
+    mn_out_table_end(out);
+    mn_out_free(out);
+    fclose(file);
+    assert_string_equal(text, "name    n\n"
+                              "abcdef  0\n"
+                              "日本語  1\n");
+    free(text);
+}
+
+/* A column's figures have as many decimals each; JSON and CSV keep what was given. */
+static void test_decimals(void **state)
+{
+    static const struct mn_col cols[] = {{"x", "x", 1}, {"y", "y", 1}};
+    static const double values[] = {97.123456, 0.00512346, 0};
+
+    (void)state;
+    for (int format = MN_OUT_TEXT; format <= MN_OUT_CSV; format += MN_OUT_CSV - MN_OUT_TEXT) {
+        char *text = NULL;
+        size_t size;
+        FILE *file = open_memstream(&text, &size);
+        struct mn_out *out = mn_out_new(file, (enum mn_out_format)format);
+        mn_out_table(out, "rows", NULL, cols, 2);
+        for (int i = 0; i < 3; i++) {
+            mn_out_row(out);
+            mn_out_cell_num(out, values[i], i ? 7 : 3);
+            mn_out_cell_num(out, values[i], 1);
+        }
+        mn_out_table_end(out);
+        mn_out_free(out);
+        fclose(file);
+        assert_string_equal(text, format == MN_OUT_TEXT ? "      x     y\n"
+                                                          "97.1235  97.1\n"
+                                                          " 0.0051   0.0\n"
+                                                          " 0.0000   0.0\n"
+                                                        : "x,y\n"
+                                                          "97.123,97.1\n"
+                                                          "0.0051235,0.0\n"
+                                                          "0.0000000,0.0\n");
+        free(text);
+    }
 }
 
 static void test_json(void **state)
@@ -163,9 +323,17 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_csv),         cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_reader_gone), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_width),
+        cmocka_unit_test(test_wide_characters_align),
+        cmocka_unit_test(test_decimals),
+        cmocka_unit_test(test_json),
+        cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_reader_gone),
+        cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
