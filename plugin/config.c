@@ -60,6 +60,7 @@ static enum mn_err select_from_file(struct selection *sel, const struct mn_mesh 
     const struct mn_mesh_node *node = &mesh->nodes[self];
     mn_strlcpy(config->node, node->name, sizeof config->node);
     MN_INFO("this host is node %s: %s", node->name, why);
+    mn_routes_from_mesh(mesh, self, &config->routes);
     for (size_t i = 0; i < node->n_nics; i++) {
         const struct mn_mesh_nic *want = &node->nics[i];
         const struct mn_nic *nic = mn_host_nic(host, want->netdev);

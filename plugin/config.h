@@ -3,6 +3,7 @@
 #ifndef MN_CONFIG_H
 #define MN_CONFIG_H
 
+#include "plugin/route.h"
 #include "topo/base/mac.h"
 #include "topo/mesh.h"
 
@@ -46,7 +47,8 @@ struct mn_config {
     uint64_t node_id; /* equal for processes of one host and one network namespace */
     struct mn_device devices[MN_MAX_DEVICES];
     int n_devices;
-    int pointers; /* NCCL_PTR_*: the memory that RDMA takes, whoever the peer is */
+    struct mn_routes routes; /* of this node */
+    int pointers;            /* NCCL_PTR_*: the memory that RDMA takes, whoever the peer is */
     int has_key;
     uint8_t cluster_key[MN_KEY_SIZE];
 };

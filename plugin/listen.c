@@ -45,6 +45,7 @@ void mn_side_self(const struct mn_config *config, const struct mn_device *device
     side->qps_per_link = config->settings.qps_per_link;
     memcpy(side->locals, device->locals, sizeof side->locals);
     side->n_locals = device->n_locals;
+    side->routes = &config->routes;
 }
 
 static enum mn_err listen_at(const struct mn_local *local, uint16_t port, int *fd,

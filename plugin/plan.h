@@ -36,6 +36,7 @@ struct mn_side {
     struct mn_local locals[MN_MAX_LOCALS];
     struct mn_rdma_end rdma[MN_MAX_LOCALS]; /* of locals */
     int n_locals;
+    const struct mn_routes *routes; /* of this node; NULL: the peer */
     char rdma_text[MN_TABLE_TEXT];  /* why an end is broken; "" = none is */
     char rdma_table[MN_TABLE_TEXT]; /* its GIDs, for messages; "" when all ends are READY */
 };
@@ -54,9 +55,9 @@ struct mn_plan {
     int lanes_per_pair;              /* sockets, or queue pairs */
 };
 
-/* All pairs that share a subnet under both real netmasks, each NIC used once, fastest first; slower
- * than half the fastest is left out (a management network beside the cables). Processes of one host
- * get the pairs of equal addresses. Returns the count. */
+/* All pairs that share a subnet under both real netmasks, or have a route, each NIC used once,
+ * fastest first; slower than half the fastest is left out (a management network beside the cables).
+ * Processes of one host get the pairs of equal addresses. Returns the count. */
 int mn_pairs_find(const struct mn_side *connector, const struct mn_side *acceptor,
                   struct mn_pair pairs[MN_MAX_LOCALS]);
 

@@ -35,6 +35,33 @@ static void test_only_the_shared_cable(void **state)
     assert_int_equal(pairs[0].acceptor, 1);
 }
 
+/* Named by the file of either end, which alone has it at hand. */
+static void test_a_route_joins_what_no_subnet_does(void **state)
+{
+    struct mn_side a = {.node_id = 1, .allow_tcp = MN_TCP_AUTO},
+                   b = {.node_id = 2, .allow_tcp = MN_TCP_AUTO};
+    struct mn_routes routes = {.n = 1};
+    struct mn_pair pairs[MN_MAX_LOCALS];
+
+    (void)state;
+    add(&a, "10.0.1.1/30", 0, 100000);
+    add(&a, "10.0.2.1/30", 1, 100000);
+    add(&b, "10.0.2.2/30", 0, 100000);
+    add(&b, "10.0.9.1/30", 1, 100000);
+    assert_int_equal(mn_pairs_find(&a, &b, pairs), 1);
+    for (int end = 0; end < 2; end++) {
+        routes.pairs[0].own = end ? b.locals[1].addr : a.locals[0].addr;
+        routes.pairs[0].peer = end ? a.locals[0].addr : b.locals[1].addr;
+        a.routes = end ? NULL : &routes;
+        b.routes = end ? &routes : NULL;
+        assert_int_equal(mn_pairs_find(&a, &b, pairs), 2);
+        assert_int_equal(pairs[0].connector, 0);
+        assert_int_equal(pairs[0].acceptor, 1);
+        assert_int_equal(pairs[1].connector, 1);
+        assert_int_equal(pairs[1].acceptor, 0);
+    }
+}
+
 static void test_both_netmasks_count(void **state)
 {
     struct mn_side a = {.node_id = 1, .allow_tcp = MN_TCP_AUTO},
@@ -266,6 +293,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_only_the_shared_cable),
+        cmocka_unit_test(test_a_route_joins_what_no_subnet_does),
         cmocka_unit_test(test_both_netmasks_count),
         cmocka_unit_test(test_parallel_links_and_one_pair_a_nic),
         cmocka_unit_test(test_slow_network_beside_the_cables),

@@ -319,3 +319,60 @@ raw()
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"--raw-verbs goes out or in"* ]]
 }
+
+# routed: b's first cable ends at a router, behind which is a; and the mesh file that says so.
+routed()
+{
+    ip netns add $NS-w
+    ip -n $NS-b link set mesh0 netns $NS-w
+    ip -n $NS-w addr add 10.66.0.2/30 dev mesh0
+    ip link add far netns $NS-w type veth peer name mesh0 netns $NS-b
+    ip -n $NS-w addr add 10.67.0.1/30 dev far
+    ip -n $NS-b addr add 10.67.0.2/30 dev mesh0
+    ip -n $NS-w link set mesh0 up
+    ip -n $NS-w link set far up
+    ip -n $NS-b link set mesh0 up
+    ip -n $NS-a link set mesh1 down
+    ip netns exec $NS-w sysctl -qw net.ipv4.ip_forward=1
+    ip -n $NS-a route add 10.67.0.0/30 via 10.66.0.2
+    ip -n $NS-b route add 10.66.0.0/30 via 10.67.0.1
+    cat >mesh.yaml <<-END
+	version: 1
+	nodes:
+	  - name: a
+	    nics: [{netdev: mesh0, addresses: [10.66.0.1/30]}]
+	  - name: b
+	    nics: [{netdev: mesh0, addresses: [10.67.0.2/30]}]
+	routes:
+	  - {ends: [a/mesh0, b/mesh0], via: w}
+	END
+    export MESHNET_CONFIG=$PWD/mesh.yaml
+}
+
+@test "verbs: over a router that the mesh file names, RDMA and TCP" {
+    local kind
+    routed
+    for kind in verbs tcp; do
+        rm -f fabric handle
+        nsenter --net=/run/netns/$NS-a env LD_LIBRARY_PATH="$BUILD/tests/fakeverbs" MESHNET_NODE=a \
+            MESHNET_TRANSPORT=$kind FAKEVERBS="$(double 10.66.0.1 10.66.1.1 a)" timeout -k 1 110 \
+            "$STREAM" "$PLUGIN" receive handle 64 >received 2>received.log 3>&- &
+        RECEIVER=$!
+        nsenter --net=/run/netns/$NS-b env LD_LIBRARY_PATH="$BUILD/tests/fakeverbs" MESHNET_NODE=b \
+            MESHNET_TRANSPORT=$kind FAKEVERBS="$(double 10.67.0.2 10.66.1.2 b)" timeout -k 1 110 \
+            "$STREAM" "$PLUGIN" send handle 64 idle >sent 2>sent.log 3>&- &
+        SENDER=$!
+        finish
+        grep -q '^done 64' received
+        bytes=$(awk '$1 == "bytes" { print $2 }' stats.b)
+        [ "$kind" = tcp ] || [ "$bytes" -ge $((64 * 262144)) ]
+    done
+    # Without that line of the file there is no way.
+    sed -i '/^routes/,$d' mesh.yaml
+    rm -f handle
+    receive 64 MESHNET_NODE=a
+    MESHNET_NODE=b MESHNET_CONNECT=4s MESHNET_ALLOW_TCP=false run nsenter --net=/run/netns/$NS-b \
+        timeout -k 1 60 "$STREAM" "$PLUGIN" send handle 64
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"share no subnet"* ]]
+}

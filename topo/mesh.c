@@ -11,6 +11,7 @@
 #include "topo/mesh_check.h"
 #include "topo/mesh_file.h"
 #include "topo/mesh_gpu.h"
+#include "topo/mesh_route.h"
 
 void mn_mesh_init(struct mn_mesh *mesh)
 {
@@ -34,6 +35,7 @@ void mn_mesh_free(struct mn_mesh *mesh)
         node_clear(&mesh->nodes[i]);
     free(mesh->nodes);
     free(mesh->links);
+    free(mesh->routes);
     mn_mesh_init(mesh);
 }
 
@@ -89,24 +91,30 @@ static void nic_copy(struct mn_mesh_nic *to, const struct mn_mesh_nic *from)
             from->addrs[i];
 }
 
+int mn_mesh_ends_follow(const struct mn_mesh *mesh, struct mn_mesh_end ends[2], int node,
+                        const struct mn_mesh_node *now)
+{
+    int alive = 1;
+    for (int side = 0; side < 2; side++) {
+        if (ends[side].node != node)
+            continue;
+        ends[side].nic = mn_mesh_nic_index(now, mn_mesh_end_nic(mesh, &ends[side])->name);
+        alive &= ends[side].nic >= 0;
+    }
+    return alive;
+}
+
 /* Follows the NICs of a node that is replaced by their names; links whose NIC is gone go too. */
 static void links_follow(struct mn_mesh *mesh, int node, const struct mn_mesh_node *now)
 {
     size_t kept = 0;
     for (size_t i = 0; i < mesh->n_links; i++) {
         struct mn_mesh_link link = mesh->links[i];
-        int alive = 1;
-        for (int side = 0; side < 2; side++) {
-            if (link.ends[side].node != node)
-                continue;
-            link.ends[side].nic =
-                mn_mesh_nic_index(now, mn_mesh_end_nic(mesh, &link.ends[side])->name);
-            alive &= link.ends[side].nic >= 0;
-        }
-        if (alive)
+        if (mn_mesh_ends_follow(mesh, link.ends, node, now))
             mesh->links[kept++] = link;
     }
     mesh->n_links = kept;
+    mn_mesh_routes_follow(mesh, node, now);
 }
 
 /* Takes *node, as a new one or in place of the node of that name. */
@@ -245,6 +253,7 @@ enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, str
         if (err)
             return err;
     }
+    mn_mesh_routes_merge(mesh, other);
     return mn_mesh_link_up(mesh, diag);
 }
 

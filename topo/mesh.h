@@ -56,6 +56,13 @@ struct mn_mesh_link {
     int line, column;
 };
 
+/* Two NICs without a common subnet, between which routers pass packets on. */
+struct mn_mesh_route {
+    struct mn_mesh_end ends[2];
+    char via[MN_NAME_MAX]; /* what is in between, for messages: a node, a router */
+    int line, column;
+};
+
 enum mn_transport_kind { MN_TRANSPORT_AUTO, MN_TRANSPORT_VERBS, MN_TRANSPORT_TCP };
 enum mn_allow_tcp { MN_TCP_NEVER, MN_TCP_ALLOWED, MN_TCP_AUTO };
 enum mn_device_mode { MN_DEVICE_MESH, MN_DEVICE_PER_LINK };
@@ -99,6 +106,8 @@ struct mn_mesh {
     size_t n_nodes;
     struct mn_mesh_link *links;
     size_t n_links;
+    struct mn_mesh_route *routes;
+    size_t n_routes;
     struct mn_settings settings;
     uint64_t given; /* bit per row of mn_setting_rows that the file has */
 };

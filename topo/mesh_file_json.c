@@ -86,17 +86,30 @@ static cJSON *node_tree(const struct mn_mesh_node *node)
     return map;
 }
 
+static void add_ends(const struct mn_mesh *mesh, const struct mn_mesh_end ends[2], cJSON *map)
+{
+    cJSON *list = cJSON_AddArrayToObject(map, "ends");
+    for (int side = 0; side < 2; side++) {
+        char text[2 * MN_NAME_MAX + 1];
+        snprintf(text, sizeof text, "%s/%s", mesh->nodes[ends[side].node].name,
+                 mn_mesh_end_nic(mesh, &ends[side])->name);
+        cJSON_AddItemToArray(list, cJSON_CreateString(text));
+    }
+}
+
 static cJSON *link_tree(const struct mn_mesh *mesh, const struct mn_mesh_link *link)
 {
     cJSON *map = cJSON_CreateObject();
     add_text(map, "name", link->name);
-    cJSON *ends = cJSON_AddArrayToObject(map, "ends");
-    for (int side = 0; side < 2; side++) {
-        char text[2 * MN_NAME_MAX + 1];
-        snprintf(text, sizeof text, "%s/%s", mesh->nodes[link->ends[side].node].name,
-                 mn_mesh_end_nic(mesh, &link->ends[side])->name);
-        cJSON_AddItemToArray(ends, cJSON_CreateString(text));
-    }
+    add_ends(mesh, link->ends, map);
+    return map;
+}
+
+static cJSON *route_tree(const struct mn_mesh *mesh, const struct mn_mesh_route *route)
+{
+    cJSON *map = cJSON_CreateObject();
+    add_ends(mesh, route->ends, map);
+    add_text(map, "via", route->via);
     return map;
 }
 
@@ -128,6 +141,9 @@ cJSON *mn_mesh_tree(const struct mn_mesh *mesh)
     cJSON *links = mesh->n_links ? cJSON_AddArrayToObject(root, "links") : NULL;
     for (size_t i = 0; i < mesh->n_links; i++)
         cJSON_AddItemToArray(links, link_tree(mesh, &mesh->links[i]));
+    cJSON *routes = mesh->n_routes ? cJSON_AddArrayToObject(root, "routes") : NULL;
+    for (size_t i = 0; i < mesh->n_routes; i++)
+        cJSON_AddItemToArray(routes, route_tree(mesh, &mesh->routes[i]));
     for (const struct mn_setting *row = mn_setting_rows; row->section; row++)
         if (mn_setting_changed(row, &mesh->settings))
             add_setting(root, row, &mesh->settings);

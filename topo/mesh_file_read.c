@@ -88,39 +88,50 @@ static enum mn_err read_end(struct mn_reader *r, const struct mn_yaml *value,
     if (end->nic < 0)
         return mn_read_fail(r, value, "ends: \"%.130s\": node %s has no NIC named \"%.64s\"",
                             value->text, node, slash + 1);
-    for (size_t i = 0; i < r->link; i++)
-        for (int side = 0; side < 2; side++)
-            if (!memcmp(&r->mesh->links[i].ends[side], end, sizeof *end))
-                return mn_read_fail(
-                    r, value,
-                    "ends: \"%.130s\" is in two links, first on line %d; a cable has a NIC "
-                    "of its own at either end",
-                    value->text, r->mesh->links[i].line);
     return MN_OK;
 }
 
-static enum mn_err link_ends(struct mn_reader *r, const char *key, const struct mn_yaml *value)
+enum mn_err mn_read_ends(struct mn_reader *r, const char *key, const struct mn_yaml *value,
+                         struct mn_mesh_end ends[2])
 {
     static const char *const expected = "a list of two ends, like [spark-a/p0, spark-b/p0]";
-    struct mn_mesh_link *link = &r->mesh->links[r->link];
     if (value->kind != MN_YAML_LIST)
         return mn_read_fail_kind(r, key, value, expected);
     if (value->n_items != 2)
         return mn_read_fail(r, value, "ends: %zu entries; expected %s", value->n_items, expected);
     for (int side = 0; side < 2; side++) {
-        enum mn_err err = read_end(r, value->items[side], &link->ends[side]);
+        enum mn_err err = read_end(r, value->items[side], &ends[side]);
         if (err)
             return err;
     }
-    if (link->ends[0].node == link->ends[1].node)
+    if (ends[0].node == ends[1].node)
         return mn_read_fail(r, value, "ends: both on node %s; expected two nodes",
-                            r->mesh->nodes[link->ends[0].node].name);
+                            r->mesh->nodes[ends[0].node].name);
+    return MN_OK;
+}
+
+static enum mn_err link_ends(struct mn_reader *r, const char *key, const struct mn_yaml *value)
+{
+    struct mn_mesh_link *link = &r->mesh->links[r->link];
+    enum mn_err err = mn_read_ends(r, key, value, link->ends);
+    if (err)
+        return err;
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < 2 * r->link; i++)
+            if (!memcmp(&r->mesh->links[i / 2].ends[i % 2], &link->ends[side],
+                        sizeof link->ends[side]))
+                return mn_read_fail(
+                    r, value->items[side],
+                    "ends: \"%.130s\" is in two links, first on line %d; a cable has a NIC "
+                    "of its own at either end",
+                    value->items[side]->text, r->mesh->links[i / 2].line);
     if (!mn_link_subnet(mn_mesh_end_nic(r->mesh, &link->ends[0]),
                         mn_mesh_end_nic(r->mesh, &link->ends[1]), &link->subnet))
         return mn_read_fail(
             r, value,
             "ends: %.130s and %.130s share no subnet under both prefix lengths; expected an "
-            "address of each inside the other's subnet",
+            "address of each inside the other's subnet, or, where routers are in between, an "
+            "entry of routes",
             value->items[0]->text, value->items[1]->text);
     return MN_OK;
 }
@@ -212,6 +223,7 @@ static enum mn_err read_mesh(struct mn_reader *r, const struct mn_yaml *root)
                                               {"name", mesh_name, 0},
                                               {"nodes", mesh_nodes, 1},
                                               {"links", mesh_links, 0},
+                                              {"routes", mn_read_routes, 0},
                                               {"transport", read_section, 0},
                                               {"plugin", read_section, 0},
                                               {NULL, NULL, 0}};

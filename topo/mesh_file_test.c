@@ -117,6 +117,11 @@ static void assert_same_mesh(const struct mn_mesh *a, const struct mn_mesh *b)
         for (size_t j = 0; j < a->nodes[i].n_gpus; j++)
             assert_same_gpu(&a->nodes[i].gpus[j], &b->nodes[i].gpus[j]);
     }
+    assert_int_equal(a->n_routes, b->n_routes);
+    for (size_t i = 0; i < a->n_routes; i++) {
+        assert_memory_equal(a->routes[i].ends, b->routes[i].ends, sizeof a->routes[i].ends);
+        assert_string_equal(a->routes[i].via, b->routes[i].via);
+    }
     for (size_t i = 0; i < a->n_links; i++) {
         assert_string_equal(a->links[i].name, b->links[i].name);
         assert_memory_equal(a->links[i].ends, b->links[i].ends, sizeof a->links[i].ends);

@@ -46,6 +46,11 @@ enum mn_err mn_read_name(struct mn_reader *r, const char *key, const struct mn_y
 enum mn_err mn_read_long(struct mn_reader *r, const char *key, const struct mn_yaml *value,
                          long min, long max, long *number);
 
+/* A list of two ends, "node/nic", of two nodes. */
+enum mn_err mn_read_ends(struct mn_reader *r, const char *key, const struct mn_yaml *value,
+                         struct mn_mesh_end ends[2]);
+enum mn_err mn_read_routes(struct mn_reader *r, const char *key, const struct mn_yaml *value);
+
 struct mn_mesh_node *mn_reader_node(struct mn_reader *r); /* the one being read */
 /* Adds a NIC to it: mesh_read_nic.c. */
 enum mn_err mn_read_nic(struct mn_reader *r, const struct mn_yaml *value);
