@@ -42,11 +42,11 @@ const char *mn_check_status_name(enum mn_check_status status)
     return names[status];
 }
 
-const char *mn_check_severity_name(enum mn_check_severity severity)
+const char *mn_check_grade_name(enum mn_check_grade grade)
 {
-    static const char *const names[] = {"must", "should", "info"};
+    static const char *const names[] = {"must", "should", "style"};
 
-    return names[severity];
+    return names[grade];
 }
 
 int mn_check_applies(const struct mn_check_rule *rule, int version)

@@ -16,10 +16,14 @@ struct mn_check_far;
 struct mn_check_profile;
 struct mn_check; /* what a running rule sees: bench/check/rule.h */
 
-/* What a rule that does not hold means: a failure, a warning, or only a note. A crash or a hang is
- * a failure whatever the severity. */
-enum mn_check_severity { MN_CHECK_MUST, MN_CHECK_SHOULD, MN_CHECK_INFO };
-const char *mn_check_severity_name(enum mn_check_severity severity); /* "must", … */
+/* What a rule that does not hold means, however it shows: a failure, a warning, a note.
+ *   must    some release of NCCL or RCCL breaks, hangs or computes wrong: evidence names the call,
+ *           and profile the release in which it is made. What NCCL's own transports do otherwise
+ *           is must only where a call is named that breaks by it.
+ *   should  users suffer
+ *   style   neither was seen */
+enum mn_check_grade { MN_CHECK_MUST, MN_CHECK_SHOULD, MN_CHECK_STYLE };
+const char *mn_check_grade_name(enum mn_check_grade grade); /* "must", … */
 
 enum mn_check_flags {
     MN_CHECK_RANDOM = 1, /* draws from mn_check_random: another seed is another run */
@@ -37,9 +41,10 @@ struct mn_check_rule {
     const char *title; /* what must hold, a few words */
     const char *needs; /* what the API requires, one sentence */
     void (*run)(struct mn_check *check);
-    enum mn_check_severity severity;
-    const char *source; /* where it comes from: "NCCL 2.27 transport/net.cc", an API document */
-    const char *breaks; /* what a job does when it does not hold, one sentence */
+    enum mn_check_grade grade;
+    const char *profile;  /* of must: a release that makes the call of the evidence (profile.h) */
+    const char *evidence; /* of must: "RELEASE FILE, FUNCTION: what it does"; else who suffers */
+    const char *breaks;   /* what a job does when it does not hold, one sentence */
     unsigned flags;
     const char *here; /* why it does not run on two machines, where others of its family do */
     int since, until; /* ABI versions it applies to, 0 = no bound; else it is skipped */

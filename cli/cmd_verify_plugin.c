@@ -34,7 +34,7 @@ static const struct mn_verify_format *const formats[] = {
 struct options {
     const char *version, *profile, *explain, *peer, *token_file;
     struct mn_opt_list rules, traces;
-    int all_versions, list, format, json, verbose, wide;
+    int all_versions, list, format, json, verbose, wide, strict;
     long seed, jobs, port;
     unsigned timeout_ms, stress_ms;
 };
@@ -120,6 +120,10 @@ static const struct mn_opt options[] = {
      .arg = "ID|FAMILY",
      .offset = offsetof(struct options, explain),
      .help = "Print what a rule requires, why, and where that comes from."},
+    {.name = "strict",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct options, strict),
+     .help = "Rules of grade should count for the exit status too."},
     {.name = "format",
      .type = MN_OPT_CHOICE,
      .arg = "FORMAT",
@@ -243,6 +247,7 @@ static void job_done(void *ctx, const struct mn_check_job *job)
 
     run->report.number++;
     run->report.counts[job->result.status]++;
+    run->report.failed += mn_verify_failed(&run->report, &job->result);
     run->format->job(&run->report, job);
 }
 
@@ -266,7 +271,8 @@ static int verify(const struct options *o, struct mn_check_target *target)
                                  .peer = o->peer,
                                  .token_file = o->token_file,
                                  .port = o->port,
-                                 .verbose = o->verbose}};
+                                 .verbose = o->verbose,
+                                 .strict = o->strict}};
     unsigned parallel = o->peer ? 1 : processors(); /* serve has few places */
     struct mn_check_plan plan = {.target = target,
                                  .parallel = o->jobs ? (unsigned)o->jobs : parallel,
@@ -303,7 +309,7 @@ static int verify(const struct options *o, struct mn_check_target *target)
     free(jobs.jobs);
     if (err)
         return mn_cmd_fail(NAME, &diag);
-    return run.report.counts[MN_CHECK_FAIL] || failed_output ? 1 : 0;
+    return run.report.failed || failed_output ? 1 : 0;
 }
 
 static enum mn_err find_library(const char *operand, char *path, size_t size, struct mn_diag *diag)
@@ -406,7 +412,7 @@ const struct mn_command mn_cmd_verify_plugin = {
              "beside this program. The environment reaches the plugin unchanged, so\n"
              "NCCL_SOCKET_IFNAME=lo meshnet verify-plugin\n"
              "runs it over loopback.\n\n"
-             "Exit codes: 0 every rule passed, warned or was skipped; 1 a rule failed; 2 usage,\n"
-             "no such file, or not a shared library.\n",
+             "Exit codes: 0 every rule passed, warned or was skipped; 1 a rule failed (with\n"
+             "--strict, or warned); 2 usage, no such file, or not a shared library.\n",
     .run = run,
 };

@@ -12,20 +12,18 @@ static void tap_begin(struct mn_verify_report *report)
 static void tap_job(struct mn_verify_report *report, const struct mn_check_job *job)
 {
     const struct mn_check_result *result = &job->result;
-    int found = mn_verify_found(result);
+    int found = mn_verify_found(result), failed = mn_verify_failed(report, result);
     char version[16] = "", command[6000];
 
     if (report->versions > 1)
         snprintf(version, sizeof version, "v%d ", job->version);
-    printf("%sok %zu - %s%s %s%s%s\n", result->status == MN_CHECK_FAIL ? "not " : "",
-           report->number, version, job->rule->id, job->rule->title,
-           result->status == MN_CHECK_SKIP ? " # SKIP " : "",
+    printf("%sok %zu - %s%s %s%s%s\n", failed ? "not " : "", report->number, version, job->rule->id,
+           job->rule->title, result->status == MN_CHECK_SKIP ? " # SKIP " : "",
            result->status == MN_CHECK_SKIP ? result->seen : "");
     if (found || report->verbose)
-        printf("# %s: %s\n# requires: %s\n# severity: %s%s%s\n",
-               mn_check_status_name(result->status), result->seen, job->rule->needs,
-               mn_check_severity_name(job->rule->severity), job->rule->source ? "; from " : "",
-               job->rule->source ? job->rule->source : "");
+        printf("# %s: %s\n# requires: %s\n# grade: %s; %s\n", mn_check_status_name(result->status),
+               result->seen, job->rule->needs, mn_check_grade_name(job->rule->grade),
+               job->rule->evidence);
     for (int i = 0; i < result->n_log && found; i++)
         printf("# plugin: %s\n", result->log[i]);
     mn_verify_command(report, job, command, sizeof command);
@@ -90,15 +88,14 @@ static void junit_found(const struct mn_verify_report *report, const struct mn_c
 
     mn_verify_command(report, job, command, sizeof command);
     printf("      <%s", tag);
-    if (result->status == MN_CHECK_FAIL)
+    if (mn_verify_failed(report, result))
         xml_attribute("message", result->seen);
     printf(">%s: ", mn_check_status_name(result->status));
     xml(result->seen);
     printf("\nrequires: ");
     xml(job->rule->needs);
-    printf("\nseverity: %s", mn_check_severity_name(job->rule->severity));
-    printf("%s", job->rule->source ? "; from " : "");
-    xml(job->rule->source ? job->rule->source : "");
+    printf("\ngrade: %s; ", mn_check_grade_name(job->rule->grade));
+    xml(job->rule->evidence);
     for (int i = 0; i < result->n_log; i++) {
         printf("\nplugin: ");
         xml(result->log[i]);
@@ -116,7 +113,7 @@ static void junit_case(const struct mn_verify_report *report, const struct mn_ch
     xml_attribute("classname", job->family->name);
     xml_attribute("name", job->rule->id);
     printf(" time=\"%.3f\">\n", result->ms / 1000.0);
-    if (result->status == MN_CHECK_FAIL) {
+    if (mn_verify_failed(report, result)) {
         junit_found(report, job, "failure");
     } else if (result->status == MN_CHECK_SKIP) {
         printf("      <skipped");
@@ -137,7 +134,7 @@ static size_t junit_suite(const struct mn_verify_report *report, const struct mn
     char name[300];
 
     for (job = first; job < end && job->version == first->version; job++) {
-        failed += job->result.status == MN_CHECK_FAIL;
+        failed += (size_t)mn_verify_failed(report, &job->result);
         skipped += job->result.status == MN_CHECK_SKIP;
         seconds += job->result.ms / 1000.0;
     }

@@ -12,6 +12,11 @@ int mn_verify_found(const struct mn_check_result *result)
            result->status == MN_CHECK_NOTE;
 }
 
+int mn_verify_failed(const struct mn_verify_report *report, const struct mn_check_result *result)
+{
+    return result->status == MN_CHECK_FAIL || (report->strict && result->status == MN_CHECK_WARN);
+}
+
 /* For a shell, in quotes only where they are needed. */
 static void quote(const char *word, char *text, size_t size)
 {
@@ -88,9 +93,8 @@ static void text_job(struct mn_verify_report *report, const struct mn_check_job 
     if (!open)
         return;
     mn_out_note(out, MN_PLAIN, "      requires: %s", job->rule->needs);
-    mn_out_note(out, MN_PLAIN, "      severity: %s%s%s",
-                mn_check_severity_name(job->rule->severity), job->rule->source ? "; from " : "",
-                job->rule->source ? job->rule->source : "");
+    mn_out_note(out, MN_PLAIN, "      grade:    %s; %s", mn_check_grade_name(job->rule->grade),
+                job->rule->evidence);
     if (result->runs > 1)
         mn_out_note(out, MN_PLAIN, "      runs:     %u, the last with seed %llu", result->runs,
                     (unsigned long long)result->seed);
@@ -115,8 +119,8 @@ static void out_job(struct mn_verify_report *report, const struct mn_check_job *
     mn_out_int(out, "abi", NULL, job->version);
     mn_out_str(out, "family", NULL, job->family->name);
     mn_out_str(out, "title", NULL, rule->title);
-    mn_out_str(out, "severity", NULL, mn_check_severity_name(rule->severity));
-    mn_out_str(out, "source", NULL, rule->source);
+    mn_out_str(out, "grade", NULL, mn_check_grade_name(rule->grade));
+    mn_out_str(out, "evidence", NULL, rule->evidence);
     mn_out_str(out, "result", NULL, mn_check_status_name(result->status));
     mn_out_str(out, "requires", NULL, rule->needs);
     mn_out_str(out, "seen", NULL, result->seen[0] ? result->seen : NULL);

@@ -16,10 +16,11 @@ struct mn_verify_report {
     const struct mn_check_job *jobs;
     size_t n;
     int versions; /* how many are driven */
-    int verbose;
+    int verbose, strict;
     /* The writer's own: */
     size_t number; /* reported so far */
     int counts[MN_CHECK_N_STATUS];
+    int failed; /* what mn_verify_failed says yes to */
     struct mn_out *out;
 };
 
@@ -35,7 +36,9 @@ extern const struct mn_verify_format mn_verify_text, mn_verify_json, mn_verify_t
 /* The command that runs this job alone in the same way. */
 void mn_verify_command(const struct mn_verify_report *report, const struct mn_check_job *job,
                        char *text, size_t size);
-/* Whether the rule did not hold, in whatever severity. */
+/* Whether the rule did not hold, whatever its grade. */
 int mn_verify_found(const struct mn_check_result *result);
+/* Whether it counts for the exit status. */
+int mn_verify_failed(const struct mn_verify_report *report, const struct mn_check_result *result);
 
 #endif

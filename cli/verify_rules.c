@@ -70,19 +70,19 @@ static void list_rule(void *ctx, const struct mn_check_family *family,
         return;
     mn_out_row(p->out);
     mn_out_cell(p->out, rule->id);
-    mn_out_cell(p->out, mn_check_severity_name(rule->severity));
+    mn_out_cell(p->out, mn_check_grade_name(rule->grade));
     mn_out_cell(p->out, rule->title);
     mn_out_cell(p->out, rule->needs);
-    mn_out_cell(p->out, rule->source);
+    mn_out_cell(p->out, rule->evidence);
 }
 
 void mn_verify_list(struct mn_out *out, const struct mn_verify_choice *choice)
 {
     static const struct mn_col cols[] = {{"id", "RULE", 0},
-                                         {"severity", "SEVERITY", 0},
+                                         {"grade", "GRADE", 0},
                                          {"title", "WHAT MUST HOLD", 0},
                                          {"requires", "WHAT THE API REQUIRES", MN_DROP(2)},
-                                         {"source", "SOURCE", MN_DROP(1)}};
+                                         {"evidence", "EVIDENCE", MN_DROP(1)}};
     struct printing p = {.out = out, .choice = choice};
 
     mn_out_table(out, "rules", NULL, cols, sizeof cols / sizeof *cols);
@@ -95,8 +95,8 @@ static void explain(struct mn_out *out, const struct mn_check_family *family,
 {
     static const char *const ends[] = {
         [MN_CHECK_MUST] = "a failure, exit code 1",
-        [MN_CHECK_SHOULD] = "a warning, exit code 0",
-        [MN_CHECK_INFO] = "a note, exit code 0",
+        [MN_CHECK_SHOULD] = "a warning, exit code 1 with --strict only",
+        [MN_CHECK_STYLE] = "a note, exit code 0",
     };
 
     mn_out_begin(out, NULL, rule->id);
@@ -104,10 +104,11 @@ static void explain(struct mn_out *out, const struct mn_check_family *family,
     mn_out_str(out, "family", "family", family->title);
     mn_out_str(out, "title", "what must hold", rule->title);
     mn_out_str(out, "requires", "what the API requires", rule->needs);
-    mn_out_str(out, "source", "source", rule->source);
     mn_out_str(out, "breaks", "what happens otherwise", rule->breaks);
-    mn_out_str(out, "severity", "severity", mn_check_severity_name(rule->severity));
-    mn_out_str(out, "reported_as", "reported as", ends[rule->severity]);
+    mn_out_str(out, "grade", "grade", mn_check_grade_name(rule->grade));
+    mn_out_str(out, "reported_as", "reported as", ends[rule->grade]);
+    mn_out_str(out, "evidence", "evidence", rule->evidence);
+    mn_out_str(out, "profile", "shown by --profile", rule->profile);
     mn_out_bool(out, "random", "depends on --seed", (rule->flags & MN_CHECK_RANDOM) != 0);
     mn_out_bool(out, "alone", "runs by itself", (rule->flags & MN_CHECK_ALONE) != 0);
     mn_out_bool(out, "patient", "only if named, or with --peer",

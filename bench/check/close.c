@@ -261,38 +261,55 @@ static void check_threads(struct mn_check *check)
 static const struct mn_check_rule rules[] = {
     {"close.idle", "idle ends close in either order",
      "both ends close on their own, without waiting for the peer", check_idle,
-     .source = "NCCL 2.27 transport/net.cc", .breaks = "Jobs hang or crash at their end."},
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyFree and recvProxyFree: each rank closes "
+                 "when it is done, long apart",
+     .breaks = "Jobs hang or crash at their end."},
     {"close.half_open", "a listen comm closes under a half-open connect",
      "an aborted set-up simply stops calling connect and accept", check_half_open,
-     .source = "NCCL 2.27 transport/net.cc",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "ncclNet API (closeListen): NCCL leaves half-open ends as they are; other hosts "
+                 "of plugins close them",
      .breaks = "A job that gives up while it connects crashes instead."},
     {"close.in_flight", "ends close with requests in flight",
      "on abort requests are forgotten, memory is deregistered and comms are closed",
-     check_in_flight, .source = "NCCL 2.27 proxy.cc",
+     check_in_flight, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyFree: after an abort closes comms whose "
+                 "requests nobody tests any more",
      .breaks = "A job that aborts hangs, and its node is lost to the next one."},
     {"close.sender_gone", "a receiver whose sender closed gets an error",
      "the peer's next test or irecv reports it; a wait for ever is a hung job", check_sender_gone,
-     .source = "NCCL 2.27 proxy.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, ncclProxyProgress: only an error of test ends a step that "
+                 "never comes; else the job hangs",
      .breaks = "A job of which one rank left hangs until somebody looks."},
     {"close.receiver_gone", "a sender whose receiver closed gets an error",
      "the peer's next test or isend reports it; a wait for ever is a hung job", check_receiver_gone,
-     .source = "NCCL 2.27 proxy.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, ncclProxyProgress: only an error of isend or test ends a "
+                 "step that never comes; else the job hangs",
      .breaks = "A job of which one rank left hangs until somebody looks."},
     {"close.delivered", "what was sent still arrives after closeSend",
      "delivery of a completed send depends on no further call", check_delivered,
-     .source = "NCCL 2.27 transport/net_socket.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyFree: closes as soon as the last send is "
+                 "done, whether or not the peer has read it",
      .breaks = "The last step of the last collective is missing at some ranks."},
     {"close.memory", "no buffer is touched after deregMr and close",
-     "NCCL frees the memory next, whatever was in flight", check_memory,
-     .source = "NCCL 2.27 transport/net.cc",
+     "NCCL frees the memory next, whatever was in flight", check_memory, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyFree: frees the buffers after deregMr, "
+                 "whatever was in flight",
      .breaks = "A job that aborts corrupts memory that is in use again."},
     {"close.descriptors", "no file descriptor stays behind",
      "communicators come and go for days in one process", check_descriptors,
-     .source = "ncclNet API (closeSend, closeRecv)",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "ncclNet API (closeSend, closeRecv): NCCL does not count; a service that makes "
+                 "communicators for every task runs out",
      .breaks = "A service that makes communicators for every task runs out of descriptors."},
     {"close.threads", "no thread stays behind for each connection",
-     "communicators come and go for days in one process", check_threads,
-     .source = "ncclNet API (closeSend, closeRecv)",
+     "communicators come and go for days in one process", check_threads, .grade = MN_CHECK_SHOULD,
+     .evidence = "ncclNet API (closeSend, closeRecv): NCCL does not count; a service that makes "
+                 "communicators for every task runs out",
      .breaks = "A service that makes communicators for every task runs out of threads."},
 };
 

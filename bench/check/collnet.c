@@ -280,42 +280,50 @@ static void check_outstanding(struct mn_check *check)
     mn_team_run(check, &team, 3, post_many);
 }
 
-#define SOURCE "NCCL 2.27 src/transport/coll_net.cc"
-
 static const struct mn_check_rule rules[] = {
     {.id = "collnet.slots",
      .title = "every function is there",
      .needs = "Every function but regMrDmaBuf and makeVDevice must be filled: newer releases wrap "
               "older versions and call through iallgather and ireducescatter unchecked.",
      .run = check_slots,
-     .source = "NCCL 2.27 src/plugin/net/net_v8.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 plugin/net/net_v8.cc, getNcclCollNet_v8: puts functions of its own "
+                 "over iallgather and ireducescatter, which call through NULL",
      .breaks = "the job crashes in a collective that the plugin does not have"},
     {.id = "collnet.properties",
      .title = "devices and their limits",
      .needs = "devices succeeds with 0 or more, each with a name and, from v9 on, maxCollBytes "
               "above 0.",
      .run = check_properties,
-     .source = "NCCL 2.27 src/transport/coll_net.cc, src/graph/topo.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/coll_net.cc, sendProxySetup: ncclInternalError unless "
+                 "maxCollBytes is between 1 and 2^40",
      .breaks = "communicators fail at init, or CollNet is never used"},
     {.id = "collnet.support",
      .title = "reduceSupport answers for every type and operation",
      .needs =
          "reduceSupport writes 0 or 1 for any type and operation, also those it does not know.",
      .run = check_support,
-     .source = SOURCE,
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/coll_net.cc, ncclCollNetSetup: asks once for every type and "
+                 "four operations, and believes it",
      .breaks = "a collective of an unsupported type is handed over and fails"},
     {.id = "collnet.allreduce",
      .title = "all-reduce gives every rank the sum",
      .needs = "iallreduce reduces over all ranks, for any count, in place and out of place, and "
               "writes nothing beside the result.",
      .run = check_allreduce,
-     .source = SOURCE,
+     .profile = "nccl-2.27",
+     .evidence =
+         "NCCL 2.27 transport/coll_net.cc, sendProxyProgress: what iallreduce leaves is the result",
      .breaks = "gradients are wrong and nothing reports it"},
     {.id = "collnet.types",
      .title = "every supported type and operation",
      .needs = "What reduceSupport says yes to is reduced right.",
      .run = check_types,
-     .source = SOURCE,
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/coll_net.cc, sendProxyProgress: passes on every type that "
+                 "reduceSupport agreed to",
      .breaks = "one data type's results are wrong"},
     {.id = "collnet.allgather",
      .title = "all-gather of whole blocks and of windows",
@@ -323,20 +331,26 @@ static const struct mn_check_rule rules[] = {
          "iallgather fills the window [windowOffset, windowOffset + windowBytes) of all ranks' "
          "blocks of bytesPerRank, each rank giving what of its block lies in it.",
      .run = check_allgather,
-     .source = SOURCE,
+     .profile = "nccl-2.27",
+     .evidence =
+         "NCCL 2.27 transport/coll_net.cc, collNetIallgather: gathers windows of the ranks' blocks",
      .breaks = "parameters of one rank stand where another's should"},
     {.id = "collnet.reducescatter",
      .title = "reduce-scatter of whole blocks and of windows",
      .needs =
          "ireducescatter gives each rank the reduced part of the window that lies in its block.",
      .run = check_reducescatter,
-     .source = SOURCE,
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/coll_net.cc, collNetIreducescatter: reduces windows of the "
+                 "ranks' blocks",
      .breaks = "shards of gradients are wrong"},
     {.id = "collnet.outstanding",
      .title = "eight operations at once",
      .needs = "Eight operations may be posted before the first is tested; they finish in order.",
      .run = check_outstanding,
-     .source = SOURCE,
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/coll_net.cc, sendProxyProgress: up to NCCL_STEPS operations "
+                 "in flight, completed in order",
      .breaks = "the pipeline stalls or mixes its steps"},
 };
 

@@ -262,36 +262,49 @@ static void check_fair(struct mn_check *check)
 
 static const struct mn_check_rule rules[] = {
     {"deliver.classes", "messages beside every power of two, anywhere in memory",
-     "sizes and addresses are whatever the collective cuts", check_classes,
-     .source = "NCCL 2.27 transport/net.cc (sendProxyProgress, registered buffers)",
+     "sizes and addresses are whatever the collective cuts", check_classes, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyProgress: sends from and to addresses and "
+                 "sizes that the collective cut",
      .breaks = "One tensor shape in a thousand gives wrong results.",
      .flags = MN_CHECK_RANDOM | MN_CHECK_ENDS},
     {"deliver.random", "messages of any size into larger receives, several in flight",
      "the receiver posts its capacity, the sender the true length", check_random,
-     .source = "NCCL 2.27 transport/net.cc (recvProxyProgress)",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: posts capacities, with several "
+                 "steps in flight",
      .breaks = "One tensor shape in a thousand gives wrong results.",
      .flags = MN_CHECK_RANDOM | MN_CHECK_ENDS},
     {"deliver.maximum", "a message of exactly 1 GiB is one message",
      "registered buffers are sent in pieces of up to NCCL_MAX_NET_SIZE, 1 GiB; test reports an int",
-     check_maximum, .source = "NCCL 2.27 include/device.h, transport/net.cc",
+     check_maximum, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyProgress: registered buffers are sent in "
+                 "pieces of NCCL_MAX_NET_SIZE, 1 GiB",
      .breaks = "Sends of large user buffers fail or lose their end.",
      .flags = MN_CHECK_ALONE | MN_CHECK_SLOW | MN_CHECK_ENDS},
     {"deliver.done_whole", "at done every byte is there",
      "the GPU is told as soon as test reports done; nothing else is awaited", check_done_whole,
-     .source = "NCCL 2.27 transport/net.cc (recvProxyProgress)",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: moves the GPU's tail as soon as "
+                 "test says done",
      .breaks = "Reductions read what the last step left in the buffer.", .flags = MN_CHECK_ENDS},
     {"deliver.late_write", "after done the buffer belongs to the caller",
      "the slot is read and used again as soon as test reported done", check_late_write,
-     .source = "NCCL 2.27 transport/net.cc (recvProxyProgress)",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: the GPU uses the slot again as "
+                 "soon as test says done",
      .breaks = "Results change after they were computed.", .flags = MN_CHECK_ENDS},
     {"deliver.silent", "what was sent arrives without another call for the sender",
      "a completed send is forgotten by its thread, which may have nothing else to do for long",
-     check_silent, .source = "NCCL 2.27 proxy.cc (the progress thread sleeps without operations)",
+     check_silent, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, ncclProxyGetPostedOps: the progress thread sleeps when no "
+                 "operation is left, after the last send is done",
      .breaks = "The last step of a collective hangs until the next one starts.",
      .flags = MN_CHECK_ENDS},
     {"deliver.fair", "no connection starves beside others",
      "all connections of a communicator have steps in flight and wait for each other", check_fair,
-     .severity = MN_CHECK_SHOULD, .source = "NCCL 2.27 proxy.cc (progressOps polls all in turn)",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL 2.27 proxy.cc, progressOps polls all in turn: a ring goes at the pace of "
+                 "its slowest connection, and is right",
      .breaks = "A ring goes at the pace of its unluckiest connection.", .flags = MN_CHECK_ENDS},
 };
 

@@ -188,23 +188,31 @@ static void check_head(struct mn_check *check)
 static const struct mn_check_rule rules[] = {
     {"group.tags", "each message goes to the slot with its tag",
      "irecv posts 1 to maxRecvs buffers; the tag of isend selects the slot", check_tags,
-     .source = "NCCL 2.27 transport/net_ib.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: posts slots of several ranks with "
+                 "their ranks as tags",
      .breaks = "Data of one GPU arrives in the buffer of another.", .flags = MN_CHECK_ENDS},
     {"group.equal_tags", "equal tags fill slots in index order",
-     "messages of one sender stay in order inside a group", check_equal,
-     .source = "NCCL 2.27 transport/net_ib.cc",
+     "messages of one sender stay in order inside a group", check_equal, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: several slots of one rank take "
+                 "its messages in the order of its sends",
      .breaks = "Two messages between one pair of GPUs change places.", .flags = MN_CHECK_ENDS},
     {"group.partial", "a group is done only when all its slots are",
      "the buffers of a grouped receive complete as one request", check_partial,
-     .source = "NCCL 2.27 transport/net.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: hands on all slots of the group "
+                 "when test says done",
      .breaks = "The GPU reads buffers that have not arrived.", .flags = MN_CHECK_ENDS},
     {"group.sizes", "test writes one size a slot and no more",
-     "the array has as many ints as the receive had buffers", check_sizes,
-     .source = "NCCL 2.27 transport/net.cc",
+     "the array has as many ints as the receive had buffers", check_sizes, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: reads a size for each slot, from "
+                 "an array on its stack",
      .breaks = "Memory behind an array on NCCL's stack is overwritten.", .flags = MN_CHECK_ENDS},
     {"group.head", "a receive is filled before the next is considered",
      "receives match in posting order; a tag that fits no free slot of the first one waits",
-     check_head, .source = "NCCL 2.27 transport/net_ib.cc",
+     check_head, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: has several groups in flight, of "
+                 "which the first is the older step",
      .breaks = "Data of one step arrives in the buffers of the next.", .flags = MN_CHECK_ENDS},
 };
 

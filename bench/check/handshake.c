@@ -211,32 +211,42 @@ static void check_processes(struct mn_check *check)
 static const struct mn_check_rule rules[] = {
     {"handshake.processes", "two processes connect and exchange messages",
      "ranks are processes; the handle travels between them as plain bytes", check_processes,
-     .source = "NCCL 2.27 transport/net.cc, ncclNet API (listen, connect)",
+     .profile = "nccl-2.27",
+     .evidence =
+         "NCCL 2.27 transport/net.cc, sendProxyConnect: the handle came from another process",
      .breaks = "Only ranks of one process can talk.", .flags = MN_CHECK_PEER},
     {"handshake.order", "half-open connections come up in any order",
      "each connection is finished on its own; none needs calls for another", check_order,
-     .source = "NCCL 2.27 transport.cc, proxy.cc (proxyProgressAsync)",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, proxyProgressAsync: connections are tried in the order their "
+                 "requests came in",
      .breaks = "Communicators with many peers hang while they connect.",
      .flags = MN_CHECK_RANDOM | MN_CHECK_ENDS},
     {"handshake.interleaved", "connect and accept calls interleave by chance",
      "every end is polled on its own, any number of times", check_interleaved,
-     .source = "NCCL 2.27 transport.cc, proxy.cc (proxyProgressAsync)",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, proxyProgressAsync: each end is tried again until it is "
+                 "there, at any pace",
      .breaks = "Communicators with many peers hang while they connect.",
      .flags = MN_CHECK_RANDOM | MN_CHECK_ENDS, .since = 5},
     {"handshake.closed_listen", "a handle whose listen comm was closed gives no comm",
      "connect reports an error or stays at NULL; no other listen comm gets the connection",
-     check_closed_listen, .severity = MN_CHECK_SHOULD,
-     .source = "ncclNet API (connect, closeListen)",
+     check_closed_listen, .grade = MN_CHECK_SHOULD,
+     .evidence = "ncclNet API (connect, closeListen): NCCL's own Socket waits for ever; NCCL "
+                 "connects to what is open",
      .breaks = "A rank that restarts is taken for its predecessor.", .since = 5,
      .flags = MN_CHECK_ENDS},
     {"handshake.never_accepted", "a connection that nobody accepts ends in an error",
      "once the listen comm is closed no data can arrive: isend or test reports it",
-     check_never_accepted, .source = "ncclNet API (closeListen), NCCL 2.27 transport/net.cc",
+     check_never_accepted, .grade = MN_CHECK_SHOULD,
+     .evidence = "ncclNet API (closeListen): NCCL accepts what was connected, unless a rank gives "
+                 "up; then the others wait",
      .breaks = "A job whose peer gave up hangs.", .since = 5, .flags = MN_CHECK_ENDS},
     {"handshake.devices", "the two ends may use devices of different numbers",
      "dev of connect is the local device; the peer listens on whichever is near its GPU",
-     check_devices, .severity = MN_CHECK_SHOULD,
-     .source = "NCCL 2.27 graph/paths.cc, transport/net.cc (ncclTopoGetNetDev)",
+     check_devices, .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL 2.27 graph/paths.cc, ncclTopoGetNetDev: each rank takes the device near its "
+                 "GPU; some fabrics have no path between rails",
      .breaks = "Nodes whose NICs are numbered differently cannot connect.", .flags = MN_CHECK_ENDS},
 };
 

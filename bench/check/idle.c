@@ -114,23 +114,30 @@ static void check_test_cost(struct mn_check *check)
 static const struct mn_check_rule rules[] = {
     {"idle.loaded", "an initialised plugin without connections is quiet",
      "the plugin is loaded in every process of the job, used or not", check_loaded,
-     .severity = MN_CHECK_SHOULD, .source = "ncclNet API (ext-net README), NCCL 2.27 plugin/net.cc",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL 2.27 plugin/net.cc loads the plugin in every process, used or not: a core "
+                 "of each is lost",
      .breaks = "A core of each process is lost to a thread that does nothing.",
      .flags = MN_CHECK_ALONE},
     {"idle.listening", "waiting for a peer takes no CPU of its own",
      "accept is polled by NCCL; between two calls nothing needs to run", check_listening,
-     .severity = MN_CHECK_SHOULD, .source = "NCCL 2.27 proxy.cc (proxyProgressAsync)",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL 2.27 proxy.cc, proxyProgressAsync polls accept itself: between two calls "
+                 "nothing needs to run",
      .breaks = "A core of each process is lost while a job starts or waits for a rank.",
      .flags = MN_CHECK_ALONE},
     {"idle.connected", "an idle connection takes no CPU of its own",
      "connections stay open for days; what progress needs is done in test or on an event",
-     check_connected, .severity = MN_CHECK_SHOULD,
-     .source = "NCCL 2.27 proxy.cc (ncclProxyProgress)",
+     check_connected, .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL 2.27 proxy.cc, ncclProxyProgress polls test itself: between two steps "
+                 "nothing needs to run",
      .breaks = "Cores that should compute spin between two steps of a job.",
      .flags = MN_CHECK_ALONE},
     {"idle.test_cost", "a test that finds nothing is cheap",
      "one thread polls every request of a communicator in turn: tens of nanoseconds each",
-     check_test_cost, .severity = MN_CHECK_INFO, .source = "NCCL 2.27 proxy.cc (progressOps)",
+     check_test_cost, .grade = MN_CHECK_STYLE,
+     .evidence = "NCCL 2.27 proxy.cc, progressOps tests every request of a communicator in turn: "
+                 "tens of nanoseconds each",
      .breaks = "Latency grows with the number of open requests.", .flags = MN_CHECK_ALONE},
 };
 

@@ -258,32 +258,42 @@ static void check_fork(struct mn_check *check)
 
 static const struct mn_check_rule rules[] = {
     {"life.memory", "connections leave no memory behind",
-     "what connect and accept allocate, the closes free", check_memory,
-     .source = "ncclNet API (closeSend, closeRecv)",
+     "what connect and accept allocate, the closes free", check_memory, .grade = MN_CHECK_SHOULD,
+     .evidence = "ncclNet API (closeSend, closeRecv): NCCL does not count; a service that makes "
+                 "communicators for every task grows",
      .breaks = "A service that makes communicators for every task grows until it is killed."},
     {"life.listens", "listen comms leave no memory behind",
-     "what listen allocates, closeListen frees", check_listens,
-     .source = "ncclNet API (closeListen)",
+     "what listen allocates, closeListen frees", check_listens, .grade = MN_CHECK_SHOULD,
+     .evidence = "ncclNet API (closeListen): NCCL does not count; a service that makes "
+                 "communicators for every task grows",
      .breaks = "A service that makes communicators for every task grows until it is killed."},
     {"life.registrations", "registrations leave no memory behind",
-     "what regMr allocates, deregMr frees", check_registrations,
-     .source = "ncclNet API (regMr, deregMr)",
+     "what regMr allocates, deregMr frees", check_registrations, .grade = MN_CHECK_SHOULD,
+     .evidence = "ncclNet API (regMr, deregMr): NCCL does not count; a job that registers its "
+                 "tensors grows",
      .breaks = "A job that registers its tensors grows until it is killed."},
     {"life.messages", "messages leave no memory behind", "a request is recycled once it was done",
-     check_messages, .source = "ncclNet API (test), NCCL 2.27 proxy.cc",
+     check_messages, .grade = MN_CHECK_SHOULD,
+     .evidence = "ncclNet API (test): NCCL does not count; a job grows with every step",
      .breaks = "Every job grows until it is killed."},
     {"life.mappings", "connections leave no mapped memory behind",
      "queues and buffers mapped for a connection go with it", check_mappings,
-     .source = "ncclNet API (closeSend, closeRecv)",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "ncclNet API (closeSend, closeRecv): NCCL does not count; pinned memory and "
+                 "addresses run out",
      .breaks = "A service that makes communicators for every task runs out of addresses or pinned "
                "memory."},
     {"life.exit", "a process may exit with everything open",
      "programs end without destroying their communicators; destructors cope", check_exit,
-     .source = "ISO C exit(); NCCL 2.27 (nothing is finalized at exit)",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, ncclProxyProgress: still polls while exit() runs "
+                 "destructors; nothing is finalized at exit",
      .breaks = "Every job ends with a crash, or its processes stay."},
     {"life.fork", "a forked copy that ends leaves the connections alone",
      "frameworks fork workers that never call the library and exit before their parent", check_fork,
-     .severity = MN_CHECK_SHOULD, .source = "POSIX fork(); PyTorch data loaders",
+     .grade = MN_CHECK_SHOULD,
+     .evidence =
+         "POSIX fork(); data loaders of frameworks fork: NCCL promises nothing after a fork",
      .breaks = "Training stops when the first worker process ends."},
 };
 

@@ -307,54 +307,76 @@ static const struct mn_check_rule rules[] = {
     {"load.open", "the library loads with every symbol resolved",
      "NCCL opens it with dlopen(RTLD_NOW | RTLD_LOCAL): a symbol that stays undefined refuses the "
      "whole library",
-     check_open, .source = "NCCL 2.27 plugin/plugin_open.cc",
+     check_open, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 plugin/plugin_open.cc, tryOpenLib: dlopen with RTLD_NOW; what does not "
+                 "load is left out for good",
      .breaks = "NCCL runs over its own sockets, as if no plugin were there."},
     {"load.symbols", "a version symbol is exported",
      "NCCL looks up ncclNetPlugin_vN, newest first, and rejects a library with none", check_symbols,
-     .source = "NCCL 2.27 plugin/net.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 plugin/net.cc, ncclNetPluginLoad: closes a library in which no version "
+                 "is found",
      .breaks = "NCCL runs over its own sockets, as if no plugin were there."},
     {"load.object", "each version symbol is a struct of full size",
      "dlsym gives the address of the vtable itself, a data object as long as that version's struct",
-     check_object, .source = "NCCL 2.27 plugin/net/net_vN.cc",
+     check_object, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 plugin/net/net_v10.cc, getNcclNet_v10: takes what dlsym gives for the "
+                 "struct itself",
      .breaks = "NCCL calls whatever lies behind a short struct, and crashes."},
     {"load.name", "the name can be read before init",
      "name is read right after dlsym, compared with NCCL_NET and written into XML", check_name,
-     .source = "NCCL 2.27 plugin/net.cc, graph/xml.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 plugin/net.cc, ncclNetInit: strcasecmp of the name with NCCL_NET, "
+                 "without a test for NULL",
      .breaks = "NCCL_NET does not find the plugin, or the job crashes while it is loaded."},
     {"load.reserved", "no name that NCCL or RCCL takes for something else",
      "RCCL-ANP, the built-in networks and every prefix of STATIC_PLUGIN have a meaning of their "
      "own",
-     check_reserved, .source = "NCCL 2.27 plugin/plugin_open.cc, RCCL net.cc",
+     check_reserved, .profile = "rccl-7",
+     .evidence = "RCCL of ROCm 7 transport/net.cc, sendProxyConnect: passes RCCL-ANP the address "
+                 "of a 4-byte object; NCCL 2.27 plugin/plugin_open.cc, tryOpenLib: opens the "
+                 "program itself for a prefix of STATIC_PLUGIN",
      .breaks = "RCCL hands the plugin arguments it does not expect, or another network is taken."},
     {"load.slots", "every function NCCL calls unchecked is there",
-     "init to closeListen are called without a test for NULL", check_slots,
-     .source = "NCCL 2.27 plugin/net.cc, transport/net.cc",
+     "init to closeListen are called without a test for NULL", check_slots, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxySetup to recvProxyFree: call through every "
+                 "slot but the optional ones unchecked",
      .breaks = "The job crashes at the first call of what is missing."},
     {"load.exports", "nothing but plugin symbols is exported",
      "the library shares a process with the framework; stray symbols can be bound by others",
-     check_exports, .severity = MN_CHECK_SHOULD,
-     .source = "ELF visibility; NCCL 2.27 plugin/plugin_open.cc (RTLD_LOCAL)",
+     check_exports, .grade = MN_CHECK_SHOULD,
+     .evidence = "ELF: a framework that opens the library with RTLD_GLOBAL, or links it, binds to "
+                 "stray symbols; NCCL's RTLD_LOCAL does not",
      .breaks =
          "The framework, or another plugin, calls a function of this library instead of its own."},
     {"load.threads", "loading starts no thread",
      "NCCL opens libraries it may never use, and probes one again for tuner and profiler",
-     check_threads, .source = "NCCL 2.27 plugin/plugin_open.cc",
+     check_threads, .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL 2.27 plugin/plugin_open.cc opens the library again for tuner and profiler "
+                 "and closes it, also in processes that never use it",
      .breaks =
          "A process that never uses the plugin still runs its threads, and crashes at dlclose."},
     {"load.signals", "loading and init leave signals alone",
      "handlers and mask belong to the program; NCCL's threads inherit the mask", check_signals,
-     .source = "POSIX; NCCL 2.27 proxy.cc (threads inherit the mask)",
+     .grade = MN_CHECK_SHOULD,
+     .evidence =
+         "POSIX: handlers and mask belong to the program; NCCL itself does not look at them",
      .breaks = "The framework no longer gets the signals it waits for."},
     {"load.consistent", "every version has the same name",
      "NCCL_NET chooses by the name in the version that is used", check_consistent,
-     .source = "NCCL 2.27 plugin/net.cc",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL_NET chooses by the name of the version that the release loads: users change "
+                 "the release, not the setting",
      .breaks = "An update of NCCL no longer finds the plugin."},
     {"load.descriptors", "loading and init leave descriptors alone",
      "descriptors belong to the program; the standard ones too", check_descriptors,
-     .source = "POSIX", .breaks = "Log lines end up in sockets, and data in logs."},
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "POSIX: descriptors belong to the program; NCCL does not look at those of others",
+     .breaks = "Log lines end up in sockets, and data in logs."},
     {"load.process", "loading and init leave the process as it is",
      "directory, umask, environment, limits and children belong to the program", check_process,
-     .source = "POSIX",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "POSIX: they belong to the program; NCCL does not look at them",
      .breaks = "Checkpoints land elsewhere, and the program waits for children "
                "it does not know."},
 };

@@ -299,32 +299,46 @@ static const struct mn_check_rule rules[] = {
     {"memory.overlap", "registrations of one area may overlap",
      "the same memory may be registered several times, in any overlap, and each registration is "
      "deregistered once with its own mhandle",
-     check_overlap, .source = "NCCL 2.27 transport/net.cc (regMr of buffers and user memory)",
+     check_overlap, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyRegBuffer: user buffers are registered "
+                 "beside NCCL's own, in any overlap",
      .breaks = "A job that registers its own buffers fails or sends from memory nobody holds."},
     {"memory.same_twice", "two registrations of one range are two",
      "one deregMr ends one registration; the other of the same range stays valid", check_same_twice,
-     .source = "NCCL 2.27 transport/net.cc (ncclNetRegisterBuffer)",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyConnect: shared buffers are registered by "
+                 "every connection, each with its own deregMr",
      .breaks = "Freeing one tensor breaks the transfers of another that shares its memory."},
     {"memory.many", "4096 registrations live on one comm",
      "user buffers are registered for each communicator and address, without a limit", check_many,
-     .source = "NCCL 2.27 register/coll_reg.cc, transport/net.cc",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL 2.27 register/coll_reg.cc goes back to staging when a registration fails: "
+                 "jobs with many tensors become slower",
      .breaks = "A model with many tensors fails at the first that no longer fits."},
     {"memory.kinds", "private and shared host memory alike can be registered",
      "host buffers are pinned, mapped from /dev/shm into several processes, or from malloc",
-     check_kinds, .source = "NCCL 2.27 transport/net.cc (sharedBuffersInit), bootstrap.cc",
+     check_kinds, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sharedNetBuffersInit: buffers in /dev/shm; "
+                 "bootstrap.cc, netReg: from malloc",
      .breaks = "Proxies that share buffers between processes cannot start."},
     {"memory.large", "sizes of a registration are size_t",
      "since v8 regMr takes a size_t; what it accepts works from end to end", check_large,
-     .source = "NCCL 2.20 include/nccl_net.h (ncclNet_v8_t)", .since = 8,
-     .flags = MN_CHECK_SLOW, /* a driver pins each page */
+     .profile = "nccl-2.20",
+     .evidence = "NCCL 2.20 transport/net.cc, sendProxyRegBuffer: passes the size of a user buffer "
+                 "as size_t",
+     .since = 8, .flags = MN_CHECK_SLOW, /* a driver pins each page */
      .breaks = "A user buffer beyond 4 GiB is registered in part and corrupts or fails later."},
     {"memory.recv_withdrawn", "a receive buffer is not written after its deregMr",
      "on abort memory is deregistered with requests in flight, and freed before the comm closes",
-     check_recv_withdrawn, .source = "NCCL 2.27 transport/net.cc (recvProxyFree)",
+     check_recv_withdrawn, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyFree: after an abort deregMr, then the "
+                 "memory is freed, then closeRecv",
      .breaks = "Late data lands in memory that now belongs to something else."},
     {"memory.send_withdrawn", "a send buffer is not read after its deregMr",
      "on abort memory is deregistered with requests in flight, and freed before the comm closes",
-     check_send_withdrawn, .source = "NCCL 2.27 transport/net.cc (sendProxyFree)",
+     check_send_withdrawn, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyFree: after an abort deregMr, then the "
+                 "memory is freed, then closeSend",
      .breaks = "Aborting a job crashes it, and with it what it wanted to save."},
 };
 

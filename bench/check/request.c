@@ -61,34 +61,54 @@ static void check_outstanding(struct mn_check *check)
     expect_lane(check, lane, MAX_REQUESTS, "32 requests outstanding");
 }
 
+/* Whether another call fits. An error beyond what NCCL ever has in flight is an answer too: its own
+ * Socket gives one; request.backpressure is about that. */
+static int fits(struct mn_check *check, const char *call, int result, int n, const void *request)
+{
+    if (n < MAX_REQUESTS)
+        mn_check_ok(check, call, result);
+    if (result == 0 && request == MN_KIT_STALE)
+        mn_check_fail(check, "%s returned success and left *request at %p as it was", call,
+                      MN_KIT_STALE);
+    return result == 0 && request != NULL;
+}
+
+static int another_irecv(struct mn_check *check, struct lane *lane, int n)
+{
+    void *request = MN_KIT_STALE;
+    const size_t size = SIZE;
+    int tag = 0, result = mn_raw_irecv(&check->raw, lane->pair.recv, 1, (void **)&lane->in[0].data,
+                                       &size, &tag, &lane->in[0].mhandle, &request);
+
+    return fits(check, "irecv", result, n, request);
+}
+
+static int another_isend(struct mn_check *check, struct lane *lane, int n)
+{
+    void *request = MN_KIT_STALE;
+    int result = mn_raw_isend(&check->raw, lane->pair.send, lane->out[0].data, SIZE, 0,
+                              lane->out[0].mhandle, &request);
+
+    return fits(check, "isend", result, n, request);
+}
+
 /* NCCL leaves an old pointer in the slot: a full plugin must overwrite it with NULL. */
 static void check_written(struct mn_check *check)
 {
-    struct lane *lane = &lanes[0];
-    struct mn_buf *buf = &lane->in[0];
-    const size_t size = SIZE;
-    const int tag = 0;
-    struct mn_req req;
-    int n;
+    int n = 0, sends = 0;
 
     mn_check_init(check);
-    open_lane(check, lane, 1);
+    open_lane(check, &lanes[0], 1);
+    open_lane(check, &lanes[1], 1);
     mn_check_step(check, "irecv until there are no resources");
-    for (n = 0; n < FLOOD; n++)
-        if (!mn_kit_try_irecv(check, lane->pair.recv, 1, &buf, &size, &tag, &req))
-            break;
-    for (int i = 0; i < 4 && n < FLOOD; i++)
-        mn_kit_try_irecv(check, lane->pair.recv, 1, &buf, &size, &tag, &req);
-    mn_kit_connect(check, &lanes[1].pair);
+    while (n < FLOOD && another_irecv(check, &lanes[0], n))
+        n++;
+    for (int i = 0; i < 4; i++)
+        another_irecv(check, &lanes[0], n);
     mn_check_step(check, "isend until there are no resources");
-    lane->out[0].comm = lanes[1].pair.send;
-    mn_check_ok(check, "regMr",
-                mn_raw_reg(&check->raw, lanes[1].pair.send, lane->out[0].data, SIZE,
-                           &lane->out[0].mhandle));
-    for (int i = 0; i < FLOOD; i++)
-        if (!mn_kit_try_isend(check, lanes[1].pair.send, &lane->out[0], SIZE, 0, &req))
-            break;
-    mn_kit_try_isend(check, lanes[1].pair.send, &lane->out[0], SIZE, 0, &req);
+    while (sends < FLOOD && another_isend(check, &lanes[1], sends))
+        sends++;
+    another_isend(check, &lanes[1], sends);
     mn_check_note(check, "%d receives fitted", n);
 }
 
@@ -370,43 +390,61 @@ static void check_flush(struct mn_check *check)
 
 static const struct mn_check_rule rules[] = {
     {"request.outstanding", "32 receives and 32 sends fit",
-     "NCCL_NET_MAX_REQUESTS is 32 for each comm", check_outstanding, .source = "NCCL 2.27 net.h",
+     "NCCL_NET_MAX_REQUESTS is 32 for each comm", check_outstanding, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: posts steps of all operations of "
+                 "a shared comm without counting; NCCL_NET_MAX_REQUESTS is the promise",
      .breaks = "Jobs with many steps in flight stand still.", .flags = MN_CHECK_ENDS},
     {"request.written", "*request is written on every success",
      "the slot still holds an old pointer; without resources it must become NULL", check_written,
-     .source = "NCCL 2.27 transport/net.cc", .breaks = "NCCL tests a request that is long gone.",
-     .flags = MN_CHECK_ENDS},
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyProgress: the slot holds the request of "
+                 "eight steps ago, and is read after isend",
+     .breaks = "NCCL tests a request that is long gone.", .flags = MN_CHECK_ENDS},
     {"request.optional", "0x1 in *request is replaced",
      "NCCL_NET_OPTIONAL_RECV_COMPLETION on entry is a hint; RCCL presets isend too", check_optional,
-     .source = "NCCL 2.27 transport/net.cc", .breaks = "NCCL tests the address 1, and crashes.",
-     .since = 9, .flags = MN_CHECK_ENDS},
+     .profile = "nccl-2.24",
+     .evidence = "NCCL 2.24 transport/net.cc, recvProxyProgress: writes 0x1 into the slot before "
+                 "irecv, and tests what it finds there after",
+     .breaks = "NCCL tests the address 1, and crashes.", .since = 9, .flags = MN_CHECK_ENDS},
     {"request.order", "requests complete whichever is tested",
-     "connections and steps are tested in any interleaving", check_order,
-     .source = "NCCL 2.27 proxy.cc", .breaks = "Point-to-point traffic hangs.",
-     .flags = MN_CHECK_ENDS},
+     "connections and steps are tested in any interleaving", check_order, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, progressOps: tests operations of different connections in "
+                 "any interleaving",
+     .breaks = "Point-to-point traffic hangs.", .flags = MN_CHECK_ENDS},
     {"request.independent", "one connection moves while another is not tested",
      "progress of a comm never depends on the others being polled", check_independent,
-     .source = "NCCL 2.27 proxy.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, progressOps: an operation that waits for the GPU is not "
+                 "tested meanwhile",
      .breaks = "Ranks that wait for each other over two connections hang.", .flags = MN_CHECK_ENDS},
     {"request.full", "32 grouped receives and all their messages fit",
      "NCCL_NET_MAX_REQUESTS counts receives, each of up to maxRecvs buffers", check_full,
-     .source = "NCCL 2.27 include/net.h, transport/net.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: posts groups of maxRecvs buffers "
+                 "on shared comms without counting; NCCL_NET_MAX_REQUESTS is the promise",
      .breaks = "Point-to-point traffic over shared connections hangs.", .flags = MN_CHECK_ENDS},
     {"request.backpressure", "more sends than fit get a NULL request, and lose nothing",
      "a NULL request with success means not now; what got a request is delivered in order",
-     check_backpressure, .source = "ncclNet API (isend), NCCL 2.27 transport/net.cc",
+     check_backpressure, .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL 2.27 transport/net.cc tries again after a NULL request, but never has more "
+                 "than NCCL_NET_MAX_REQUESTS; its own Socket reports ncclInternalError beyond",
      .breaks = "A burst of messages fails the job or loses one of them.", .flags = MN_CHECK_ENDS},
     {"request.phandles", "irecv works without an array of profiler handles",
-     "the bootstrap passes NULL for phandles", check_phandles, .source = "NCCL 2.26 bootstrap.cc",
+     "the bootstrap passes NULL for phandles", check_phandles, .profile = "nccl-2.26",
+     .evidence = "NCCL 2.26 bootstrap.cc, netIrecv: passes NULL for the array of handles",
      .breaks = "Jobs with NCCL_OOB_NET_ENABLE=1 crash.", .since = 10, .flags = MN_CHECK_ENDS},
     {"request.profiler", "the profiler is called with a handle or not at all",
      "phandle is NULL unless a profiler runs; a start event reads through it", check_profiler,
-     .source = "NCCL 2.26 profiler.cc (ncclProfilerCallback)",
+     .profile = "nccl-2.26",
+     .evidence = "NCCL 2.26 plugin/profiler.cc, ncclProfilerCallback: a start event reads through "
+                 "the handle",
      .breaks = "Every job crashes at its first transfer.", .since = 10,
      .here = "the profiler sees one process only"},
     {"request.flush", "iflush replaces *request",
      "success with NULL means nothing to wait for; else a request that test completes, sizes NULL",
-     check_flush, .source = "NCCL 2.27 transport/net.cc (recvProxyProgress)",
+     check_flush, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyProgress: tests what iflush left in the "
+                 "slot, unless it is NULL",
      .breaks = "NCCL tests a request that is long gone.", .flags = MN_CHECK_ENDS},
 };
 

@@ -412,40 +412,57 @@ static const struct mn_check_rule rules[] = {
     {"scenario.probe", "the GPU-direct probe runs through",
      "listen, connect and accept on one thread, 2 MiB registered on each end, closeRecv, "
      "closeSend, closeListen",
-     check_probe, .source = "NCCL 2.12 to 2.30 transport/net.cc (ncclGpuGdrSupport)",
+     check_probe, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 plugin/net.cc, ncclGpuGdrSupport: an error of any of these calls fails "
+                 "the communicator",
      .breaks = "A communicator fails before it has a topology.", .since = 5},
     {"scenario.bootstrap", "the bootstrap runs over the plugin",
      "a ring of small messages, the step as tag, NULL for sizes and for the profiler's handles",
-     check_bootstrap, .source = "NCCL 2.23 bootstrap.cc (NCCL_OOB_NET_ENABLE)",
+     check_bootstrap, .profile = "nccl-2.23",
+     .evidence = "NCCL 2.23 bootstrap.cc, netRingAllGather: with NCCL_OOB_NET_ENABLE=1 the first "
+                 "exchange of all ranks",
      .breaks = "Jobs with NCCL_OOB_NET_ENABLE=1 do not start.", .since = 5},
     {"scenario.setup", "transports of many channels are set up and torn down",
      "properties are read between the calls of half-open connections; each has its three buffers",
-     check_setup, .source = "NCCL 2.27 transport.cc, transport/net.cc (sendProxyConnect)",
+     check_setup, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport.cc, ncclTransportP2pSetup: every channel to every peer, "
+                 "between calls of getProperties",
      .breaks = "A communicator with many channels hangs while it connects.", .since = 5},
     {"scenario.ring", "rings run with eight steps in flight on every rank",
-     "a slot is filled again as soon as its step was done", check_ring,
-     .source = "NCCL 2.27 transport/net.cc (sendProxyProgress, recvProxyProgress), NCCL_STEPS",
+     "a slot is filled again as soon as its step was done", check_ring, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyProgress: NCCL_STEPS steps in flight, a "
+                 "slot is filled again when its step is done",
      .breaks = "Reductions give wrong sums or hang."},
     {"scenario.tree", "trees run up and down at once",
      "steps of one connection wait for those of others; one thread drives them all", check_tree,
-     .source = "NCCL 2.27 graph/trees.cc, proxy.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, progressOps: one thread drives connections up and down the "
+                 "tree, which wait for each other",
      .breaks = "Tree reductions hang with more than a few nodes."},
     {"scenario.destroy", "a communicator ends beside another that runs",
      "receivers deregister and close long before senders, or long after", check_destroy,
-     .source = "NCCL 2.27 transport/net.cc (recvProxyFree, sendProxyFree)",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, recvProxyFree and sendProxyFree: deregMr and close "
+                 "of one communicator while another runs",
      .breaks = "Destroying one communicator breaks another."},
     {"scenario.abort", "after an abort the next communicator starts",
      "memory is deregistered and comms are closed with steps in flight; half-open ones are left",
-     check_abort, .source = "NCCL 2.27 init.cc (ncclCommAbort), proxy.cc",
+     check_abort, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 init.cc, ncclCommAbort: stops its threads and frees everything with "
+                 "steps in flight",
      .breaks = "A job that recovers from errors has to be started again."},
     {"scenario.rccl", "RCCL's way to connect and post works",
      "the device handle argument is the address of a 4-byte object; *request holds 0x1 for isend "
      "and irecv; test gets 128 sizes",
-     check_rccl, .source = "RCCL of ROCm 7 transport/net.cc",
+     check_rccl, .profile = "rccl-7",
+     .evidence = "RCCL of ROCm 7 transport/net.cc, sendProxyProgress: writes 0x1 into the slot "
+                 "before isend too; recvProxyProgress: 128 sizes",
      .breaks = "Jobs on AMD GPUs crash or hang.", .since = 9},
     {"scenario.trace", "recorded traffic is carried again, every byte right",
      "the messages of a job, with its sizes, tags, order and number of requests at once",
-     mn_check_trace, .source = "what libnccl-net-meshtrace.so recorded (--trace)",
+     mn_check_trace, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyProgress and recvProxyProgress, or whatever "
+                 "release was recorded: its calls, one by one",
      .breaks = "The job that was recorded fails with this plugin.", .since = 5},
 };
 

@@ -285,28 +285,40 @@ static void check_signals(struct mn_check *check)
 static const struct mn_check_rule rules[] = {
     {"thread.comms", "several threads use comms of their own at once",
      "every communicator of a process has its own service and progress threads", check_comms,
-     .source = "NCCL 2.27 proxy.cc (one pair of threads a communicator)",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, ncclProxyCreate: a service and a progress thread for each "
+                 "communicator of the process",
      .breaks = "A process with several GPUs corrupts data or crashes."},
     {"thread.handover", "a comm made on one thread is used on another",
      "the service thread connects and registers, the progress thread sends and receives",
-     check_handover, .source = "NCCL 2.27 proxy.cc (ncclProxyService, ncclProxyProgress)",
+     check_handover, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, ncclProxyProgress: sends on comms that ncclProxyService "
+                 "connected on its own thread",
      .breaks = "No job gets past its first transfer."},
     {"thread.ends", "listen, connect and accept may come from three threads",
      "ranks of one process connect to each other, each on its own service thread", check_ends,
-     .source = "NCCL 2.27 proxy.cc, transport/net.cc",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, ncclProxyService: ranks of one process connect to each "
+                 "other, each on its own thread",
      .breaks = "A process with several GPUs hangs while it connects."},
     {"thread.connects", "several threads connect at once, many connections each",
      "dozens of half-open connections are interleaved on each of several service threads",
-     check_connects, .source = "NCCL 2.27 transport.cc, proxy.cc (proxyProgressAsync)",
+     check_connects, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 proxy.cc, proxyProgressAsync: runs on the service threads of all "
+                 "communicators at once",
      .breaks =
          "Connections go to the wrong peer or never come up when communicators start together."},
     {"thread.close", "comms open and close beside the transfers of others",
      "communicators are created and destroyed while others of the process run", check_close,
-     .source = "NCCL 2.27 proxy.cc, transport/net.cc (sendProxyFree)",
+     .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 transport/net.cc, sendProxyFree: closes on one communicator's thread "
+                 "while others transfer",
      .breaks = "Destroying one communicator breaks another."},
     {"thread.signals", "the plugin's threads block the program's signals",
      "a signal goes to any thread that does not block it; handlers run on its stack", check_signals,
-     .severity = MN_CHECK_SHOULD, .source = "POSIX, signal(7)",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "POSIX, signal(7): a signal goes to any thread that does not block it; NCCL's own "
+                 "threads do not block them either",
      .breaks = "A handler of the framework runs inside the plugin, and deadlocks there."},
 };
 

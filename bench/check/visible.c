@@ -235,19 +235,27 @@ static const struct mn_check_rule rules[] = {
     {"visible.ll", "LL: no flag is visible before its data",
      "lines of 4 bytes data and 4 bytes flag are polled in the receive buffer while it is written: "
      "stores of at least 8 bytes, or ascending addresses",
-     check_ll, .source = "NCCL 2.27 device/prims_ll.h (readLL), transport/net_socket.cc",
+     check_ll, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 device/prims_ll.h, readLL: polls flags in the receive buffer while it "
+                 "is written",
      .breaks = "Small reductions give wrong sums now and then."},
     {"visible.ll128", "LL128: the last 8 bytes of a line are visible last",
      "lines of 128 bytes carry their flag in the last 8 bytes and are polled while they arrive",
-     check_ll128, .severity = MN_CHECK_SHOULD, .source = "NCCL 2.27 device/prims_ll128.h",
+     check_ll128, .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL 2.27 device/prims_ll128.h polls the last 8 bytes of lines; over a network "
+                 "only with a GPU close to the NIC, or NCCL_PROTO=LL128",
      .breaks = "Where LL128 runs over the network, reductions give wrong sums now and then."},
     {"visible.pretouch", "a posted receive leaves the buffer as it is",
      "flags of the last use stand in the buffer until the new ones arrive: it is not cleared",
-     check_pretouch, .source = "NCCL 2.27 device/prims_ll.h, transport/net.cc",
+     check_pretouch, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 device/prims_ll.h, readLL: compares flags with a counter; a buffer "
+                 "that is cleared or filled shows it others",
      .breaks = "A reader of LL lines takes cleared bytes for data."},
     {"visible.once", "no byte is written twice",
      "the buffer belongs to the reader of its flags once they are visible", check_once,
-     .severity = MN_CHECK_SHOULD, .source = "NCCL 2.27 device/prims_ll.h, device/prims_ll128.h",
+     .grade = MN_CHECK_SHOULD,
+     .evidence = "NCCL 2.27 device/prims_ll.h: a reader frees a slot once it saw the flags; what "
+                 "is sent again may then land in the next round",
      .breaks = "A line of the next round is overwritten by one of the last."},
 };
 

@@ -253,17 +253,28 @@ static void copy_clean(char *to, const char *from, size_t size)
     }
 }
 
-static void judge_end(const struct mn_warden *warden, struct mn_check_result *result)
+/* The status of a rule that does not hold. */
+static enum mn_check_status broken(enum mn_check_grade grade)
+{
+    static const enum mn_check_status is[] = {MN_CHECK_FAIL, MN_CHECK_WARN, MN_CHECK_NOTE};
+
+    return is[grade];
+}
+
+static void judge_end(const struct mn_warden *warden, const struct mn_check_rule *rule,
+                      struct mn_check_result *result)
 {
     const struct mn_check_shared *shared = warden->shared;
     const char *step = result->step[0] ? result->step : "start";
     char *seen = result->seen;
     size_t size = sizeof result->seen;
 
-    result->status = MN_CHECK_FAIL;
+    result->status = broken(rule->grade);
     if (shared->unkillable) {
+        result->status = MN_CHECK_FAIL;
         snprintf(seen, size, "a process could not be killed after step \"%s\"", step);
     } else if (warden->pid == 0) {
+        result->status = MN_CHECK_FAIL;
         snprintf(seen, size, "the process that watches the rule was killed in step \"%s\"", step);
     } else if (shared->timed_out) {
         snprintf(seen, size, "hung: killed at the limit of %g s in step \"%s\"",
@@ -278,14 +289,6 @@ static void judge_end(const struct mn_warden *warden, struct mn_check_result *re
                  "\"%s\"",
                  WEXITSTATUS(shared->wait_status), step);
     }
-}
-
-/* The status of a rule that does not hold. */
-static enum mn_check_status broken(enum mn_check_severity severity)
-{
-    static const enum mn_check_status is[] = {MN_CHECK_FAIL, MN_CHECK_WARN, MN_CHECK_NOTE};
-
-    return is[severity];
 }
 
 void mn_warden_collect(struct mn_warden *warden, const struct mn_check_rule *rule,
@@ -309,11 +312,11 @@ void mn_warden_collect(struct mn_warden *warden, const struct mn_check_rule *rul
     else if (verdict == MN_VERDICT_WARN)
         result->status = MN_CHECK_WARN;
     else if (verdict == MN_VERDICT_FAIL)
-        result->status = broken(rule->severity);
+        result->status = broken(rule->grade);
     else if (verdict == MN_VERDICT_SKIP)
         result->status = MN_CHECK_SKIP;
     else
-        judge_end(warden, result);
+        judge_end(warden, rule, result);
     if (info) {
         copy_clean(info->path, shared->info.path, sizeof info->path);
         copy_clean(info->name, shared->info.name, sizeof info->name);

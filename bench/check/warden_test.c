@@ -54,30 +54,30 @@ static void crashes(struct mn_check *check)
     abort();
 }
 
-static void test_severity(void **state)
+static void test_grade(void **state)
 {
     static const enum mn_check_status wanted[] = {
         [MN_CHECK_MUST] = MN_CHECK_FAIL,
         [MN_CHECK_SHOULD] = MN_CHECK_WARN,
-        [MN_CHECK_INFO] = MN_CHECK_NOTE,
+        [MN_CHECK_STYLE] = MN_CHECK_NOTE,
     };
 
     (void)state;
-    for (int s = MN_CHECK_MUST; s <= MN_CHECK_INFO; s++) {
-        struct mn_check_rule rule = {.id = "test.severity",
+    for (int g = MN_CHECK_MUST; g <= MN_CHECK_STYLE; g++) {
+        struct mn_check_rule rule = {.id = "test.grade",
                                      .run = fails,
-                                     .severity = (enum mn_check_severity)s};
+                                     .grade = (enum mn_check_grade)g};
         struct mn_check_result result = run_rule(&rule);
-        assert_int_equal(result.status, wanted[s]);
+        assert_int_equal(result.status, wanted[g]);
         assert_string_equal(result.seen, "it is 42");
         rule.run = passes;
         result = run_rule(&rule);
         assert_int_equal(result.status, MN_CHECK_PASS);
         assert_string_equal(result.seen, "all is well");
         assert_string_equal(result.step, "only step");
-        rule.run = crashes; /* whatever the severity */
+        rule.run = crashes;
         result = run_rule(&rule);
-        assert_int_equal(result.status, MN_CHECK_FAIL);
+        assert_int_equal(result.status, wanted[g]);
         assert_int_equal(result.signal, SIGABRT);
     }
 }
@@ -289,7 +289,7 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_severity),
+        cmocka_unit_test(test_grade),
         cmocka_unit_test(test_texts_are_clean),
         cmocka_unit_test(test_chance_replays),
         cmocka_unit_test(test_daemons_are_gone),

@@ -77,6 +77,10 @@ static ncclResult_t send_now(struct comm *comm, void *data, size_t size, int tag
         return ncclSystemError;
     if (channel->queued < QUEUED && (!IS(UNFAIR) || is_heard(comm)))
         r = ref_take(comm, SEND);
+    if (!r && IS(FULL_IS_ERROR)) {
+        ref_discard(m);
+        return ncclInternalError;
+    }
     if (r || !IS(REQUEST_NOT_WRITTEN))
         *request = r;
     if (!r || (IS(ZERO_SKIPPED) && size == 0)) {
@@ -172,5 +176,7 @@ ncclResult_t ref_irecv(struct comm *comm, int n, void **data, const size_t *size
         ref_progress(comm->channel);
     }
     pthread_mutex_unlock(&ref_lock);
-    return outside ? ref_refuse("irecv outside the registration") : ncclSuccess;
+    if (outside)
+        return ref_refuse("irecv outside the registration");
+    return !r && IS(FULL_IS_ERROR) ? ncclInternalError : ncclSuccess;
 }
