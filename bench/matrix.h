@@ -51,8 +51,9 @@ struct mn_matrix_cell {
     int32_t from, to;        /* nodes */
     int32_t status, carrier; /* enum mn_matrix_status, enum mn_p2p_carrier */
     float gbps[MN_P2P_DIRECTIONS];
-    float p50_us, p99_us;   /* half round trips of 8 bytes */
-    uint64_t packets, lost; /* of at least so many packets, so many were lost or sent again */
+    float p50_us, p99_us; /* half round trips of 8 bytes */
+    /* Of so many packets, under RDMA of at least so many, so many were lost. */
+    uint64_t packets, lost;
     struct mn_matrix_lane lanes[MN_MATRIX_LANES]; /* of a pair */
     int32_t n_lanes;
     char error[200];
@@ -96,6 +97,8 @@ void mn_matrix_free(struct mn_matrix_report *report);
 
 /* Fills limits and findings from mesh, ends and cells; mn_matrix_run has done so. */
 void mn_matrix_judge(struct mn_matrix_report *report);
+/* The part of the packets that was lost, 0 to 1. */
+double mn_matrix_lost(const struct mn_matrix_cell *cell);
 /* The smaller of out and in as a part of the limit; below 0: not known. */
 double mn_matrix_ratio(const struct mn_matrix_report *report, size_t cell);
 /* "link spark-a-spark-b" or "pair spark-a, spark-b". */

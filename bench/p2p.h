@@ -111,6 +111,8 @@ struct mn_p2p_nic {
     char netdev[IF_NAMESIZE];
     char device[64];          /* RDMA device, "" = none */
     struct mn_nic_counters n; /* during the run */
+    /* Of this run's own TCP connections: packets of data, and how many of them were lost. */
+    uint64_t tcp_packets, tcp_lost;
 };
 
 /* What carried the messages, by the counters alone: it holds for any plugin. */

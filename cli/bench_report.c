@@ -263,6 +263,8 @@ static void print_counters(struct mn_out *out, const char *key, const char *titl
         {"netdev", "netdev", 0},
         {"tx_bytes", "sent", 1},
         {"rx_bytes", "received", 1},
+        {"tcp_packets", "TCP packets", 1 | MN_DROP(4)},
+        {"tcp_lost", "lost", 1},
         {"device", "RDMA device", MN_DROP(2)},
         {"rdma_tx", "RDMA sent", 1 | MN_DROP(3)},
         {"rdma_rx", "RDMA received", 1 | MN_DROP(3)},
@@ -277,6 +279,8 @@ static void print_counters(struct mn_out *out, const char *key, const char *titl
         mn_out_cell(out, nic->netdev);
         mn_out_cell_int(out, (int64_t)nic->n.tx_bytes);
         mn_out_cell_int(out, (int64_t)nic->n.rx_bytes);
+        mn_out_cell_int(out, (int64_t)nic->tcp_packets);
+        mn_out_cell_int(out, (int64_t)nic->tcp_lost);
         mn_out_cell(out, nic->device[0] ? nic->device : NULL);
         if (nic->n.rdma_unit) {
             mn_out_cell_int(out, (int64_t)nic->n.rdma_tx);

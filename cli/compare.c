@@ -52,7 +52,7 @@ static const struct mn_compare_list matrix_lists[] = {
       {"both_gbps", MN_BETTER_HIGHER, CI, 0},
       {"p50_us", MN_BETTER_LOWER, CI, 0},
       {"p99_us", MN_BETTER_LOWER, NULL, 1},
-      {"lost_packets", MN_BETTER_LOWER, NULL, 1}}},
+      {"lost_percent", MN_BETTER_LOWER, NULL, 1}}},
     {.list = NULL},
 };
 

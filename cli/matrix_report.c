@@ -137,7 +137,9 @@ static void print_cells(struct mn_out *out, const struct mn_matrix_results *resu
         {"expected_gbps", "could", 1 | MN_DROP(9)},
         {"expected_by", "limited by", MN_DROP(2)},
         {"ratio", "ratio", 1},
-        {"lost_packets", "lost", 1},
+        {"packets", NULL, 1},
+        {"lost_packets", NULL, 1},
+        {"lost_percent", "lost %", 1},
         {"error", "error", 0},
     };
     const struct mn_matrix_report *r = &results->report;
@@ -166,10 +168,9 @@ static void print_cells(struct mn_out *out, const struct mn_matrix_results *resu
         cell_known(out, r->limits[c].gbps, 3, r->limits[c].gbps > 0);
         mn_out_cell(out, r->limits[c].gbps > 0 ? r->limits[c].by : NULL);
         cell_known(out, mn_matrix_ratio(r, c), 3, mn_matrix_ratio(r, c) >= 0);
-        if (ok)
-            mn_out_cell_int(out, (int64_t)cell->lost);
-        else
-            mn_out_cell(out, NULL);
+        cell_known(out, (double)cell->packets, 0, ok);
+        cell_known(out, (double)cell->lost, 0, ok);
+        cell_known(out, 100 * mn_matrix_lost(cell), 3, ok && cell->packets);
         mn_out_cell(out, cell->error[0] ? cell->error : NULL);
     }
     mn_out_table_end(out);

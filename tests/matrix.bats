@@ -126,6 +126,18 @@ cell()
     grep -E '^link +b-c +b +c +bc +cb +ok +TCP' <<<"$output"
 }
 
+@test "matrix: a cable that loses one packet in twenty is told every time, a good one never" {
+    lossy b ba2 5
+    for round in 1 2 3; do
+        matrix 'a b' --links --json
+        [ "$status" -eq 0 ]
+        [[ "$(jq -r '.findings[] | select(.severity == "bad") | .text' <<<"$output")" == *"link a-b-2: loses packets: "*" %, "*": cable, connector"* ]]
+        [ "$(jq '[.findings[] | select(.text | test("loses packets"))] | length' <<<"$output")" -eq 1 ]
+        jq -e '.cells[] | select(.link == "a-b-2") | .lost_percent > 2 and .lost_percent < 12 and .lost_packets > 10 and .lost_packets < .packets' <<<"$output"
+        jq -e '.cells[] | select(.link == "a-b") | .lost_percent < 1 and .packets > 1000' <<<"$output"
+    done
+}
+
 @test "matrix: --min names what falls short, and what cannot be judged" {
     matrix 'a b c d' --links --min 0.5 --json
     [ "$status" -eq 1 ]

@@ -10,6 +10,20 @@ cable()
     ip -n "$NS-$4" link set "$5" up
 }
 
+# lossy NODE NIC PERCENT: of what comes in there so much is lost; by netem where the kernel has it,
+# which then is on what goes out.
+lossy()
+{
+    tc -n "$NS-$1" qdisc add dev "$2" root netem loss "$3%" 2>/dev/null || on "$1" nft -f - <<-END
+	table netdev lossy {
+	  chain $2 {
+	    type filter hook ingress device "$2" priority 0;
+	    numgen random mod 100 < $3 drop
+	  }
+	}
+	END
+}
+
 on()
 {
     local node=$1

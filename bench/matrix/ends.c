@@ -87,26 +87,9 @@ static uint64_t read_number(const char *path)
     return number;
 }
 
-/* Linux, Documentation/networking/snmp_counter.rst: TcpRetransSegs, the 12th number of Tcp. */
-static uint64_t read_tcp(void)
-{
-    FILE *file = fopen("/proc/self/net/snmp", "re");
-    char line[512];
-    unsigned long long again = 0;
-    int rows = 0;
-
-    while (file && fgets(line, sizeof line, file))
-        if (!strncmp(line, "Tcp:", 4) && ++rows == 2)
-            sscanf(line, "Tcp: %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %llu", &again);
-    if (file)
-        fclose(file);
-    return again;
-}
-
 void mn_matrix_read_losses(const struct mn_mesh_node *node, struct mn_matrix_losses *losses)
 {
     memset(losses, 0, sizeof *losses);
-    losses->tcp = read_tcp();
     for (size_t i = 0; i < node->n_nics && i < MN_MATRIX_NICS; i++) {
         const struct mn_mesh_nic *nic = &node->nics[i];
         for (size_t k = 0; nic->device[0] && k < sizeof rdma_losses / sizeof *rdma_losses; k++) {

@@ -13,8 +13,7 @@
 #define IDLE       0.2  /* of the part a cable of a pair should carry */
 #define LOST_MANY  10   /* packets, */
 #define LOST_RDMA  5e-4 /* and such a part of all, */
-#define LOST_TCP   0.08 /* which is more where a full queue of the host loses some too, */
-#define LOST_MORE  2    /* and so many times what the others lose */
+#define LOST_TCP   0.01 /* which is more where a full queue of the host loses some too */
 
 const char *const mn_matrix_severity_names[] = {
     [MN_MATRIX_BAD] = "bad",
@@ -202,8 +201,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Packets are counted as if all were as large as RDMA can have them; TCP's are smaller. */
-static double lost_part(const struct mn_matrix_cell *cell)
+double mn_matrix_lost(const struct mn_matrix_cell *cell)
 {
     return cell->packets ? (double)cell->lost / (double)cell->packets : 0;
 }
@@ -225,13 +223,10 @@ static double usual(const struct mn_matrix_report *r, size_t c,
     return middle;
 }
 
-static int loses_packets(const struct mn_matrix_report *r, size_t c)
+static int loses_packets(const struct mn_matrix_cell *cell)
 {
-    const struct mn_matrix_cell *cell = &r->cells[c];
-
     return cell->lost >= LOST_MANY &&
-           lost_part(cell) > (cell->carrier == MN_P2P_RDMA ? LOST_RDMA : LOST_TCP) &&
-           lost_part(cell) > LOST_MORE * usual(r, c, lost_part);
+           mn_matrix_lost(cell) > (cell->carrier == MN_P2P_RDMA ? LOST_RDMA : LOST_TCP);
 }
 
 static void judge_speed(struct mn_matrix_report *r, size_t c, const char *title)
@@ -241,11 +236,12 @@ static void judge_speed(struct mn_matrix_report *r, size_t c, const char *title)
     double ratio = mn_matrix_ratio(r, c);
     const char *from = r->mesh->nodes[cell->from].name, *to = r->mesh->nodes[cell->to].name;
 
-    if (loses_packets(r, c))
+    if (loses_packets(cell))
         find(r, MN_MATRIX_BAD, c,
-             "%s: loses packets: %llu were lost or sent again of at least %llu: cable, "
-             "connector or transceiver, or a buffer too small",
-             title, (unsigned long long)cell->lost, (unsigned long long)cell->packets);
+             "%s: loses packets: %.2g %%, %llu of %llu: cable, connector or transceiver, or a "
+             "buffer too small",
+             title, 100 * mn_matrix_lost(cell), (unsigned long long)cell->lost,
+             (unsigned long long)cell->packets);
     if (others > 0 && slower(cell) < SLOW * others)
         find(r, MN_MATRIX_BAD, c,
              "%s: slow: %.3g Gb/s from %s to %s, %.3g back, where the others carry %.3g", title,

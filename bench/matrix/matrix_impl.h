@@ -10,10 +10,10 @@ void mn_matrix_own_ends(const struct mn_mesh *mesh, int node, struct mn_matrix_e
  */
 enum mn_err mn_matrix_devices(struct mn_plugin *plugin, const struct mn_mesh_node *node,
                               int devices[MN_MATRIX_NICS], struct mn_diag *diag);
-/* Packets that this host knows to be lost or sent again since it was started: TCP's, and those of
- * the RDMA port behind a NIC of the mesh file. */
+/* Packets that the RDMA port behind a NIC of the mesh file knows to be lost or sent again, since it
+ * is there. */
 struct mn_matrix_losses {
-    uint64_t tcp, rdma[MN_MATRIX_NICS];
+    uint64_t rdma[MN_MATRIX_NICS];
 };
 void mn_matrix_read_losses(const struct mn_mesh_node *node, struct mn_matrix_losses *losses);
 /* The end of a cable that is at the node. */

@@ -30,7 +30,7 @@ struct run {
 /* What a rank says of a cell; only those of the two who measured count. */
 struct said {
     struct mn_matrix_cell cell;
-    uint64_t lost;
+    uint64_t lost; /* by the RDMA devices */
 };
 
 char *mn_matrix_title(const struct mn_mesh *mesh, const struct mn_matrix_cell *cell, char *buf,
@@ -106,11 +106,52 @@ static void keep_results(const struct mn_p2p_report *got, struct mn_matrix_cell 
         cell->p50_us = (float)got->latency[0].p50;
         cell->p99_us = (float)got->latency[0].p99;
     }
-    cell->packets = got->moved_packets;
     cell->status = got->wrong ? MN_CELL_WRONG : MN_CELL_OK;
     if (got->wrong)
         snprintf(cell->error, sizeof cell->error, "%llu messages arrived with wrong data or size",
                  (unsigned long long)got->wrong);
+}
+
+static int is_of_cell(const struct mn_mesh *mesh, const struct mn_matrix_cell *cell, int node,
+                      const char *netdev)
+{
+    for (size_t l = 0; l < mesh->n_links; l++) {
+        const struct mn_mesh_link *link = &mesh->links[l];
+        if ((cell->link >= 0 && (size_t)cell->link != l) ||
+            !mn_matrix_joins(link, cell->from, cell->to))
+            continue;
+        int nic = mn_matrix_end_at(link, node)->nic;
+        if (!strcmp(mesh->nodes[node].nics[nic].netdev, netdev))
+            return 1;
+    }
+    return 0;
+}
+
+/* TCP's, on the cell's cables, of the end that lost more. What RDMA lost, the devices know: see
+ * combine(). */
+static void keep_packets(const struct run *r, const struct mn_p2p_report *got,
+                         struct mn_matrix_cell *cell)
+{
+    const int nodes[2] = {cell->from, cell->to};
+
+    if (cell->carrier == MN_P2P_RDMA) {
+        cell->packets = got->moved_packets;
+        return;
+    }
+    for (int end = 0; end < 2; end++) {
+        struct mn_matrix_cell own = {.packets = 0};
+        for (int i = 0; i < got->ends[end].n_nics; i++) {
+            const struct mn_p2p_nic *nic = &got->ends[end].nics[i];
+            if (!is_of_cell(r->mesh, cell, nodes[end], nic->netdev))
+                continue;
+            own.packets += nic->tcp_packets;
+            own.lost += nic->tcp_lost;
+        }
+        if (end && mn_matrix_lost(&own) <= mn_matrix_lost(cell))
+            continue;
+        cell->packets = own.packets;
+        cell->lost = own.lost;
+    }
 }
 
 /* Which of the pair's cables moved the bytes, by this node's counters. */
@@ -171,6 +212,7 @@ static enum mn_err ask(struct run *r, struct mn_ctl *ctl, struct mn_matrix_cell 
 
     if (!err) {
         keep_results(&got, cell);
+        keep_packets(r, &got, cell);
         if (cell->link < 0)
             keep_lanes(r, &got, cell);
     }
@@ -200,7 +242,7 @@ static uint64_t lost_since(const struct run *r, const struct mn_matrix_cell *cel
     for (int i = 0; i < MN_MATRIX_NICS; i++)
         if (only < 0 || i == only)
             rdma += now.rdma[i] - before->rdma[i];
-    return rdma + now.tcp - before->tcp;
+    return rdma;
 }
 
 /* This rank's part of the cell. What goes wrong is its result. */
@@ -257,7 +299,7 @@ static void combine(const struct mn_mesh *mesh, const struct said *from, const s
         cell->status = MN_CELL_UNMEASURED;
         mn_strlcpy(cell->error, "no cable between them", sizeof cell->error);
     }
-    cell->lost = from->lost + to->lost;
+    cell->lost += from->lost + to->lost;
 }
 
 static enum mn_err do_cell(struct run *r, struct mn_matrix_cell cell, struct mn_diag *diag)

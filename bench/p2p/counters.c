@@ -22,9 +22,16 @@ int mn_p2p_counters(struct mn_p2p_nic nics[MN_P2P_NICS])
                 mn_strlcpy(n->device, port->device, sizeof n->device);
             count++;
         }
+        mn_p2p_tcp_losses(&host, nics, count);
     }
     mn_host_free(&host);
     return count;
+}
+
+/* A connection that closed meanwhile takes its part with it. */
+static uint64_t grown(uint64_t now, uint64_t then)
+{
+    return now > then ? now - then : 0;
 }
 
 void mn_p2p_counters_since(struct mn_p2p_nic *nics, int count, const struct mn_p2p_nic *before,
@@ -36,6 +43,8 @@ void mn_p2p_counters_since(struct mn_p2p_nic *nics, int count, const struct mn_p
                 continue;
             struct mn_nic_counters *now = &nics[i].n;
             const struct mn_nic_counters *then = &before[j].n;
+            nics[i].tcp_packets = grown(nics[i].tcp_packets, before[j].tcp_packets);
+            nics[i].tcp_lost = grown(nics[i].tcp_lost, before[j].tcp_lost);
             now->rx_bytes -= then->rx_bytes;
             now->tx_bytes -= then->tx_bytes;
             if (now->rdma_unit != then->rdma_unit) {

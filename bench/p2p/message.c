@@ -138,6 +138,8 @@ void mn_p2p_put_nics(cJSON *message, const struct mn_p2p_nic *nics, int count)
         cJSON_AddStringToObject(nic, "device", nics[i].device);
         cJSON_AddNumberToObject(nic, "rx", (double)nics[i].n.rx_bytes);
         cJSON_AddNumberToObject(nic, "tx", (double)nics[i].n.tx_bytes);
+        cJSON_AddNumberToObject(nic, "tcp_packets", (double)nics[i].tcp_packets);
+        cJSON_AddNumberToObject(nic, "tcp_lost", (double)nics[i].tcp_lost);
         cJSON_AddNumberToObject(nic, "rdma_unit", nics[i].n.rdma_unit);
         cJSON_AddNumberToObject(nic, "rdma_rx", (double)nics[i].n.rdma_rx);
         cJSON_AddNumberToObject(nic, "rdma_tx", (double)nics[i].n.rdma_tx);
@@ -161,6 +163,8 @@ void mn_p2p_get_counters(const cJSON *message, struct mn_p2p_end *end)
         nic->n.tx_bytes = (uint64_t)get_number(item, "tx");
         nic->n.rdma_rx = (uint64_t)get_number(item, "rdma_rx");
         nic->n.rdma_tx = (uint64_t)get_number(item, "rdma_tx");
+        nic->tcp_packets = (uint64_t)get_number(item, "tcp_packets");
+        nic->tcp_lost = (uint64_t)get_number(item, "tcp_lost");
         double unit = get_number(item, "rdma_unit");
         nic->n.rdma_unit = unit == MN_RDMA_BYTES     ? MN_RDMA_BYTES
                            : unit == MN_RDMA_PACKETS ? MN_RDMA_PACKETS

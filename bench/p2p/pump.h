@@ -89,6 +89,8 @@ enum mn_err mn_raw_on_open(struct mn_p2p_pump *pump, const cJSON *message, struc
 enum mn_err mn_raw_on_move(struct mn_p2p_pump *pump, const cJSON *message, struct mn_diag *diag);
 void mn_raw_end(struct mn_p2p_pump *pump);
 
+/* Adds what the TCP connections of this process sent and lost to the NICs they go out of. */
+void mn_p2p_tcp_losses(const struct mn_host *host, struct mn_p2p_nic *nics, int count);
 /* Counters of every NIC of this host; then the difference to an earlier reading. */
 int mn_p2p_counters(struct mn_p2p_nic nics[MN_P2P_NICS]);
 void mn_p2p_counters_since(struct mn_p2p_nic *nics, int count, const struct mn_p2p_nic *before,
