@@ -71,6 +71,6 @@ browser_console()
 browser_shot()
 {
     webdriver POST /goog/cdp/execute "{\"cmd\": \"Page.captureScreenshot\", \"params\":
-        {\"captureBeyondViewport\": ${2:+true}${2:-false}}}" | sed 's/truefull/true/' |
+        {\"captureBeyondViewport\": $([ "${2:-}" = full ] && echo true || echo false)}}" |
         jq -r .value.data | base64 -d >"$1"
 }
