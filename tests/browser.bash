@@ -3,13 +3,18 @@
 # browser_start: needs chromium and chromedriver; browser_stop ends both.
 browser_start()
 {
-    local port
-    chromedriver --port=0 >driver.out 2>&1 3>&- &
-    DRIVER=$!
-    for _ in $(seq 100); do
-        port=$(sed -n 's/.*started successfully on port \([0-9]*\).*/\1/p' driver.out)
+    local port try
+    # The port it finds for one family may be taken in the other: then it ends, and finds another.
+    for try in 1 2 3 4 5; do
+        : >driver.out
+        chromedriver --port=0 >>driver.out 2>&1 3>&- &
+        DRIVER=$!
+        for _ in $(seq 300); do
+            port=$(sed -n 's/.*started successfully on port \([0-9]*\).*/\1/p' driver.out)
+            [ -z "$port" ] && kill -0 "$DRIVER" 2>/dev/null || break
+            sleep 0.1
+        done
         [ -z "$port" ] || break
-        sleep 0.1
     done
     [ -n "$port" ] || { cat driver.out; return 1; }
     SESSION=http://127.0.0.1:$port/session
