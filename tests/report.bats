@@ -115,12 +115,16 @@ hostile()
     [ -z "$output$stderr" ]
     alone page.html
     [ "$(grep -c '<svg class="mesh"' page.html)" -eq 1 ]
-    [ "$(grep -c '<svg class="chart"' page.html)" -eq 5 ]
+    [ "$(grep -c '<svg class="chart"' page.html)" -eq 8 ]
+    [ "$(grep -c '<span>time, median, µs over' page.html)" -eq 3 ]
     [ "$(grep -c 'class="verdict' page.html)" -eq 3 ]
+    # What is long is folded away.
+    [ "$(grep -c '<details' page.html)" -ge 4 ]
+    none -E '<details[^>]* open' page.html
     grep -q '2 of 6 links are as they should be; 1 is dead, 3 need attention (at worst spark-c' page.html
     grep -q '<title>Mesh of 4 nodes, vm to vm and collectives of 4 ranks</title>' page.html
     for text in 'Content-Security-Policy' 'prefers-color-scheme:dark' '@media print' \
-        '<h2>Findings</h2>' '<h2>Environment</h2>' '28.39.1002' '✕ dead' '⚠ 48213 lost' \
+        '<h2>Findings</h2>' '<summary>Environment</summary>' '28.39.1002' '✕ dead' '⚠ 48213 lost' \
         'p99.9 µs' 'bidirectional-ring' 'plugin sha256'; do
         grep -qF -- "$text" page.html
     done
@@ -138,7 +142,8 @@ hostile()
 @test "report: Markdown and CSV hold the same figures" {
     report "$RESULTS/matrix.json" "$RESULTS/link.json" "$RESULTS/collectives.json" -o page.md
     [ "$status" -eq 0 ]
-    grep -qF '❌ **2 of 6 links are as they should be' page.md
+    grep -qF '**2 of 6 links are as they should be' page.md
+    grep -qF '❌ Run 1: matrix.json, 2026-05-12T09:14:31Z' page.md
     grep -qF '| spark-c | 9.27 Gb/s, 10 % ❌ | 91.3 Gb/s, 99 % | – | 61.2 Gb/s, 66 % ⚠ |' page.md
     grep -qF -- '- ❌ The link is dead' page.md
     report "$RESULTS/matrix.json" "$RESULTS/link.json" "$RESULTS/collectives.json" -o page.csv
@@ -152,6 +157,58 @@ hostile()
     want=$(jq '[.results[].gbps] | add * 1000 | round' "$RESULTS/link.json")
     got=$(awk -F, '$10 == "bandwidth" { sum += $12 } END { printf "%.0f", sum * 1000 }' page.csv)
     [ "$got" = "$want" ]
+}
+
+@test "report: several runs are told apart, whatever their files are called" {
+    mkdir -p monday friday
+    cp "$RESULTS/link.json" monday
+    jq '.started = "2026-05-16T10:00:00Z"' "$RESULTS/link.json" >friday/link.json
+    report monday/link.json friday/link.json "$RESULTS/matrix.json" -o page.html
+    [ "$status" -eq 0 ]
+    alone page.html
+    grep -q '<title>vm to vm (2 runs) and mesh of 4 nodes</title>' page.html
+    for run in 'Run 1: monday/link.json, 2026-05-12' 'Run 2: friday/link.json, 2026-05-16' 'Run 3: matrix.json, '; do
+        # At the verdict, and where its part begins.
+        [ "$(grep -c "$run" page.html)" -eq 2 ]
+    done
+    for n in 1 2 3; do
+        grep -q "<a href=\"#run$n\">" page.html
+        [ "$(grep -c "id=\"run$n\"" page.html)" -eq 1 ]
+    done
+    grep -q 'link b-d, spark-b to spark-d, in matrix.json' page.html
+    report monday/link.json friday/link.json -o page.md
+    [ "$(grep -c '^## Run [12]: .*day/link.json' page.md)" -eq 2 ]
+    report monday/link.json friday/link.json -o page.csv
+    [ "$(cut -d, -f1 page.csv | sort -u | xargs)" = 'file friday/link.json monday/link.json' ]
+    # Of one alone there is nothing to tell.
+    report monday/link.json -o page.html
+    none 'class="run"' page.html
+    # The very same twice.
+    report monday/link.json monday/link.json -o page.html
+    [ "$status" -eq 0 ]
+    grep -q 'Run 2: monday/link.json' page.html
+}
+
+@test "report: the verdict counts measurements that were not steady" {
+    report "$RESULTS/link.json" -o - --format md
+    [[ "$output" == *"⚠️ **"*" 11 of 39 measurements were unsteady, still changing when measured.**"* ]]
+    jq '(.latency[], .results[]).steady = true' "$RESULTS/link.json" >steady.json
+    report steady.json -o - --format md
+    [[ "$output" == *"✅ **"* ]]
+    [[ "$output" != *unsteady* ]]
+    # A few are said, and leave it good.
+    jq '.latency[0].steady = false' steady.json >one.json
+    report one.json -o - --format md
+    [[ "$output" == *"✅ **"*" 1 of 39 measurements was unsteady"* ]]
+}
+
+@test "report: a text that does not fit ends in a whole word" {
+    jq '.cells |= map(if .status == "dead" then .error = ([range(400) | "word\(.)"] | join(" ")) else . end)' \
+        "$RESULTS/matrix.json" >long.json
+    report long.json -o - --format md
+    [[ "$output" == *'word1 '* ]]
+    none -oE 'word[0-9]+…' <<<"$output"
+    grep -qE 'word[0-9]+ …' <<<"$output"
 }
 
 @test "report: profiles of a link: rates and bursts; a mesh without cables between some" {
@@ -260,11 +317,58 @@ CHECK='
         for (const path of svg.querySelectorAll("path[stroke]"))
             if (!/^rgb/.test(getComputedStyle(path).stroke)) bad.push(`${name}: no colour`);
     }
+    for (const mesh of document.querySelectorAll("svg.mesh")) {
+        const all = [...mesh.querySelectorAll("text.figure, .node rect")];
+        all.forEach((a, i) => all.slice(0, i).forEach(b => {
+            const p = box(a), q = box(b);
+            if (p.left < q.right && q.left < p.right && p.top < q.bottom && q.top < p.bottom)
+                bad.push(`"${a.textContent}" on "${b.textContent || b.parentNode.textContent}"`);
+        }));
+    }
+    const folded = [...document.querySelectorAll("details")];
+    for (const part of folded) {
+        if (part.open) bad.push("open: " + part.textContent.slice(0, 30));
+        part.open = true;
+    }
+    let hints = 0;
+    for (const scroll of document.querySelectorAll(".scroll")) {
+        const wider = scroll.scrollWidth > scroll.clientWidth + 1, hint = box(scroll.querySelector(".more"));
+        hints += wider;
+        if (wider ? hint.width < 100 || hint.left < 0 || hint.right > wide : hint.width > 0)
+            bad.push(`${scroll.scrollWidth} in ${scroll.clientWidth}: a hint of ${hint.width}`);
+    }
     for (const cell of document.querySelectorAll(".heat .way"))
         if (!cell.textContent.trim()) bad.push("a cell without text");
-    return {bad, charts: document.querySelectorAll("svg.chart").length,
+    return {bad, folded: folded.length, hints, labels: document.querySelectorAll("svg.mesh .figure").length,
+            charts: document.querySelectorAll("svg.chart").length,
             meshes: document.querySelectorAll("svg.mesh").length,
             back: getComputedStyle(document.body).backgroundColor}'
+
+@test "report: labels of four and five nodes with crossing links stand clear in a browser" {
+    for program in chromium chromedriver curl; do
+        command -v $program >/dev/null || skip "no $program"
+    done
+    browser_start
+    for mesh in "4 1" "5 1" "5 2"; do
+        jq --argjson n "${mesh% *}" --argjson k "${mesh#* }" '
+            . as $doc | [range($n) | {name: "spark-\(.)"}] as $nodes |
+            [range($n) as $a | range($a + 1; $n) as $b | range($k) as $c | $doc.cells[0] +
+                {link: "l\($a)-\($b)-\($c)", from: $nodes[$a].name, to: $nodes[$b].name,
+                 in_gbps: (if ($a + $b) % 3 == 0 then 44.7 else 91.3 end),
+                 status: (if ($a + $b + $c) % 5 == 4 then "dead" else "ok" end)}] as $cells |
+            $doc | .nodes = $nodes | .cells = $cells | .findings = [] | .carried = []' \
+            "$RESULTS/matrix.json" >mesh.json
+        "$MESHNET" report mesh.json -o mesh.html
+        for width in 400 1280; do
+            browser_width $width
+            browser_open "$PWD/mesh.html"
+            seen=$(browser_run "$CHECK")
+            echo "$mesh $width: $seen"
+            [ "$(jq -c .bad <<<"$seen")" = '[]' ]
+            [ "$(jq .labels <<<"$seen")" -eq "$(jq '.cells | length' mesh.json)" ]
+        done
+    done
+}
 
 @test "report: the page in a browser, narrow and wide, light and dark" {
     for program in chromium chromedriver curl; do
@@ -283,7 +387,9 @@ CHECK='
             echo "$page $look: $seen"
             [ "$(jq -c .bad <<<"$seen")" = '[]' ]
             [ "$(jq .meshes <<<"$seen")" -eq 1 ]
-            [ "$(jq .charts <<<"$seen")" -eq 5 ]
+            [ "$(jq .charts <<<"$seen")" -eq 8 ]
+            [ "$(jq .folded <<<"$seen")" -ge 4 ]
+            [[ $look != 400* ]] || [ "$(jq .hints <<<"$seen")" -ge 3 ]
             [[ $look != *light ]] || [ "$(jq -r .back <<<"$seen")" = 'rgb(255, 255, 255)' ]
             [[ $look != *dark ]] || [ "$(jq -r .back <<<"$seen")" = 'rgb(18, 23, 29)' ]
         done

@@ -126,6 +126,7 @@ static struct mn_report_spread read_spread(struct mn_report_doc *doc, const cJSO
     };
 
     doc->unsteady += (size_t)spread.unsteady;
+    doc->steadied += (size_t)(cJSON_IsBool(steady) != 0);
     return spread;
 }
 
@@ -343,6 +344,31 @@ static void add_environment(struct mn_report *report, const cJSON *list)
     }
 }
 
+/* The last so many parts of a path, or all. */
+static const char *tail_of(const char *path, int parts)
+{
+    const char *at = path + strlen(path);
+
+    while (at > path && (at[-1] != '/' || --parts > 0))
+        at--;
+    return at;
+}
+
+/* As few parts of the paths as tell them apart. */
+static void name_files(struct mn_report *report)
+{
+    for (size_t i = 0; i < report->n_docs; i++) {
+        struct mn_report_doc *doc = &report->docs[i];
+        int parts = 1, alike = 1;
+        for (; alike; parts++) {
+            doc->name = tail_of(doc->path, parts);
+            alike = 0;
+            for (size_t k = 0; k < report->n_docs && doc->name != doc->path; k++)
+                alike |= k != i && !strcmp(doc->name, tail_of(report->docs[k].path, parts));
+        }
+    }
+}
+
 enum mn_err mn_report_read(struct mn_report *report, const char *file, struct mn_diag *diag)
 {
     struct mn_report_doc *doc = mn_grow((void **)&report->docs, &report->n_docs, sizeof *doc);
@@ -354,8 +380,7 @@ enum mn_err mn_report_read(struct mn_report *report, const char *file, struct mn
         err = clean(file, json, diag);
     if (err)
         return err;
-    const char *slash = strrchr(file, '/');
-    doc->name = mn_text_clean(slash ? slash + 1 : file);
+    doc->path = mn_text_clean(file);
     doc->started = text_of(json, "started");
     doc->version = text_of(json, "meshnet");
     doc->error = text_of(json, "error");
@@ -371,7 +396,18 @@ enum mn_err mn_report_read(struct mn_report *report, const char *file, struct mn
     name_nodes(doc);
     add_ways(doc);
     add_environment(report, cJSON_GetObjectItemCaseSensitive(json, "environment"));
+    name_files(report);
     return MN_OK;
+}
+
+char *mn_report_run(const struct mn_report *report, const struct mn_report_doc *doc, char *buf,
+                    size_t size)
+{
+    size_t number = (size_t)(doc - report->docs) + 1;
+
+    snprintf(buf, size, "Run %zu: %s%s%s", number, doc->name, doc->started ? ", " : "",
+             doc->started ? doc->started : "");
+    return buf;
 }
 
 void mn_report_free(struct mn_report *report)
@@ -379,7 +415,7 @@ void mn_report_free(struct mn_report *report)
     for (size_t i = 0; i < report->n_docs; i++) {
         struct mn_report_doc *doc = &report->docs[i];
         free(doc->carried);
-        free(doc->name);
+        free(doc->path);
         free(doc->cells);
         free(doc->ways);
         free(doc->nodes);

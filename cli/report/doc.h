@@ -73,12 +73,13 @@ struct mn_report_collective {
 };
 
 struct mn_report_doc {
-    char *name; /* the file's, without folders, cleaned; owned */
+    char *path;       /* the file's, cleaned; owned */
+    const char *name; /* of it, as much as tells it from the report's others */
     struct mn_results results;
     const char *started, *version, *error, *here, *peer;
     int complete;
     double nranks, wrong, checked;
-    size_t unsteady; /* rows */
+    size_t steadied, unsteady; /* measurements of which it is known, and those still changing */
     const char **nodes;
     struct mn_report_cell *cells;
     struct mn_report_way *ways;
@@ -102,6 +103,10 @@ struct mn_report {
  * or member, and what was expected. */
 enum mn_err mn_report_read(struct mn_report *report, const char *file, struct mn_diag *diag);
 void mn_report_free(struct mn_report *report);
+
+/* "Run 2: b/link.json, 2026-05-12T10:02:07Z", for a report of several; returns buf. */
+char *mn_report_run(const struct mn_report *report, const struct mn_report_doc *doc, char *buf,
+                    size_t size);
 
 /* Follows names of members from object to object: mn_report_at(json, "plugin", "sha256", NULL).
  * NULL where there is none. */

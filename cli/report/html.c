@@ -9,35 +9,65 @@
 static const char *const grade_class[] = {"good", "warn", "bad"};
 static const char *const grade_word[] = {"✓ Good.", "⚠ Look at this.", "✕ Not as it should be."};
 
+/* "mesh of 4 nodes" */
+static void subject_of(const struct mn_report_doc *doc, char *buf, size_t size)
+{
+    if (doc->results.kind == MN_RESULTS_MATRIX)
+        snprintf(buf, size, "mesh of %zu nodes", doc->n_nodes);
+    else if (doc->results.kind == MN_RESULTS_LINK)
+        snprintf(buf, size, "%s to %s", doc->here, doc->peer);
+    else
+        snprintf(buf, size, "collectives of %zu ranks", doc->n_nodes);
+}
+
+/* Runs of one subject are said once, with their number. */
 char *mn_report_title(const struct mn_report *report, char *buf, size_t size)
 {
+    char parts[3][700], part[600];
+    int counts[3] = {0}, n = 0, more = 0;
     size_t used = 0;
 
-    if (report->title) {
-        snprintf(buf, size, "%s", report->title);
-        return buf;
+    for (size_t i = 0; i < report->n_docs; i++) {
+        int at = 0;
+        subject_of(&report->docs[i], part, sizeof part);
+        while (at < n && strcmp(parts[at], part) != 0)
+            at++;
+        if (at == 3) {
+            more++;
+            continue;
+        }
+        n += at == n;
+        memcpy(parts[at], part, sizeof part);
+        counts[at]++;
     }
     buf[0] = 0;
-    for (size_t i = 0; i < report->n_docs && i < 3 && used < size; i++) {
-        const struct mn_report_doc *doc = &report->docs[i];
-        const char *between = !i ? "" : i + 1 < report->n_docs && i < 2 ? ", " : " and ";
-        if (doc->results.kind == MN_RESULTS_MATRIX)
-            used += (size_t)snprintf(buf + used, size - used, "%s%s of %zu nodes", between,
-                                     i ? "mesh" : "Mesh", doc->n_nodes);
-        else if (doc->results.kind == MN_RESULTS_LINK)
-            used += (size_t)snprintf(buf + used, size - used, "%s%s to %s", between, doc->here,
-                                     doc->peer);
-        else
-            used += (size_t)snprintf(buf + used, size - used, "%s%s of %zu ranks", between,
-                                     i ? "collectives" : "Collectives", doc->n_nodes);
+    if (report->title)
+        snprintf(buf, size, "%s", report->title);
+    for (int i = 0; i < n && !report->title && used < size; i++) {
+        const char *between = !i ? "" : i + 1 < n || more ? ", " : " and ";
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", between, parts[i]);
+        if (counts[i] > 1 && used < size)
+            used += (size_t)snprintf(buf + used, size - used, " (%d runs)", counts[i]);
     }
+    if (more && used < size && !report->title)
+        snprintf(buf + used, size - used, " and %d more", more);
+    if (!report->title && (!strncmp(buf, "mesh ", 5) || !strncmp(buf, "collectives ", 12)))
+        buf[0] = (char)(buf[0] - 'a' + 'A');
     return buf;
 }
 
-static void put_verdict(FILE *file, const struct mn_report_doc *doc)
+static void put_verdict(struct mn_page *page, const struct mn_report_doc *doc)
 {
-    char text[4096];
+    FILE *file = page->file;
+    char text[4096], run[1024];
     enum mn_grade grade = mn_report_verdict(doc, text, sizeof text);
+
+    if (page->report->n_docs > 1) {
+        fprintf(file, "<p class=\"run\"><a href=\"#run%zu\">",
+                (size_t)(doc - page->report->docs) + 1);
+        mn_text_html(file, mn_report_run(page->report, doc, run, sizeof run));
+        fputs("</a></p>\n", file);
+    }
 
     fprintf(file, "<p class=\"verdict %s\"><span class=\"word\">%s</span>", grade_class[grade],
             grade_word[grade]);
@@ -62,22 +92,20 @@ static void put_head(struct mn_page *page)
     mn_text_html(file, title);
     fprintf(file, "</title>\n<style>%s</style>\n</head>\n<body>\n<header>\n", mn_report_style);
     fputs("<p class=\"brand\">meshnet report", file);
-    for (size_t i = 0; i < report->n_docs; i++)
-        if (report->docs[i].started &&
-            (!i || !report->docs[i - 1].started ||
-             strcmp(report->docs[i].started, report->docs[i - 1].started) != 0)) {
-            fputs(" · ", file);
-            mn_text_html(file, report->docs[i].started);
-        }
+    if (report->n_docs == 1 && report->docs[0].started) {
+        fputs(" · ", file);
+        mn_text_html(file, report->docs[0].started);
+    }
     fputs("</p>\n<h1>", file);
     mn_text_html(file, title);
     fputs("</h1>\n", file);
-    for (size_t i = 0; i < report->n_docs; i++)
-        put_verdict(file, &report->docs[i]);
-    fputs("<dl class=\"facts\">\n", file);
-    for (size_t i = 0; i < report->n_docs; i++)
+    for (size_t i = 0; i < report->n_docs; i++) {
+        put_verdict(page, &report->docs[i]);
+        fputs("<dl class=\"facts\">\n", file);
         mn_page_facts(page, &report->docs[i]);
-    fputs("</dl>\n</header>\n<main>\n", file);
+        fputs("</dl>\n", file);
+    }
+    fputs("</header>\n<main>\n", file);
 }
 
 static void put_findings(const struct mn_report *report, FILE *file)
@@ -101,9 +129,13 @@ static void put_findings(const struct mn_report *report, FILE *file)
                         words[grade]);
                 mn_text_html(file, f->text ? f->text : "");
                 mn_report_where(f, where, sizeof where);
-                if (where[0]) {
+                if (where[0] || report->n_docs > 1) {
                     fputs("<span class=\"where\">", file);
                     mn_text_html(file, where);
+                    if (report->n_docs > 1) {
+                        fputs(where[0] ? ", in " : "in ", file);
+                        mn_text_html(file, report->docs[i].name);
+                    }
                     fputs("</span>", file);
                 }
                 fputs("</li>\n", file);
@@ -117,9 +149,9 @@ static void put_foot(struct mn_page *page)
     FILE *file = page->file;
 
     if (report->n_environment) {
-        fputs("<section><h2>Environment</h2>\n", file);
+        mn_page_fold(file, "Environment");
         mn_report_put_environment(report, file, MN_REPORT_HTML);
-        fputs("</section>\n", file);
+        fputs("</details>\n", file);
     }
     fputs("</main>\n<footer>\n<p>Written by meshnet " MESHNET_VERSION " from ", file);
     for (size_t i = 0; i < report->n_docs; i++) {

@@ -19,6 +19,8 @@ struct mn_page {
     struct mn_diag *missing;
 };
 
+/* A part that is closed until somebody opens it; "</details>" ends it. */
+void mn_page_fold(FILE *file, const char *title);
 /* Sections of one document: cli/report/html_parts.c. */
 void mn_page_facts(struct mn_page *page, const struct mn_report_doc *doc);
 void mn_page_document(struct mn_page *page, const struct mn_report_doc *doc);

@@ -175,7 +175,7 @@ static void put_square(const struct mn_report_doc *doc, int pair, size_t from, s
 static void put_heat(const struct mn_report_doc *doc, int pair, FILE *file)
 {
     fprintf(file,
-            "<figure class=\"heat\"><div class=\"scroll\" tabindex=\"0\"><table>\n"
+            "<figure class=\"heat\">" MN_SCROLL_BEGIN "<table>\n"
             "<caption>%s: row to column</caption>\n<thead><tr><th scope=\"col\">from \\ to</th>",
             pair ? "Pairs of nodes, over all their links together" : "Each link");
     for (size_t i = 0; i < doc->n_nodes; i++) {
@@ -192,7 +192,7 @@ static void put_heat(const struct mn_report_doc *doc, int pair, FILE *file)
             put_square(doc, pair, from, to, file);
         fputs("</tr>\n", file);
     }
-    fputs("</tbody></table></div></figure>\n", file);
+    fputs("</tbody></table>" MN_SCROLL_END "</figure>\n", file);
 }
 
 static void put_note(struct mn_page *page, enum mn_page_tool tool, const char *what,
@@ -215,9 +215,10 @@ static void put_mesh(struct mn_page *page, const struct mn_report_doc *doc)
     FILE *file = page->file;
     struct mn_diag diag;
 
-    fputs("<section><h2>The mesh</h2>\n<figure><div class=\"scroll\" tabindex=\"0\">", file);
+    fputs("<section><h2>The mesh</h2>\n<figure class=\"drawn\">" MN_SCROLL_BEGIN, file);
     enum mn_err err = mn_drawing_write(doc, file, &diag);
-    fputs("</div><figcaption class=\"note\">Figures are the slower direction of each link, both "
+    fputs(MN_SCROLL_END
+          "<figcaption class=\"note\">Figures are the slower direction of each link, both "
           "where they "
           "differ by a tenth or more; a thicker line is a faster one.</figcaption></figure>\n",
           file);
@@ -241,13 +242,13 @@ static void put_mesh(struct mn_page *page, const struct mn_report_doc *doc)
     for (int pair = 0; pair < 2; pair++) {
         if (!mn_report_has_cells(doc, pair))
             continue;
-        fprintf(file, "<section class=\"wide\"><h2>%s in figures</h2>\n", pair ? "Pairs" : "Links");
+        mn_page_fold(file, pair ? "Pairs in figures" : "Links in figures");
         fputs("<p class=\"note\">Out is from the first end to the second, in the way back, both "
               "the sum "
               "of the two at once; latency is half a round trip.</p>\n",
               file);
         mn_report_put_cells(doc, pair, file, MN_REPORT_HTML);
-        fputs("</section>\n", file);
+        fputs("</details>\n", file);
     }
 }
 
@@ -339,6 +340,7 @@ static void put_link(struct mn_page *page, const struct mn_report_doc *doc)
         put_profile_chart(page, doc, &profile_charts[i]);
     fputs("</div>\n", file);
     put_spread_note(page, doc);
+    mn_page_fold(file, "All figures");
     fputs("<div class=\"side\">\n", file);
     mn_report_put_latency(doc, file, MN_REPORT_HTML);
     mn_report_put_counters(doc, file, MN_REPORT_HTML);
@@ -346,7 +348,7 @@ static void put_link(struct mn_page *page, const struct mn_report_doc *doc)
     mn_report_put_bursts(doc, file, MN_REPORT_HTML);
     mn_report_put_raw(doc, file, MN_REPORT_HTML);
     mn_report_put_bandwidth(doc, file, MN_REPORT_HTML);
-    fputs("</div>\n</section>\n", file);
+    fputs("</div>\n</details></section>\n", file);
 }
 
 static int same_chart(const struct mn_report_collective *a, const struct mn_report_collective *b)
@@ -359,22 +361,28 @@ static int same_chart(const struct mn_report_collective *a, const struct mn_repo
 static void put_collective(struct mn_page *page, const struct mn_report_doc *doc, size_t first)
 {
     const struct mn_report_collective *row = &doc->collectives[first];
-    struct mn_chart chart = {.unit = "bus bandwidth, GB/s"};
+    struct mn_chart bandwidth = {.unit = "bus bandwidth, GB/s"};
+    struct mn_chart latency = {.unit = "time, median, µs", .log_y = 1};
     char name[64], type[32], op[32];
 
     for (size_t i = 0; i < first; i++)
         if (same_chart(&doc->collectives[i], row))
             return;
-    snprintf(chart.title, sizeof chart.title, "%s, %s%s%s",
+    snprintf(bandwidth.title, sizeof bandwidth.title, "%s, %s%s%s",
              mn_text_short(row->collective, 24, name, sizeof name),
              mn_text_short(row->type, 12, type, sizeof type), row->op ? ", " : "",
              mn_text_short(row->op ? row->op : "", 12, op, sizeof op));
-    for (size_t i = first; i < doc->n_collectives; i++)
-        if (same_chart(&doc->collectives[i], row))
-            mn_chart_add(&chart, doc->collectives[i].algorithm, doc->collectives[i].bytes,
-                         doc->collectives[i].place[0].busbw,
-                         doc->collectives[i].place[0].spread.ci95);
-    put_chart(page, &chart);
+    memcpy(latency.title, bandwidth.title, sizeof latency.title);
+    for (size_t i = first; i < doc->n_collectives; i++) {
+        const struct mn_report_collective *other = &doc->collectives[i];
+        const struct mn_report_times *times = &other->place[0];
+        if (!same_chart(other, row))
+            continue;
+        mn_chart_add(&latency, other->algorithm, other->bytes, times->p50, NAN);
+        mn_chart_add(&bandwidth, other->algorithm, other->bytes, times->busbw, times->spread.ci95);
+    }
+    put_chart(page, &latency);
+    put_chart(page, &bandwidth);
 }
 
 static void put_collectives(struct mn_page *page, const struct mn_report_doc *doc)
@@ -388,15 +396,33 @@ static void put_collectives(struct mn_page *page, const struct mn_report_doc *do
     }
     fputs("</p>\n<p class=\"note\">Bus bandwidth is size over time, times what makes it the "
           "traffic of a "
-          "link; out of place, one curve for each algorithm.</p>\n<div class=\"charts\">\n",
+          "link; time is the median of one operation. Out of place, one curve for each "
+          "algorithm.</p>\n<div class=\"charts\">\n",
           file);
     for (size_t i = 0; i < doc->n_collectives; i++)
         put_collective(page, doc, i);
     fputs("</div>\n", file);
     put_spread_note(page, doc);
-    fputs("<details open class=\"wide\"><summary>All figures</summary>\n", file);
+    mn_page_fold(file, "All figures");
     mn_report_put_collectives(doc, file, MN_REPORT_HTML);
     fputs("</details></section>\n", file);
+}
+
+void mn_page_fold(FILE *file, const char *title)
+{
+    fprintf(file, "<details class=\"wide\"><summary>%s</summary>\n", title);
+}
+
+/* Where there are several, each begins with its name. */
+static void put_run(struct mn_page *page, const struct mn_report_doc *doc)
+{
+    char run[1024];
+
+    if (page->report->n_docs < 2)
+        return;
+    fprintf(page->file, "<h2 class=\"run\" id=\"run%zu\">", (size_t)(doc - page->report->docs) + 1);
+    mn_text_html(page->file, mn_report_run(page->report, doc, run, sizeof run));
+    fputs("</h2>\n", page->file);
 }
 
 void mn_page_document(struct mn_page *page, const struct mn_report_doc *doc)
@@ -406,5 +432,6 @@ void mn_page_document(struct mn_page *page, const struct mn_report_doc *doc)
         [MN_RESULTS_LINK] = put_link,
         [MN_RESULTS_COLLECTIVES] = put_collectives,
     };
+    put_run(page, doc);
     parts[doc->results.kind](page, doc);
 }

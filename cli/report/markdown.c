@@ -20,9 +20,13 @@ static void put_findings(const struct mn_report *report, FILE *file)
                 fprintf(file, "- %s ", grade == MN_GRADE_GOOD ? "ℹ️" : signs[grade]);
                 mn_text_md(file, f->text ? f->text : "");
                 mn_report_where(f, where, sizeof where);
-                if (where[0]) {
+                if (where[0] || report->n_docs > 1) {
                     fputs(" (", file);
                     mn_text_md(file, where);
+                    if (report->n_docs > 1) {
+                        fputs(where[0] ? ", in " : "in ", file);
+                        mn_text_md(file, report->docs[i].name);
+                    }
                     fputc(')', file);
                 }
                 fputc('\n', file);
@@ -76,20 +80,31 @@ static void put_document(const struct mn_report_doc *doc, FILE *file)
 
 void mn_report_md(const struct mn_report *report, FILE *file)
 {
-    char text[4096];
+    char text[4096], run[1024];
 
-    fputs("## ", file);
+    fputs("# ", file);
     mn_text_md(file, mn_report_title(report, text, sizeof text));
     fputs("\n\n", file);
     for (size_t i = 0; i < report->n_docs; i++) {
         enum mn_grade grade = mn_report_verdict(&report->docs[i], text, sizeof text);
-        fprintf(file, "%s **", signs[grade]);
+        fprintf(file, "%s ", signs[grade]);
+        if (report->n_docs > 1) {
+            mn_text_md(file, mn_report_run(report, &report->docs[i], run, sizeof run));
+            fputs("\n\n", file);
+        }
+        fputs("**", file);
         mn_text_md(file, text);
         fputs("**\n\n", file);
     }
     put_findings(report, file);
-    for (size_t i = 0; i < report->n_docs; i++)
+    for (size_t i = 0; i < report->n_docs; i++) {
+        if (report->n_docs > 1) {
+            fputs("## ", file);
+            mn_text_md(file, mn_report_run(report, &report->docs[i], run, sizeof run));
+            fputs("\n\n", file);
+        }
         put_document(&report->docs[i], file);
+    }
     if (report->n_environment) {
         open_details(file, "Environment");
         mn_report_put_environment(report, file, MN_REPORT_MD);

@@ -74,7 +74,7 @@ static void write_html(const struct mn_report_table *table, const char *empty, F
     static const char *const grades[] = {"", " warn", " bad"};
     static const char *const kinds[] = {"txt", "num", "prose"};
 
-    fputs("<div class=\"scroll\" tabindex=\"0\"><table>\n", file);
+    fputs(MN_SCROLL_BEGIN "<table>\n", file);
     if (caption) {
         fputs("<caption>", file);
         mn_text_html(file, caption);
@@ -101,7 +101,7 @@ static void write_html(const struct mn_report_table *table, const char *empty, F
         mn_text_html(file, cell->text);
         fputs("</td>", file);
     }
-    fputs("</tr>\n</tbody></table></div>\n", file);
+    fputs("</tr>\n</tbody></table>" MN_SCROLL_END "\n", file);
 }
 
 static void write_md(const struct mn_report_table *table, const char *empty, FILE *file,

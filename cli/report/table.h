@@ -28,6 +28,11 @@ struct mn_report_table {
     size_t n_cells;
 };
 
+/* HTML around what may be wider than the page: it scrolls by itself, and says so where it does. */
+#define MN_SCROLL_BEGIN "<div class=\"scroll\" tabindex=\"0\"><div class=\"inner\">"
+#define MN_SCROLL_END                                                                              \
+    "<p class=\"more\" aria-hidden=\"true\">↔ scroll sideways: there is more</p></div></div>"
+
 /* struct mn_report_table table = MN_TABLE(cols); */
 #define MN_TABLE(columns)                                                                          \
     {                                                                                              \

@@ -64,7 +64,7 @@ static void put_end(struct mn_report_table *table, const char *node, const char 
 static void put_remark(struct mn_report_table *table, const struct mn_report_doc *doc,
                        const struct mn_report_cell *cell)
 {
-    char text[1024] = "";
+    char text[1024] = "", whole[sizeof text - 100];
     size_t used = 0;
 
     if (cell->error)
@@ -80,13 +80,8 @@ static void put_remark(struct mn_report_table *table, const struct mn_report_doc
                                  used ? "; " : "", c->node ? c->node : "?",
                                  c->netdev ? c->netdev : "?", 100 * c->share);
     }
-    if (used >= sizeof text) { /* cut between characters */
-        char *whole = mn_text_clean(text);
-        mn_table_text(table, whole);
-        free(whole);
-    } else {
-        mn_table_text(table, text);
-    }
+    mn_strlcpy_words(whole, text, sizeof whole);
+    mn_table_text(table, whole);
 }
 
 static enum mn_grade grade_of(const struct mn_report_doc *doc, const struct mn_report_cell *cell,

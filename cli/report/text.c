@@ -19,6 +19,12 @@ char *mn_text_clean(const char *text)
         uint32_t code;
         size_t len = mn_utf8(text, (size_t)(end - text), &code);
         if (n == LONGEST) {
+            /* In a whole word, if there is one nearby. */
+            for (char *end_of = to; end_of > clean && to - end_of < LONGEST / 5; end_of--)
+                if (end_of[-1] == ' ') {
+                    to = end_of;
+                    break;
+                }
             memcpy(to, "…", sizeof "…");
             break;
         }

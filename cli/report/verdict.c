@@ -6,6 +6,9 @@
 #include "cli/report/doc.h"
 #include "cli/report/text.h"
 
+/* One of so many measurements that did not become steady, and the rest is in doubt. */
+#define MANY_UNSTEADY 10
+
 struct sentence {
     char *text;
     size_t size, used;
@@ -229,6 +232,11 @@ enum mn_grade mn_report_verdict(const struct mn_report_doc *doc, char *text, siz
     struct sentence s = {.text = text, .size = size};
     enum mn_grade grade = judges[doc->results.kind](doc, &s);
 
+    if (doc->unsteady)
+        say(&s, " %zu of %zu measurements %s unsteady, still changing when measured.",
+            doc->unsteady, doc->steadied, doc->unsteady == 1 ? "was" : "were");
+    if (doc->unsteady * MANY_UNSTEADY >= doc->steadied && doc->unsteady && grade == MN_GRADE_GOOD)
+        grade = MN_GRADE_WARN;
     if (!doc->complete)
         say(&s, " The run ended early%s%s.", doc->error ? ": " : "", doc->error ? doc->error : "");
     return doc->complete ? grade : MN_GRADE_BAD;
