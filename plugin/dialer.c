@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "plugin/listen.h"
 #include "plugin/transport.h"
@@ -52,10 +53,24 @@ static struct dialer *find(const struct mn_config *config, const struct mn_handl
     return d;
 }
 
+/* The acceptor may have said READY: it must see the connection's end, not the reset that closing
+ * makes of what nobody has read. */
+static void leave(struct mn_chan *chan)
+{
+    uint8_t sink[256];
+
+    if (shutdown(chan->fd, SHUT_WR) != 0)
+        return;
+    while (recv(chan->fd, sink, sizeof sink, MSG_DONTWAIT) > 0)
+        ;
+}
+
 static void end(struct dialer *d)
 {
-    if (d->conn)
+    if (d->conn) {
+        leave(&d->conn->chan);
         mn_conn_close(d->conn);
+    }
     free(d);
 }
 
