@@ -105,6 +105,7 @@ static struct mn_check_target target_of(const struct run *run, size_t i)
 
     if (run->jobs[i].version)
         target.version = run->jobs[i].version;
+    target.two |= run->jobs[i].two;
     target.seed += run->slots[i].runs;
     if (run->jobs[i].rule->flags & MN_CHECK_SLOW)
         target.limit_ms *= 10;

@@ -30,7 +30,8 @@ enum mn_check_flags {
     MN_CHECK_ALONE = 2,  /* looks at time or CPU: no other rule runs meanwhile */
     MN_CHECK_SLOW = 4,   /* moves so much that its time limit is ten times the usual */
     MN_CHECK_PEER = 8,   /* has a second process, which may run on another machine */
-    MN_CHECK_ENDS = 16,  /* the ends of its connections may be on two machines */
+    MN_CHECK_ENDS =
+        16, /* the ends of its connections may be in two processes, or on two machines */
     /* Waits as long as the plugin does, which may be half a minute: four times the usual limit, and
      * no part of a run in which nobody asked for it. */
     MN_CHECK_PATIENT = 32,
@@ -59,6 +60,7 @@ struct mn_check_family {
     const char *title;
     const struct mn_check_rule *rules;
     size_t n_rules;
+    int twice; /* by default, those with MN_CHECK_ENDS once more with their ends in two processes */
 };
 
 /* In the order they run, NULL-terminated. */
@@ -96,6 +98,7 @@ struct mn_check_target {
     const struct mn_check_far *far;         /* where second processes run, NULL = here (far.h) */
     const char *const *traces;              /* of the processes of a job, for scenario.trace */
     int n_traces;
+    int two;       /* the ends of a rule's connections are in two processes of this host */
     int second_fd; /* this is the second process and hears of the first by it; 0 = the first */
 };
 
@@ -121,6 +124,7 @@ struct mn_check_job {
     const struct mn_check_family *family;
     const struct mn_check_rule *rule;
     int version; /* 0 = the target's */
+    int two;     /* as the target's */
     struct mn_check_result result;
 };
 

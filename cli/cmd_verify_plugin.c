@@ -34,7 +34,7 @@ static const struct mn_verify_format *const formats[] = {
 struct options {
     const char *version, *profile, *explain, *peer, *token_file;
     struct mn_opt_list rules, traces;
-    int all_versions, list, format, json, verbose, wide, strict;
+    int all_versions, list, format, json, verbose, wide, strict, two;
     long seed, jobs, port;
     unsigned timeout_ms, stress_ms;
 };
@@ -58,7 +58,12 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_STRING,
      .arg = "HOST",
      .offset = offsetof(struct options, peer),
-     .help = "Run rules of two ends with one of them there, at meshnet serve."},
+     .help = "Run rules of two ends with one of them there, at meshnet serve; localhost\n"
+             "without a token: --two."},
+    {.name = "two",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct options, two),
+     .help = "Run rules of two ends with each of them in a process of its own, here."},
     {.name = "port",
      .type = MN_OPT_INT,
      .arg = "PORT",
@@ -148,7 +153,8 @@ static struct mn_verify_choice choice_of(const struct options *o)
 {
     return (struct mn_verify_choice){.names = o->rules,
                                      .flags = o->stress_ms ? MN_CHECK_RANDOM : 0u,
-                                     .two_machines = o->peer != NULL};
+                                     .two_machines = o->peer != NULL,
+                                     .two_processes = o->two};
 }
 
 static enum mn_err check_names(const struct options *o, struct mn_diag *diag)
@@ -233,7 +239,15 @@ static void add_job(void *ctx, const struct mn_check_family *family,
     if (rule->flags & MN_CHECK_PATIENT && !mn_verify_patient(&jobs->choice, rule))
         return;
     job = mn_grow((void **)&jobs->jobs, &jobs->n, sizeof *job);
-    *job = (struct mn_check_job){.family = family, .rule = rule, .version = jobs->version};
+    *job = (struct mn_check_job){.family = family,
+                                 .rule = rule,
+                                 .version = jobs->version,
+                                 .two = jobs->choice.two_processes};
+    if (!mn_verify_twice(&jobs->choice, family, rule))
+        return;
+    job = mn_grow((void **)&jobs->jobs, &jobs->n, sizeof *job);
+    *job =
+        (struct mn_check_job){.family = family, .rule = rule, .version = jobs->version, .two = 1};
 }
 
 struct run {
@@ -295,9 +309,13 @@ static int verify(const struct options *o, struct mn_check_target *target)
         mn_verify_each(add_job, &jobs);
     } while (versions[n_versions] && versions[++n_versions]);
     if (jobs.n == 0) {
+        const int two = o->peer || o->two;
         mn_fail(&diag, MN_ERR_USAGE, "none of these rules %s%s%s",
                 o->stress_ms ? "chooses at random (--stress)" : "",
-                o->stress_ms && o->peer ? " and " : "", o->peer ? "has two ends (--peer)" : "");
+                o->stress_ms && two ? " and " : "",
+                !two      ? ""
+                : o->peer ? "has two ends (--peer)"
+                          : "has two ends (--two)");
         return mn_cmd_fail(NAME, &diag);
     }
     run.report.jobs = jobs.jobs;
@@ -388,6 +406,14 @@ static int run(const void *values, int argc, char **argv)
 
     if (o.json)
         o.format = JSON;
+    if (o.peer && strcmp(o.peer, "localhost") == 0 && !o.token_file && !getenv("MESHNET_TOKEN")) {
+        o.peer = NULL;
+        o.two = 1;
+    }
+    if (o.peer && o.two) {
+        mn_fail(&diag, MN_ERR_USAGE, "--two and --peer %s exclude each other", o.peer);
+        return mn_cmd_fail(NAME, &diag);
+    }
     if (check_names(&o, &diag) != MN_OK)
         return mn_cmd_fail(NAME, &diag);
     if (o.list || o.explain)

@@ -17,8 +17,9 @@ static void tap_job(struct mn_verify_report *report, const struct mn_check_job *
 
     if (report->versions > 1)
         snprintf(version, sizeof version, "v%d ", job->version);
-    printf("%sok %zu - %s%s %s%s%s\n", failed ? "not " : "", report->number, version, job->rule->id,
-           job->rule->title, result->status == MN_CHECK_SKIP ? " # SKIP " : "",
+    printf("%sok %zu - %s%s %s%s%s%s\n", failed ? "not " : "", report->number, version,
+           job->rule->id, job->rule->title, mn_verify_ends(job),
+           result->status == MN_CHECK_SKIP ? " # SKIP " : "",
            result->status == MN_CHECK_SKIP ? result->seen : "");
     if (found || report->verbose)
         printf("# %s: %s\n# requires: %s\n# grade: %s; %s\n", mn_check_status_name(result->status),
@@ -108,10 +109,12 @@ static void junit_found(const struct mn_verify_report *report, const struct mn_c
 static void junit_case(const struct mn_verify_report *report, const struct mn_check_job *job)
 {
     const struct mn_check_result *result = &job->result;
+    char name[100];
 
+    snprintf(name, sizeof name, "%s%s", job->rule->id, mn_verify_ends(job));
     printf("    <testcase");
     xml_attribute("classname", job->family->name);
-    xml_attribute("name", job->rule->id);
+    xml_attribute("name", name);
     printf(" time=\"%.3f\">\n", result->ms / 1000.0);
     if (mn_verify_failed(report, result)) {
         junit_found(report, job, "failure");

@@ -45,6 +45,11 @@ static size_t peer_options(const struct mn_verify_report *report, char *text, si
                             token[0] ? "--token-file " : "", token, token[0] ? " " : "");
 }
 
+const char *mn_verify_ends(const struct mn_check_job *job)
+{
+    return job->two ? " (two processes)" : "";
+}
+
 void mn_verify_command(const struct mn_verify_report *report, const struct mn_check_job *job,
                        char *text, size_t size)
 {
@@ -59,6 +64,8 @@ void mn_verify_command(const struct mn_verify_report *report, const struct mn_ch
                                  report->profile);
     if (report->peer)
         used += peer_options(report, options + used, sizeof options - used);
+    if (job->two)
+        used += (size_t)snprintf(options + used, sizeof options - used, "--two ");
     if (report->target->limit_ms != MN_VERIFY_TIMEOUT_MS)
         used += (size_t)snprintf(options + used, sizeof options - used, "--timeout %ums ",
                                  report->target->limit_ms);
@@ -86,8 +93,9 @@ static void text_job(struct mn_verify_report *report, const struct mn_check_job 
     struct mn_out *out = report->out;
 
     heading(report, job);
-    mn_out_note(out, colors[result->status], "%-5s %-26s %s", mn_check_status_name(result->status),
-                job->rule->id, job->rule->title);
+    mn_out_note(out, colors[result->status], "%-5s %-26s %s%s",
+                mn_check_status_name(result->status), job->rule->id, job->rule->title,
+                mn_verify_ends(job));
     if ((open || result->status == MN_CHECK_SKIP) && result->seen[0])
         mn_out_note(out, MN_PLAIN, "      seen:     %s", result->seen);
     if (!open)
@@ -117,6 +125,7 @@ static void out_job(struct mn_verify_report *report, const struct mn_check_job *
     text_job(report, job, command);
     mn_out_str(out, "id", NULL, rule->id);
     mn_out_int(out, "abi", NULL, job->version);
+    mn_out_bool(out, "two", NULL, job->two);
     mn_out_str(out, "family", NULL, job->family->name);
     mn_out_str(out, "title", NULL, rule->title);
     mn_out_str(out, "grade", NULL, mn_check_grade_name(rule->grade));

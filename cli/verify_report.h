@@ -33,6 +33,8 @@ struct mn_verify_format {
 
 extern const struct mn_verify_format mn_verify_text, mn_verify_json, mn_verify_tap, mn_verify_junit;
 
+/* Behind the rule's title: "", or that its ends were in two processes. */
+const char *mn_verify_ends(const struct mn_check_job *job);
 /* The command that runs this job alone in the same way. */
 void mn_verify_command(const struct mn_verify_report *report, const struct mn_check_job *job,
                        char *text, size_t size);

@@ -43,16 +43,29 @@ int mn_verify_chosen(const struct mn_verify_choice *choice, const struct mn_chec
     for (size_t i = 0; i < choice->names.count; i++)
         named |= mn_check_matches(family, rule, choice->names.items[i]);
     return named && (rule->flags & choice->flags) == choice->flags &&
-           (!choice->two_machines || rule->here || rule->flags & (MN_CHECK_PEER | MN_CHECK_ENDS));
+           (!(choice->two_machines || choice->two_processes) || rule->here ||
+            rule->flags & (MN_CHECK_PEER | MN_CHECK_ENDS));
 }
 
-int mn_verify_patient(const struct mn_verify_choice *choice, const struct mn_check_rule *rule)
+static int is_named(const struct mn_verify_choice *choice, const struct mn_check_rule *rule)
 {
-    int named = choice->two_machines;
+    int named = 0;
 
     for (size_t i = 0; i < choice->names.count; i++)
         named |= strcmp(choice->names.items[i], rule->id) == 0;
     return named;
+}
+
+int mn_verify_twice(const struct mn_verify_choice *choice, const struct mn_check_family *family,
+                    const struct mn_check_rule *rule)
+{
+    return family->twice && rule->flags & MN_CHECK_ENDS && !choice->two_machines &&
+           !choice->two_processes && !is_named(choice, rule);
+}
+
+int mn_verify_patient(const struct mn_verify_choice *choice, const struct mn_check_rule *rule)
+{
+    return choice->two_machines || is_named(choice, rule);
 }
 
 struct printing {
@@ -113,7 +126,7 @@ static void explain(struct mn_out *out, const struct mn_check_family *family,
     mn_out_bool(out, "alone", "runs by itself", (rule->flags & MN_CHECK_ALONE) != 0);
     mn_out_bool(out, "patient", "only if named, or with --peer",
                 (rule->flags & MN_CHECK_PATIENT) != 0);
-    mn_out_str(out, "two_machines", "on two machines",
+    mn_out_str(out, "two_machines", "in two processes, or on two machines",
                rule->flags & MN_CHECK_PEER   ? "its second process is there"
                : rule->flags & MN_CHECK_ENDS ? "the end that connects is there"
                                              : rule->here);

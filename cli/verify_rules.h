@@ -10,6 +10,7 @@ struct mn_verify_choice {
     struct mn_opt_list names; /* of rules and families; none = all */
     unsigned flags;           /* enum mn_check_flags that a rule must carry */
     int two_machines;         /* only rules that run there, or that say why they do not */
+    int two_processes;        /* the same of processes */
 };
 
 /* In the order of the tables. */
@@ -20,6 +21,11 @@ void mn_verify_each(void (*visit)(void *ctx, const struct mn_check_family *famil
 enum mn_err mn_verify_name(const char *option, const char *name, struct mn_diag *diag);
 int mn_verify_chosen(const struct mn_verify_choice *choice, const struct mn_check_family *family,
                      const struct mn_check_rule *rule);
+
+/* Whether the rule runs once more with its ends in two processes, although nobody asked: not when
+ * it is named itself. */
+int mn_verify_twice(const struct mn_verify_choice *choice, const struct mn_check_family *family,
+                    const struct mn_check_rule *rule);
 
 /* Whether a patient rule was asked for: by its own name, or with two machines. */
 int mn_verify_patient(const struct mn_verify_choice *choice, const struct mn_check_rule *rule);

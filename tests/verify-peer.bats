@@ -193,3 +193,88 @@ two_nodes()
     [ "$status" -eq 0 ]
     jq -e '.totals.pass == 8' <<<"$output"
 }
+
+@test "verify-plugin: --two puts the ends of every rule into two processes, without a serve or a token" {
+    export NCCL_SOCKET_IFNAME=lo
+    for library in "$PLUGINS/libnccl-net-ref.so" "$MESH"; do
+        verify --json --two "$library"
+        [ "$status" -eq 0 ]
+        jq -e '.totals.fail == 0 and .totals.warn == 0 and .totals.pass >= 60 and all(.rules[]; .two)' \
+            <<<"$output"
+        jq -e 'all(.rules[] | select(.result == "skip");
+            .seen | test("^not in two processes: |one device"))' <<<"$output"
+        jq -e '[.rules[].id] | index("close.sender_gone") and index("death.mid_message")' <<<"$output"
+    done
+    # localhost without a token is the same, in an old version whose connect waits too.
+    verify --json --peer localhost --version v4 --rule connect,close "$MESH"
+    [ "$status" -eq 0 ]
+    jq -e '.totals.fail == 0 and .totals.pass >= 15 and all(.rules[]; .two)' <<<"$output"
+    MESHNET_TOKEN=00112233445566778899aabbccddeeff verify --peer localhost --port 1 --rule connect "$MESH"
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"localhost port 1"* ]]
+    verify --two --peer 127.0.0.1 "$MESH"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--two and --peer 127.0.0.1 exclude each other"* ]]
+    verify --two --rule load "$MESH"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"has two ends (--two)"* ]]
+}
+
+@test "verify-plugin: what one process hides is found by default, and the command it prints finds it" {
+    local again
+    for fault in TWO_HANDLE_ADDRESS TWO_SENDER_SILENT; do
+        verify --json --timeout 4s --rule connect,close "$(fault $fault)"
+        [ "$status" -eq 1 ]
+        jq -c '.rules[] | select(.result == "fail") | [.id, .two, .seen]' <<<"$output"
+        jq -e '[.rules[] | select(.result == "fail") | .two] | length >= 1 and all' <<<"$output"
+        jq -e '[.rules[] | select(.result == "pass" and (.two | not))] | length >= 20' <<<"$output"
+    done
+    again=$(jq -r '[.rules[] | select(.result == "fail") | .again][0]' <<<"$output")
+    [[ "$again" == "meshnet verify-plugin "*"--two "*"--rule close.sender_gone "* ]]
+    run --separate-stderr "$MESHNET" ${again#meshnet }
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"fail  close.sender_gone "*"(two processes)"* ]]
+    # By its own name a rule runs once, as it is asked for.
+    verify --json --rule close.sender_gone "$(fault TWO_SENDER_SILENT)"
+    [ "$status" -eq 0 ]
+    jq -e '.totals.rules == 1 and .rules[0].two == false' <<<"$output"
+    verify --format junit --timeout 4s --rule close "$(fault TWO_SENDER_SILENT)"
+    [[ "$output" == *'name="close.sender_gone"'*'name="close.sender_gone (two processes)"'*'<failure'* ]]
+}
+
+@test "verify-plugin: an end that crashes or hangs in its own process is named, and nothing is left of it" {
+    export HOSTILE_MARK=$$-two
+    verify --two --timeout 3s --version v8 --rule connect.handle_copy "$(fault CONNECT_HANGS)"
+    [ "$status" -eq 0 ] # there the peer's connect does not wait
+    verify --two --timeout 3s --rule connect.connect_first "$(fault TWO_CONNECT_WAITS)"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"connect does not return at the peer"* ]]
+    verify --two --timeout 3s --rule close.idle "$(fault CLOSE_CRASHES)"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"the other process crashed with SIGABRT"* ]]
+    for environ in /proc/[0-9]*/environ; do
+        [ "$environ" = "/proc/$$/environ" ] || ! grep -qsz "^HOSTILE_MARK=$$-two$" "$environ" ||
+            [[ "$(readlink "${environ%environ}exe")" != "$MESHNET" ]]
+    done
+}
+
+@test "verify-plugin: a judge that is killed takes both ends along" {
+    local left=0 judge
+    HOSTILE_MARK=$$-ends "$MESHNET" verify-plugin --two --timeout 100s --rule connect.connect_first \
+        "$(fault TWO_CONNECT_WAITS)" >out 2>&1 &
+    judge=$!
+    for _ in $(seq 300); do
+        left=$(grep -lsz "^HOSTILE_MARK=$$-ends$" /proc/[0-9]*/environ | wc -l)
+        [ "$left" -lt 4 ] || break
+        sleep 0.1
+    done
+    [ "$left" -ge 4 ] # the judge, a warden, the two ends
+    kill -KILL "$judge"
+    wait "$judge" || true
+    for _ in $(seq 300); do
+        left=$(grep -lsz "^HOSTILE_MARK=$$-ends$" /proc/[0-9]*/environ | wc -l)
+        [ "$left" -gt 0 ] || break
+        sleep 0.1
+    done
+    [ "$left" -eq 0 ]
+}

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "bench/check/kit.h"
+#include "bench/check/remote.h"
 #include "bench/host.h"
 
 #define CYCLES     40
@@ -221,12 +222,28 @@ static void cycle(struct mn_check *check, int n)
     }
 }
 
+/* Of both ends. */
+static int count_fds(struct mn_check *check)
+{
+    struct mn_remote *there = check->raw.remote;
+
+    return mn_check_count_fds() + (there ? mn_remote_count(there, MN_REMOTE_FDS) : 0);
+}
+
+static int count_threads(struct mn_check *check)
+{
+    struct mn_remote *there = check->raw.remote;
+
+    return mn_check_count_threads() + (there ? mn_remote_count(there, MN_REMOTE_THREADS) : 0);
+}
+
 /* What a plugin frees on a thread of its own may take a moment. */
-static void settle(struct mn_check *check, int (*count)(void), int baseline, const char *what)
+static void settle(struct mn_check *check, int (*count)(struct mn_check *check), int baseline,
+                   const char *what)
 {
     int now;
 
-    while ((now = count()) >= baseline + CYCLES / 2) {
+    while ((now = count(check)) >= baseline + CYCLES / 2) {
         struct timespec pause = {.tv_nsec = 10000000};
         if (mn_check_expired(check))
             mn_check_fail(check, "%d %s before %d connections were made and closed, %d after",
@@ -242,9 +259,9 @@ static void check_descriptors(struct mn_check *check)
 
     mn_check_init(check);
     cycle(check, WARM_UP);
-    before = mn_check_count_fds();
+    before = count_fds(check);
     cycle(check, CYCLES);
-    settle(check, mn_check_count_fds, before, "file descriptors");
+    settle(check, count_fds, before, "file descriptors");
 }
 
 static void check_threads(struct mn_check *check)
@@ -253,9 +270,9 @@ static void check_threads(struct mn_check *check)
 
     mn_check_init(check);
     cycle(check, WARM_UP);
-    before = mn_check_count_threads();
+    before = count_threads(check);
     cycle(check, CYCLES);
-    settle(check, mn_check_count_threads, before, "threads");
+    settle(check, count_threads, before, "threads");
 }
 
 static const struct mn_check_rule rules[] = {
@@ -264,53 +281,57 @@ static const struct mn_check_rule rules[] = {
      .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 transport/net.cc, sendProxyFree and recvProxyFree: each rank closes "
                  "when it is done, long apart",
-     .breaks = "Jobs hang or crash at their end."},
+     .breaks = "Jobs hang or crash at their end.", .flags = MN_CHECK_ENDS},
     {"close.half_open", "a listen comm closes under a half-open connect",
      "an aborted set-up simply stops calling connect and accept", check_half_open,
      .grade = MN_CHECK_SHOULD,
      .evidence = "ncclNet API (closeListen): NCCL leaves half-open ends as they are; other hosts "
                  "of plugins close them",
-     .breaks = "A job that gives up while it connects crashes instead."},
+     .breaks = "A job that gives up while it connects crashes instead.", .flags = MN_CHECK_ENDS},
     {"close.in_flight", "ends close with requests in flight",
      "on abort requests are forgotten, memory is deregistered and comms are closed",
      check_in_flight, .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 transport/net.cc, recvProxyFree: after an abort closes comms whose "
                  "requests nobody tests any more",
-     .breaks = "A job that aborts hangs, and its node is lost to the next one."},
+     .breaks = "A job that aborts hangs, and its node is lost to the next one.",
+     .flags = MN_CHECK_ENDS},
     {"close.sender_gone", "a receiver whose sender closed gets an error",
      "the peer's next test or irecv reports it; a wait for ever is a hung job", check_sender_gone,
      .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 proxy.cc, ncclProxyProgress: only an error of test ends a step that "
                  "never comes; else the job hangs",
-     .breaks = "A job of which one rank left hangs until somebody looks."},
+     .breaks = "A job of which one rank left hangs until somebody looks.", .flags = MN_CHECK_ENDS},
     {"close.receiver_gone", "a sender whose receiver closed gets an error",
      "the peer's next test or isend reports it; a wait for ever is a hung job", check_receiver_gone,
      .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 proxy.cc, ncclProxyProgress: only an error of isend or test ends a "
                  "step that never comes; else the job hangs",
-     .breaks = "A job of which one rank left hangs until somebody looks."},
+     .breaks = "A job of which one rank left hangs until somebody looks.", .flags = MN_CHECK_ENDS},
     {"close.delivered", "what was sent still arrives after closeSend",
      "delivery of a completed send depends on no further call", check_delivered,
      .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 transport/net.cc, sendProxyFree: closes as soon as the last send is "
                  "done, whether or not the peer has read it",
-     .breaks = "The last step of the last collective is missing at some ranks."},
+     .breaks = "The last step of the last collective is missing at some ranks.",
+     .flags = MN_CHECK_ENDS},
     {"close.memory", "no buffer is touched after deregMr and close",
      "NCCL frees the memory next, whatever was in flight", check_memory, .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 transport/net.cc, recvProxyFree: frees the buffers after deregMr, "
                  "whatever was in flight",
-     .breaks = "A job that aborts corrupts memory that is in use again."},
+     .breaks = "A job that aborts corrupts memory that is in use again.", .flags = MN_CHECK_ENDS},
     {"close.descriptors", "no file descriptor stays behind",
      "communicators come and go for days in one process", check_descriptors,
      .grade = MN_CHECK_SHOULD,
      .evidence = "ncclNet API (closeSend, closeRecv): NCCL does not count; a service that makes "
                  "communicators for every task runs out",
-     .breaks = "A service that makes communicators for every task runs out of descriptors."},
+     .breaks = "A service that makes communicators for every task runs out of descriptors.",
+     .flags = MN_CHECK_ENDS},
     {"close.threads", "no thread stays behind for each connection",
      "communicators come and go for days in one process", check_threads, .grade = MN_CHECK_SHOULD,
      .evidence = "ncclNet API (closeSend, closeRecv): NCCL does not count; a service that makes "
                  "communicators for every task runs out",
-     .breaks = "A service that makes communicators for every task runs out of threads."},
+     .breaks = "A service that makes communicators for every task runs out of threads.",
+     .flags = MN_CHECK_ENDS},
 };
 
-MN_CHECK_FAMILY(mn_check_close_family, "close", "close", rules);
+MN_CHECK_FAMILY_TWICE(mn_check_close_family, "close", "close", rules);

@@ -4,14 +4,32 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench/check/far.h"
 
 #define POLL_MS 20
+#define END_MS  1000 /* for a process whose socket has ended to end itself */
+#define MOVE    (64u << 10)
+#define MOVES   256
+
+/* Addresses are others than in the process this one was forked from, as between two programs: what
+ * passes them on must not work by luck. Fills the gaps between libraries, too. */
+static void move_addresses(void)
+{
+    static void *volatile heap;
+
+    for (int i = 0; i < MOVES; i++)
+        (void)mmap(NULL, MOVE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    heap = malloc(MOVE);
+    (void)heap;
+}
 
 void mn_peer_start(struct mn_check *check, void (*run)(struct mn_check *check, int fd),
                    struct mn_peer *peer)
@@ -31,10 +49,12 @@ void mn_peer_start(struct mn_check *check, void (*run)(struct mn_check *check, i
     peer->pid = mn_check_fork(check);
     if (peer->pid == 0) {
         close(fds[0]);
+        move_addresses();
         run(check, fds[1]);
         _exit(0);
     }
     close(fds[1]);
+    check->other = peer->pid;
     peer->fd = fds[0];
     peer->control = -1;
 }
@@ -56,13 +76,34 @@ void mn_peer_kill(struct mn_check *check, struct mn_peer *peer)
     close(peer->fd);
 }
 
+/* The first process has ended and its verdict stands, or how it died does. Of the second one the
+ * same is waited for: a verdict of its own, or its death. */
+static _Noreturn void ended(struct mn_check *check)
+{
+    const uint64_t until = mn_check_now_ns() + END_MS * 1000000u;
+    int status = 0;
+    pid_t pid = 0;
+
+    if (check->second)
+        _exit(0);
+    while (check->other && pid == 0 && mn_check_now_ns() < until) {
+        pid = waitpid(check->other, &status, WNOHANG);
+        if (pid == 0)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    if (pid > 0 && WIFSIGNALED(status))
+        mn_check_fail(check, "the other process crashed with SIG%s",
+                      sigabbrev_np(WTERMSIG(status)));
+    mn_check_fail(check, "the other process has ended");
+}
+
 void mn_peer_tell(struct mn_check *check, int fd, const void *data, size_t size)
 {
     for (size_t sent = 0; sent < size;) {
         struct pollfd pfd = {.fd = fd, .events = POLLOUT};
         ssize_t n = send(fd, (const char *)data + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR)
-            mn_check_fail(check, "the other process has ended");
+            ended(check);
         sent += n > 0 ? (size_t)n : 0;
         if (n < 0 && mn_check_expired(check))
             mn_check_fail(check, "the other process does not listen");
@@ -85,7 +126,7 @@ static void hear(struct mn_check *check, int fd, void *data, size_t size, const 
             continue;
         n = recv(fd, (char *)data + got, size - got, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-            mn_check_fail(check, "the other process has ended");
+            ended(check);
         got += n > 0 ? (size_t)n : 0;
     }
 }

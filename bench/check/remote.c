@@ -29,6 +29,7 @@ static struct mn_remote the_remote = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static const char *const names[] = {
     [MN_REMOTE_CONNECT] = "connect", [MN_REMOTE_REG] = "regMr", [MN_REMOTE_DEREG] = "deregMr",
     [MN_REMOTE_SEND] = "isend",      [MN_REMOTE_TEST] = "test", [MN_REMOTE_CLOSE] = "closeSend",
+    [MN_REMOTE_COUNT] = "a count",
 };
 
 static int is_in(const void *object, const void *table, size_t size)
@@ -196,12 +197,26 @@ int mn_remote_close(struct mn_remote *remote, void *comm)
     return answer.result;
 }
 
+int mn_remote_count(struct mn_remote *remote, enum mn_remote_count what)
+{
+    struct mn_remote_call c = {.op = MN_REMOTE_COUNT, .number = (int32_t)what};
+    struct mn_remote_answer answer;
+
+    pthread_mutex_lock(&remote->lock);
+    answer = call(remote, &c, NULL);
+    pthread_mutex_unlock(&remote->lock);
+    return answer.done;
+}
+
 void mn_remote_start(struct mn_check *check)
 {
     struct mn_remote_answer hello;
     struct mn_peer peer;
 
-    mn_far_start(check, &peer);
+    if (check->target->far)
+        mn_far_start(check, &peer);
+    else
+        mn_peer_start(check, mn_remote_serve, &peer);
     the_remote.check = check;
     the_remote.fd = peer.fd;
     mn_peer_hear_call(check, peer.fd, &hello, sizeof hello, "init");

@@ -1,4 +1,5 @@
-/* The connecting end of a rule's connections on another machine (MN_CHECK_ENDS): its connect,
+/* The connecting end of a rule's connections in another process or on another machine
+ * (MN_CHECK_ENDS): its connect,
  * regMr, isend, test, … are carried out there, one at a time, and what the rule holds here stands
  * for the comms, registrations and requests there. The bytes of a message go over with its isend;
  * once test reported it done, they are overwritten there. The accepting end stays in the rule's
@@ -19,6 +20,10 @@ void mn_remote_serve(struct mn_check *check, int fd);
 
 /* Whether a comm, a registration or a request is only a name for one over there. */
 int mn_remote_owns(const struct mn_remote *remote, const void *object);
+
+/* What the process over there has, and how often connect slept in it. */
+enum mn_remote_count { MN_REMOTE_FDS, MN_REMOTE_THREADS, MN_REMOTE_SLEEPS };
+int mn_remote_count(struct mn_remote *remote, enum mn_remote_count what);
 
 /* As the mn_raw_ functions. They end the rule when the other machine does not answer. handle:
  * MN_REMOTE_HANDLE bytes, with what connect left in it; device_handle: NULL, or where 8 bytes are,

@@ -34,10 +34,12 @@ static struct registration mrs[MN_REMOTE_MRS];
 static struct request requests[MN_REMOTE_REQUESTS];
 static size_t room = ROOM;
 static int aliases = ALIASES;
+static long sleeps; /* in connect */
 
 static const char *const names[] = {
     [MN_REMOTE_CONNECT] = "connect", [MN_REMOTE_REG] = "regMr", [MN_REMOTE_DEREG] = "deregMr",
     [MN_REMOTE_SEND] = "isend",      [MN_REMOTE_TEST] = "test", [MN_REMOTE_CLOSE] = "closeSend",
+    [MN_REMOTE_COUNT] = "a count",
 };
 
 static _Noreturn void nonsense(struct mn_check *check, const char *what)
@@ -68,8 +70,10 @@ static void serve_connect(struct mn_check *check, const struct mn_remote_call *c
     if (c->bytes != MN_REMOTE_HANDLE || c->comm >= MN_REMOTE_COMMS || comms[c->comm])
         nonsense(check, "connect");
     mn_peer_hear(check, fd, handle, MN_REMOTE_HANDLE);
+    sleeps -= mn_check_sleeps();
     answer->result = mn_raw_connect(&check->raw, c->number, handle, &comm,
                                     c->given ? (void **)(void *)&area[1] : NULL);
+    sleeps += mn_check_sleeps();
     comms[c->comm] = comm;
     answer->state = comm ? MN_REMOTE_GIVEN : MN_REMOTE_NULL;
     answer->bytes = MN_REMOTE_HANDLE;
@@ -186,6 +190,20 @@ static void serve_close(struct mn_check *check, const struct mn_remote_call *c,
     comms[c->comm] = NULL;
 }
 
+static int count(struct mn_check *check, int32_t what)
+{
+    switch (what) {
+    case MN_REMOTE_FDS:
+        return mn_check_count_fds();
+    case MN_REMOTE_THREADS:
+        return mn_check_count_threads();
+    case MN_REMOTE_SLEEPS:
+        return (int)sleeps;
+    default:
+        nonsense(check, "count");
+    }
+}
+
 void mn_remote_serve(struct mn_check *check, int fd)
 {
     struct mn_remote_answer answer = {0};
@@ -216,6 +234,9 @@ void mn_remote_serve(struct mn_check *check, int fd)
             break;
         case MN_REMOTE_TEST:
             serve_test(check, &c, &answer);
+            break;
+        case MN_REMOTE_COUNT:
+            answer.done = count(check, c.number);
             break;
         default:
             serve_close(check, &c, &answer);

@@ -78,6 +78,8 @@ static void test_nonsense(void **state)
         {.op = MN_REMOTE_TEST, .request = 0},
         {.op = MN_REMOTE_TEST, .request = MN_REMOTE_REQUESTS},
         {.op = MN_REMOTE_CLOSE, .comm = 0},
+        {.op = MN_REMOTE_COUNT, .number = 3},
+        {.op = MN_REMOTE_COUNT, .number = -1},
     };
 
     (void)state;

@@ -18,12 +18,14 @@ enum mn_remote_op {
     MN_REMOTE_SEND,
     MN_REMOTE_TEST,
     MN_REMOTE_CLOSE,
+    MN_REMOTE_COUNT,
     MN_REMOTE_N_OPS
 };
 
 struct mn_remote_call {
     uint32_t op, comm, mr, request; /* numbers the rule chose */
-    int32_t number;                 /* connect: dev; reg: place in a page; send: tag; test: done */
+    int32_t number;                 /* connect: dev; reg: place in a page; send: tag; test: done;
+                                     * count: enum mn_remote_count */
     uint32_t given;                 /* connect: a device handle; test: a place for sizes */
     uint64_t size, offset;          /* reg: size; send: where in the registration, and how much */
     uint64_t word;                  /* connect: *device_handle; send: *request */
@@ -35,7 +37,7 @@ enum mn_remote_state { MN_REMOTE_NULL, MN_REMOTE_GIVEN, MN_REMOTE_UNCHANGED };
 struct mn_remote_answer {
     int32_t result;
     uint32_t state; /* of *comm or *request */
-    int32_t done;   /* test; before the first call: how many devices there are */
+    int32_t done;   /* test; count; before the first call: how many devices there are */
     uint32_t bytes; /* that follow: connect: the handle */
     uint64_t word;  /* connect: *device_handle */
 };

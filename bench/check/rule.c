@@ -133,6 +133,7 @@ pid_t mn_check_fork(struct mn_check *check)
         mn_check_skip(check, "cannot start a second process: %s", strerror(errno));
     if (pid == 0) {
         check->pid = getpid();
+        check->second = 1;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent)
             _exit(1);
@@ -227,7 +228,8 @@ void mn_check_init(struct mn_check *check)
     _Alignas(16) unsigned char props[MN_RAW_PROPS_MAX] = {0};
     int ndev = 0, result;
 
-    if (check->target->far && check->rule->flags & MN_CHECK_ENDS)
+    if ((check->target->far || (check->target->two && !check->second)) &&
+        check->rule->flags & MN_CHECK_ENDS)
         mn_remote_start(check);
     mn_check_load(check);
     mn_check_step(check, "init");
@@ -301,8 +303,9 @@ void mn_check_child(const struct mn_check_target *target, const struct mn_check_
     check->random = seed_of(target, rule);
     /* A quarter is left for the verdict, so that a wait that found nothing says so itself. */
     check->deadline_ns = mn_check_now_ns() + limit_ns / 4 * 3;
-    if (target->far && rule->here)
-        mn_check_skip(check, "not on two machines: %s", rule->here);
+    if ((target->far || target->two) && rule->here)
+        mn_check_skip(check, "not %s: %s", target->far ? "on two machines" : "in two processes",
+                      rule->here);
     if (target->second_fd && rule->flags & MN_CHECK_ENDS)
         mn_remote_serve(check, target->second_fd);
     rule->run(check);

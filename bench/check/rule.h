@@ -17,6 +17,8 @@ struct mn_check {
     uint64_t random; /* state of mn_check_random */
     struct mn_check_shared *shared;
     pid_t pid;                 /* the process that runs the rule */
+    int second;                /* that is one mn_check_fork made */
+    pid_t other;               /* the last such on this host */
     uint64_t deadline_ns;      /* waits end here with a verdict, before the parent's limit */
     struct mn_raw raw;         /* after mn_check_load */
     int n_dev;                 /* after mn_check_init */
@@ -32,10 +34,15 @@ extern const struct mn_check_family mn_check_load_family, mn_check_device_family
     mn_check_scenario_family, mn_check_collnet_family;
 
 #define MN_CHECK_FAMILY(var, family_name, family_title, rows)                                      \
+    MN_CHECK_FAMILY_AS(var, family_name, family_title, rows, 0)
+#define MN_CHECK_FAMILY_TWICE(var, family_name, family_title, rows)                                \
+    MN_CHECK_FAMILY_AS(var, family_name, family_title, rows, 1)
+#define MN_CHECK_FAMILY_AS(var, family_name, family_title, rows, run_twice)                        \
     const struct mn_check_family var = {.name = (family_name),                                     \
                                         .title = (family_title),                                   \
                                         .rules = (rows),                                           \
-                                        .n_rules = sizeof(rows) / sizeof *(rows)}
+                                        .n_rules = sizeof(rows) / sizeof *(rows),                  \
+                                        .twice = (run_twice)}
 
 /* Where the rule is now; named when the plugin crashes or hangs here. */
 void mn_check_step(struct mn_check *check, const char *fmt, ...)

@@ -1,15 +1,19 @@
 /* The closes: either end first, whatever is in flight. */
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/broken/ref.h"
 
-static void free_channel(struct channel *channel)
+/* kind: of the end that closes. Some faults concern other processes alone. */
+static void free_channel(struct channel *channel, enum kind kind)
 {
+    const int keep = kind == SEND ? IS(TWO_SENDER_SILENT) : IS(TWO_RECEIVER_SILENT);
+
     ref_drop_messages(channel);
     if (channel->incoming)
         ref_discard(channel->incoming);
-    if (channel->fd >= 0)
+    if (channel->fd >= 0 && !keep)
         close(channel->fd);
     free(channel->leftover.from);
     free(channel);
@@ -22,7 +26,7 @@ static void close_side(struct channel *channel, enum kind kind)
     if (kind == SEND && IS(CLOSE_DROPS))
         ref_drop_messages(channel);
     if (channel->fd >= 0 || (channel->closed[SEND] && channel->closed[RECV]))
-        free_channel(channel);
+        free_channel(channel, kind);
 }
 
 void ref_free_comm(struct comm *comm)
@@ -90,6 +94,7 @@ ncclResult_t ref_close(void *end)
     struct comm *comm = end;
     struct channel *channel = comm->channel;
     enum kind kind = comm->kind;
+    char byte;
 
     if (IS(CLOSE_CRASHES) && kind == SEND)
         abort();
@@ -98,6 +103,8 @@ ncclResult_t ref_close(void *end)
     if (IS(CLOSE_WAITS) && kind == SEND)
         while (!channel->closed[RECV])
             ref_nap();
+    if (IS(TWO_CLOSE_WAITS) && kind == SEND && channel->fd >= 0)
+        (void)recv(channel->fd, &byte, 1, 0);
     if (IS(CLOSE_DISTURBS))
         disturb_others(comm);
     if (IS(CLOSE_FAILS_NEXT) && kind == RECV)
@@ -120,6 +127,8 @@ ncclResult_t ref_close_listen(void *listen)
     pthread_mutex_lock(&ref_lock);
     if (IS(LISTEN_OWNS) && l->given)
         l->given->closed[RECV] = 1;
+    if (IS(TWO_LISTEN_OWNS) && l->given && l->given->fd >= 0)
+        (void)shutdown(l->given->fd, SHUT_RDWR);
     ref_free_listener(l);
     pthread_mutex_unlock(&ref_lock);
     return ncclSuccess;

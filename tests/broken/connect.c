@@ -1,10 +1,12 @@
 /* listen, connect, accept. */
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/broken/ref.h"
@@ -159,14 +161,39 @@ static ncclResult_t connect_here(struct listener *l, struct context *context, in
     return *comm ? ncclSuccess : ncclSystemError;
 }
 
-static ncclResult_t connect_away(const struct handle *h, struct context *context, void **comm)
+/* Whether the descriptor in the handle listens at its port. */
+static int is_listener(const struct handle *h)
 {
-    struct channel *channel;
-    int fd = IS(WIRE_REFUSED) ? -1 : ref_wire_connect(h);
+    struct sockaddr_in at = {.sin_port = 0};
+    socklen_t size = sizeof at;
 
+    return getsockname((int)(h->port >> 16), (struct sockaddr *)&at, &size) == 0 &&
+           ntohs(at.sin_port) == (h->port & 0xffff);
+}
+
+static ncclResult_t connect_away(const struct handle *h, struct context *context, void **comm,
+                                 void **device_handle)
+{
+    static int calls;
+    struct channel *channel;
+    int fd;
+
+    if (IS(TWO_HANDLE_DESCRIPTOR) && !is_listener(h))
+        return ref_refuse("nobody listens");
+    if (IS(TWO_CONNECT_SLEEPS) && ++calls % 50) {
+        ref_nap();
+        return ncclSuccess;
+    }
+    fd = IS(WIRE_REFUSED) ? -1 : ref_wire_connect(h);
     if (fd < 0)
         return errno == EAGAIN ? ncclSuccess : ref_refuse("nobody listens");
+    if (IS(TWO_DEVICE_HANDLE) && device_handle)
+        *device_handle = NULL;
     channel = new_channel(fd);
+    if (IS(TWO_DESCRIPTORS) && channel)
+        channel->leaked_fd = dup(fd);
+    if (IS(TWO_THREADS))
+        ref_start(ref_idle);
     *comm = channel ? new_comm(SEND, channel, context) : NULL;
     return *comm ? ncclSuccess : ncclSystemError;
 }
@@ -201,22 +228,26 @@ static const char *objection(const struct handle *h, const void *handle, int dev
 ncclResult_t ref_connect(struct context *context, int dev, void *handle, void **comm,
                          void **device_handle)
 {
+    ncclResult_t result = ncclSuccess;
     struct listener *l;
-    ncclResult_t result;
     struct handle h;
     const char *why;
 
     memcpy(&h, handle, sizeof h);
     why = objection(&h, handle, dev);
-    if (why)
+    if (why && !IS(TWO_BAD_HANDLE))
         return ref_refuse(why);
     touch_device_handle(device_handle, comm);
     if (IS(CONNECT_SLEEPS))
         ref_nap();
     pthread_mutex_lock(&ref_lock);
     l = find_listener(&h);
-    if (may_connect(&h, &result))
-        result = l ? connect_here(l, context, dev, comm) : connect_away(&h, context, comm);
+    if (why && l)
+        result = ref_refuse(why);
+    else if (l || !IS(TWO_SAME_HOST)) /* else: it will come */
+        if (may_connect(&h, &result))
+            result = l ? connect_here(l, context, dev, comm)
+                       : connect_away(&h, context, comm, device_handle);
     pthread_mutex_unlock(&ref_lock);
     if (IS(CONNECT_HANGS) || IS(V4_CONNECT_WAITS))
         while (l && !l->accepted)

@@ -120,7 +120,9 @@ static void deliver(struct channel *channel, struct request *r, int slot, const 
         if (IS(LATE_WRITE) && n)
             leave_over(channel, r, to, m, 0, n);
     }
-    r->got[slot] = IS(SIZE_POSTED) ? r->room[slot] : IS(SIZE_STALE) ? channel->last_size : n;
+    r->got[slot] = IS(SIZE_POSTED) || (IS(TWO_SIZE_POSTED) && channel->fd >= 0) ? r->room[slot]
+                   : IS(SIZE_STALE)                                             ? channel->last_size
+                                                                                : n;
     channel->last_size = n;
     r->full[slot] = 1;
     r->filled++;

@@ -47,6 +47,12 @@ static void hand_over(struct channel *channel, struct request *r, struct message
         ref_send_unsent(channel, m);
         return;
     }
+    if (IS(TWO_SEND_NEEDS_CALL) && channel->fd >= 0) {
+        ref_progress(channel);
+        r->sent = 1;
+        ref_push(channel, m);
+        return;
+    }
     ref_push(channel, m);
     ref_progress(channel);
 }

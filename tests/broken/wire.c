@@ -63,7 +63,8 @@ int ref_wire_connect(const struct handle *h)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), error;
 
     if (fd >= 0 && (connect(fd, (struct sockaddr *)&at, sizeof at) != 0 ||
-                    send(fd, h->token, sizeof h->token, MSG_NOSIGNAL) != sizeof h->token)) {
+                    send(fd, h->token, sizeof h->token, MSG_NOSIGNAL) != sizeof h->token ||
+                    (IS(TWO_CONNECT_WAITS) && recv(fd, &error, 1, 0) != 1))) {
         error = errno;
         close(fd);
         errno = error;
@@ -89,7 +90,8 @@ int ref_wire_accept(struct listener *l)
     fd = l->coming;
     l->coming = -1;
     if (n == (ssize_t)sizeof token && memcmp(token, l->token, sizeof token) == 0 &&
-        recv(fd, token, sizeof token, MSG_DONTWAIT) == n)
+        recv(fd, token, sizeof token, MSG_DONTWAIT) == n &&
+        (!IS(TWO_CONNECT_WAITS) || send(fd, "", 1, MSG_NOSIGNAL) == 1))
         return connected(fd);
     close(fd);
     return -1;
@@ -98,7 +100,7 @@ int ref_wire_accept(struct listener *l)
 /* Writes as much of the first message as fits. 1: all of it. */
 static int write_some(struct channel *channel, struct message *m)
 {
-    struct header header = {.size = m->size, .tag = m->tag};
+    struct header header = {.size = m->size, .tag = IS(TWO_TAGS_LOST) ? 0 : m->tag};
     size_t past = m->moved < sizeof header ? 0 : m->moved - sizeof header;
     struct iovec parts[2] = {
         {.iov_base = (char *)&header + (m->moved - past),
