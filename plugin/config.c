@@ -269,6 +269,7 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
         if (err)
             return err;
         config->settings = mesh->settings;
+        mn_mesh_digest(mesh, path, &config->mesh);
     } else {
         MN_INFO("no mesh file: choosing NICs by environment and discovery");
         mn_settings_default(&config->settings);

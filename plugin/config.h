@@ -5,7 +5,7 @@
 
 #include "plugin/route.h"
 #include "topo/base/mac.h"
-#include "topo/mesh.h"
+#include "topo/mesh_digest.h"
 
 #define MN_MAX_LOCALS  8 /* addresses a device offers: what the handle carries */
 #define MN_MAX_DEVICES 32
@@ -51,6 +51,7 @@ struct mn_config {
     int pointers;            /* NCCL_PTR_*: the memory that RDMA takes, whoever the peer is */
     int has_key;
     uint8_t cluster_key[MN_KEY_SIZE];
+    struct mn_mesh_own mesh; /* what the mesh file says, all zero without one */
 };
 
 /* The cluster key, NULL when the mesh has none. */

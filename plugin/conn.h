@@ -6,7 +6,7 @@
  *                                  <-  HELLO  random
  *   PROOF  mac over both randoms   ->
  *                                  <-  PROOF
- *   LINKS  name, addresses         ->
+ *   LINKS  name, addresses, mesh   ->
  *                                  <-  LINKS  and the id lanes name; PLAN hash
  *   PLAN   hash                    ->
  *   SETUP  <- both, where the transport has one: queue pairs ->
@@ -24,6 +24,9 @@
  * connector gives up when the control connection does, not before: the acceptor may have said
  * READY.
  *
+ * mesh: the digest of the mesh file (topo/mesh_digest.h). Another one than the own is warned of and
+ * refuses nothing: what matters of it is in the rest of LINKS and in the plan.
+ *
  * The MAC in HELLO costs a stranger his place before it costs the acceptor memory: who does not
  * have the handle does not get past the first frame. It can be replayed by who reads the wire; the
  * PROOF over both randoms cannot.
@@ -37,7 +40,7 @@
 #include "plugin/handle.h"
 #include "plugin/plan.h"
 
-#define MN_PROTOCOL_VERSION 3
+#define MN_PROTOCOL_VERSION 4
 #define MN_FRAME_MAX        4096
 #define MN_MAX_LANES        64 /* eight cables, eight sockets each */
 

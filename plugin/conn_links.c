@@ -108,6 +108,7 @@ static void put_side(const struct mn_conn *conn, struct mn_bytes *b)
         put_text(b, l->netdev);
         put_end(b, &side->rdma[i]);
     }
+    mn_conn_put_mesh(conn, b);
 }
 
 static int get_local(struct mn_bytes *b, struct mn_local *l)
@@ -130,6 +131,7 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
 {
     struct mn_bytes b = {payload, payload + len, 0};
     struct mn_side *side = &conn->side[!conn->connector];
+    struct mn_mesh_digest mesh;
 
     memset(side, 0, sizeof *side);
     side->node_id = mn_get(&b, 8);
@@ -151,13 +153,14 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     for (uint64_t i = 0; i < count; i++, side->n_locals++)
         if (!get_local(&b, &side->locals[i]) || !get_end(&b, &side->rdma[i]))
             return mn_fail(diag, MN_ERR_PROTO, "LINKS frame with a bad address");
-    if (b.bad || b.at != b.end)
+    if (!mn_conn_get_mesh(&b, &mesh) || b.at != b.end)
         return mn_fail(diag, MN_ERR_PROTO, "LINKS frame of a wrong length");
     if (conn->connector)
         conn->id = id;
     else
         conn->control = control;
     snprintf(conn->peer_text, sizeof conn->peer_text, "%s", side->node);
+    mn_conn_compare_mesh(conn, &mesh);
     if (conn->control.connector == MN_ROUTED)
         return MN_OK;
     if (conn->control.connector >= conn->side[1].n_locals ||

@@ -11,6 +11,7 @@
 
 #include "bench/check/peer.h"
 #include "bench/check/warden.h"
+#include "bench/same_mesh.h"
 #include "topo/base/alloc.h"
 
 #define CONNECT_MS 10000
@@ -127,10 +128,21 @@ static enum mn_err open_control(const struct mn_check_far *far, struct mn_ctl *c
 enum mn_err mn_far_probe(const struct mn_check_far *far, struct mn_diag *diag)
 {
     struct mn_ctl ctl = {.fd = -1};
+    cJSON *m = message("mesh");
     enum mn_err err = open_control(far, &ctl, diag);
 
+    mn_same_mesh_put(m);
+    if (err)
+        cJSON_Delete(m);
+    else
+        err = mn_ctl_send(&ctl, m, diag);
     if (!err)
+        err = mn_ctl_receive(&ctl, FRAME_MS, &m, diag);
+    if (!err) {
+        mn_same_mesh_warn(m, far->host);
+        cJSON_Delete(m);
         err = mn_ctl_send(&ctl, message("bye"), diag);
+    }
     mn_ctl_close(&ctl);
     return err;
 }

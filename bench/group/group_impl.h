@@ -30,6 +30,7 @@ struct mn_group_link {
 struct mn_group_peer {
     struct mn_ctl ctl;
     cJSON *message; /* received and not yet asked for */
+    int other_mesh; /* it goes by another mesh file than rank 0 */
     char name[128];
 };
 

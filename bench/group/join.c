@@ -9,6 +9,7 @@
 
 #include "bench/environment.h"
 #include "bench/group/group_impl.h"
+#include "bench/same_mesh.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
 #include "topo/base/clock.h"
@@ -35,7 +36,34 @@ static enum mn_err out_of_time(const struct mn_group *g, struct mn_diag *diag)
                    g->plan.timeout_ms / 1000, missing);
 }
 
-/* What a client says of itself: its rank and name. */
+/* Length of a name's part after "rank N (" that is the node. */
+static size_t node_of(const struct mn_group *g, int rank, const char **node)
+{
+    const char *open = strchr(g->peers[rank].name, '('), *end;
+
+    *node = open ? open + 1 : g->peers[rank].name;
+    end = strstr(*node, ", pid ");
+    return end ? (size_t)(end - *node) : strlen(*node);
+}
+
+/* Said of one rank of each node. */
+static void compare_mesh(struct mn_group *g, int rank, const cJSON *message)
+{
+    const char *node, *other;
+    size_t length = node_of(g, rank, &node);
+    char text[1024], name[sizeof g->peers[rank].name];
+
+    snprintf(name, sizeof name, "%.*s", (int)length, node);
+    for (int r = 0; r < g->plan.nranks; r++)
+        if (g->peers[r].other_mesh && node_of(g, r, &other) == length &&
+            !memcmp(node, other, length))
+            return;
+    g->peers[rank].other_mesh = mn_same_mesh_differs(message, name, text, sizeof text);
+    if (g->peers[rank].other_mesh)
+        MN_WARN("%s", text);
+}
+
+/* What a client says of itself: its rank and name, and what its mesh file says. */
 static enum mn_err check_in(struct mn_group *g, struct mn_ctl *ctl, int *rank, struct mn_diag *diag)
 {
     double number, nranks, pid;
@@ -60,8 +88,10 @@ static enum mn_err check_in(struct mn_group *g, struct mn_ctl *ctl, int *rank, s
     else if (!err && g->peers[*rank].ctl.fd >= 0)
         err = mn_fail(diag, MN_ERR_FAILED, "two processes came as rank %d; the first is %s", *rank,
                       g->peers[*rank].name);
-    if (!err)
+    if (!err) {
         set_name(g, *rank, node->valuestring, (long)pid);
+        compare_mesh(g, *rank, m);
+    }
     cJSON_Delete(m);
     return err;
 }
@@ -206,6 +236,7 @@ static enum mn_err join_as_guest(struct mn_group *g, const char *node, struct mn
     cJSON_AddNumberToObject(m, "nranks", g->plan.nranks);
     cJSON_AddNumberToObject(m, "pid", getpid());
     cJSON_AddStringToObject(m, "node", node);
+    mn_same_mesh_put(m);
     err = mn_ctl_send(hub, m, diag);
     return err ? err : learn_names(g, diag);
 }
@@ -299,16 +330,6 @@ int mn_group_size(const struct mn_group *g)
 const char *mn_group_name(const struct mn_group *g, int rank)
 {
     return g->peers[rank].name;
-}
-
-/* Length of a name's part after "rank N (" that is the node. */
-static size_t node_of(const struct mn_group *g, int rank, const char **node)
-{
-    const char *open = strchr(g->peers[rank].name, '('), *end;
-
-    *node = open ? open + 1 : g->peers[rank].name;
-    end = strstr(*node, ", pid ");
-    return end ? (size_t)(end - *node) : strlen(*node);
 }
 
 void mn_group_hosts(const struct mn_group *g, int *hosts)

@@ -4,6 +4,7 @@
 
 #include "bench/p2p/message.h"
 #include "bench/p2p/session.h"
+#include "bench/same_mesh.h"
 #include "topo/base/alloc.h"
 
 const char *const mn_p2p_direction_names[MN_P2P_DIRECTIONS] = {"out", "in", "both"};
@@ -34,11 +35,13 @@ static enum mn_err set_up(struct mn_p2p_session *r, struct mn_diag *diag)
     cJSON_AddNumberToObject(message, "memory", r->plan->memory);
     cJSON_AddNumberToObject(message, "gpu", r->plan->gpu);
     mn_p2p_put_handles(message, pump);
+    mn_same_mesh_put(message);
     err = mn_p2p_ask(r->pump.ctl, r->plan->timeout_ms, message, "opened", &reply, diag);
     if (err)
         return err;
     err = mn_p2p_get_handles(reply, pump, diag);
     mn_p2p_get_end(reply, &r->report->ends[1], &r->report->environments[1]);
+    mn_same_mesh_warn(reply, r->report->ends[1].node);
     mn_p2p_own_end(pump, &r->report->ends[0]);
     mn_environment_read(mn_plugin_info(pump->plugin), &r->report->environments[0]);
     cJSON_Delete(reply);

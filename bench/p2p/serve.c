@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "bench/p2p/message.h"
+#include "bench/same_mesh.h"
 #include "topo/base/alloc.h"
 
 #define MAX_SIZE ((double)(1u << 30))
@@ -36,7 +37,9 @@ static enum mn_err on_open(struct mn_p2p_pump *pump, const cJSON *m, struct mn_d
         err = mn_p2p_get_handles(m, pump, diag);
     if (err)
         return err;
+    mn_same_mesh_warn(m, pump->ctl->peer);
     cJSON *reply = mn_p2p_message("opened");
+    mn_same_mesh_put(reply);
     mn_p2p_put_handles(reply, pump);
     mn_p2p_put_end(reply, pump);
     return mn_ctl_send(pump->ctl, reply, diag);
@@ -134,6 +137,16 @@ static enum mn_err on_counters(struct mn_p2p_pump *pump, struct mn_diag *diag)
     return mn_ctl_send(pump->ctl, reply, diag);
 }
 
+/* A client that only asks after it. */
+static enum mn_err on_mesh(struct mn_p2p_pump *pump, const cJSON *m, struct mn_diag *diag)
+{
+    cJSON *reply = mn_p2p_message("mesh");
+
+    mn_same_mesh_warn(m, pump->ctl->peer);
+    mn_same_mesh_put(reply);
+    return mn_ctl_send(pump->ctl, reply, diag);
+}
+
 enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, cJSON *first, int device,
                          const char *pin, unsigned timeout_ms, struct mn_diag *diag)
 {
@@ -170,6 +183,8 @@ enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, cJSON *fi
             err = mn_raw_on_move(&pump, m, diag);
         else if (!strcmp(op, "counters"))
             err = on_counters(&pump, diag);
+        else if (!strcmp(op, "mesh"))
+            err = on_mesh(&pump, m, diag);
         else if (!strcmp(op, "bye"))
             bye = 1;
         else

@@ -1,0 +1,147 @@
+#!/usr/bin/env bats
+# What the commands that talk to another host say of it: another mesh file.
+
+load helper
+load namespaces
+
+setup()
+{
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    NS=mnp$$
+    unset MESHNET_CONFIG MESHNET_NODE MESHNET_TOKEN "${!NCCL_@}"
+    export NO_COLOR=1 HOME=$BATS_TEST_TMPDIR
+    cd "$BATS_TEST_TMPDIR"
+    echo 00112233445566778899aabbccddeeff >token
+    for node in a b; do
+        ip netns add $NS-$node
+        ip -n $NS-$node link set lo up
+    done
+    cable a ab 10.1.0.0/31 b ba 10.1.0.1/31
+    mesh 30s >mesh.yaml
+    mesh 31s >other.yaml
+    SERVER=''
+}
+
+teardown()
+{
+    [ -z "$SERVER" ] || kill $SERVER 2>/dev/null || true
+    wait
+    for node in a b; do
+        ip netns del $NS-$node 2>/dev/null || true
+    done
+}
+
+# mesh SILENCE [COMMENT]
+mesh()
+{
+    cat <<-END
+	version: 1 ${2:+# $2}
+	nodes:
+	  - {name: a, nics: [{netdev: ab, addresses: [10.1.0.0/31]}]}
+	  - {name: b, nics: [{netdev: ba, addresses: [10.1.0.1/31]}]}
+	transport: {silence: $1}
+	END
+}
+
+# at NODE MESH COMMAND…: MESH is a file, or none.
+at()
+{
+    local node=$1 mesh=MESHNET_CONFIG
+    [ "$2" = none ] || mesh+==$PWD/$2
+    [ "$2" != none ] || mesh=--unset=$mesh
+    shift 2
+    on "$node" env "$mesh" MESHNET_NODE="$node" timeout -k 1 100 "$@"
+}
+
+# serve NODE MESH
+serve()
+{
+    local mesh=MESHNET_CONFIG
+    [ "$2" = none ] || mesh+==$PWD/$2
+    [ "$2" != none ] || mesh=--unset=$mesh
+    start_server serve.out serve.err nsenter --net=/run/netns/$NS-"$1" env "$mesh" MESHNET_NODE="$1" \
+        timeout -k 1 100 "$MESHNET" serve --token-file token --listen 10.1.0.1
+}
+
+stop()
+{
+    kill "$SERVER"
+    wait "$SERVER" || true
+    SERVER=''
+}
+
+bench()
+{
+    run --separate-stderr at a "$1" "$MESHNET" bench --token-file token --peer 10.1.0.1 --sizes 8 \
+        --tests bandwidth --iters 10
+    echo "$output"
+    echo "$stderr"
+    [ "$status" -eq 0 ]
+}
+
+DIFFERENT='goes by another mesh file \(hash [0-9a-f]{16}\) than this host: .*\.yaml \(hash [0-9a-f]{16}\); different: transport\.silence; put'
+
+@test "peers: bench --peer and serve say that the other goes by another mesh file" {
+    serve b other.yaml
+    bench mesh.yaml
+    [[ "$stderr" =~ "warning: b "$DIFFERENT ]]
+    [ "$(grep -cE "warning: client 10.1.0.0 $DIFFERENT" serve.err)" -eq 1 ]
+    bench none
+    [[ "$stderr" =~ 'warning: b goes by a mesh file (hash '[0-9a-f]{16}') and this host by none' ]]
+    stop
+    serve b none
+    bench mesh.yaml
+    [[ "$stderr" =~ 'warning: b goes by no mesh file and this host by '.*'/mesh.yaml (hash ' ]]
+    stop
+    # What differs in a comment alone is the same.
+    mesh 30s "written by hand" >again.yaml
+    serve b again.yaml
+    bench mesh.yaml
+    [[ "$stderr" != *"mesh file"* ]]
+    [[ "$(cat serve.err)" != *"mesh file"* ]]
+}
+
+@test "peers: ranks of bench and of replay: rank 0 names the nodes with another mesh file" {
+    export WORLD_SIZE=3 MASTER_ADDR=10.1.0.0 MASTER_PORT=29500
+    for rank in 1 2; do
+        RANK=$rank at b other.yaml "$MESHNET" bench --token-file token --collective all-reduce \
+            --sizes 8 --iters 5 >"out.$rank" 2>&1 3>&- &
+    done
+    export MESHNET_TRACE=$PWD/job.%p
+    RANK=0 run --separate-stderr at a mesh.yaml "$MESHNET" bench --token-file token \
+        --collective all-reduce --sizes 8 --iters 5
+    wait
+    cat out.*
+    echo "$output$stderr"
+    [ "$status" -eq 0 ]
+    [ "$(grep -cE "warning: b $DIFFERENT" <<<"$stderr")" -eq 1 ]
+    unset WORLD_SIZE MASTER_ADDR MASTER_PORT
+    at a none "$MESHNET" bench --local 2 --plugin "$BUILD/lib/libnccl-net-meshtrace.so" \
+        --collective all-reduce --sizes 8 --iters 3
+    export WORLD_SIZE=2 MASTER_ADDR=10.1.0.0 MASTER_PORT=29500
+    RANK=1 at b none "$MESHNET" replay --token-file token job.* >out.1 2>&1 3>&- &
+    RANK=0 run --separate-stderr at a mesh.yaml "$MESHNET" replay --token-file token job.*
+    wait
+    cat out.1
+    echo "$output$stderr"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c "warning: b goes by no mesh file" <<<"$stderr")" -eq 1 ]
+}
+
+@test "peers: verify-plugin --peer says so before the first rule" {
+    serve b other.yaml
+    run --separate-stderr at a mesh.yaml "$MESHNET" verify-plugin --peer 10.1.0.1 --token-file token \
+        --rule handshake.processes "$PLUGIN"
+    echo "$output$stderr"
+    [ "$status" -eq 0 ]
+    [ "$(grep -cE "warning: 10.1.0.1 $DIFFERENT" <<<"$stderr")" -eq 1 ]
+}
+
+@test "peers: the plugin warns once of each peer with another mesh file" {
+    at a mesh.yaml "$BUILD/tests/stream" "$PLUGIN" receive handle 40 >received 2>received.log 3>&- &
+    at b other.yaml "$BUILD/tests/stream" "$PLUGIN" send handle 40 idle >sent 2>sent.log 3>&-
+    wait
+    cat received.log sent.log received sent
+    [ "$(cat received.log | grep -cE "^NET/meshnet: peer b $DIFFERENT")" -eq 1 ]
+    [ "$(cat sent.log | grep -cE "^NET/meshnet: peer a $DIFFERENT")" -eq 1 ]
+}
