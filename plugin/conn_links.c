@@ -9,6 +9,8 @@
 #include "topo/base/clean.h"
 #include "topo/base/log.h"
 
+#define MAX_MBPS (1l << 30) /* the plan multiplies two of them */
+
 static void plan_mac(const struct mn_conn *conn, int connector, uint8_t mac[MN_MAC_SIZE])
 {
     uint8_t text[128] = {0};
@@ -123,7 +125,8 @@ static int get_local(struct mn_bytes *b, struct mn_local *l)
     l->group = (uint8_t)mn_get(b, 1);
     l->speed_mbps = (long)mn_get(b, 4);
     get_text(b, l->netdev, sizeof l->netdev);
-    return !b->bad && (family == 4 || family == 6) && l->addr.prefix <= (family == 6 ? 128 : 32);
+    return !b->bad && (family == 4 || family == 6) && l->addr.prefix <= (family == 6 ? 128 : 32) &&
+           l->speed_mbps <= MAX_MBPS;
 }
 
 enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,

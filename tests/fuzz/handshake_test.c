@@ -111,9 +111,27 @@ static void what_the_fuzzer_begins_with_is_of_this_version(void **state)
     is_current("ready", role(CONNECTOR, MN_CONN_LANES), &ready, MN_CONN_READY);
 }
 
+/* Of the first address; the plan multiplies speeds. */
+static void a_speed_that_no_link_has_is_refused(void **state)
+{
+    static const uint8_t address[] = {127, 9, 0, 1}, speed[] = {0xff, 0xff, 0xff, 0xff};
+    struct frames links;
+
+    (void)state;
+    sent(role(CONNECTOR, MN_CONN_LINKS), mn_conn_send_links, NULL, &links);
+    links.bytes[0] = role(ACCEPTOR, MN_CONN_LINKS);
+    links.bytes[1] = 0xff;
+    uint8_t *at = memmem(links.bytes, links.len, address, sizeof address);
+    assert_non_null(at);
+    assert_int_equal(handshake(links.bytes, links.len), MN_CONN_PLAN);
+    memcpy(at + 19, speed, sizeof speed);
+    assert_int_equal(handshake(links.bytes, links.len), MN_CONN_LINKS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_speed_that_no_link_has_is_refused),
         cmocka_unit_test(what_the_fuzzer_begins_with_is_of_this_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
