@@ -4,15 +4,24 @@
 
 #include "topo/base/opt.h"
 
+/* A row of the exit codes in help and man page, the same words in both. */
+struct mn_exit {
+    int code;
+    const char *text; /* NULL ends the list */
+};
+#define MN_GOOD    "good"
+#define MN_FAILED  "failed: "
+#define MN_REFUSED "wrong usage or configuration: "
+
 struct mn_command {
     const char *name;
     const char *summary;          /* one line for meshnet --help */
     const char *usage;            /* "[OPTION]… --peer HOST", shown after "meshnet NAME " */
     const struct mn_opt *options; /* rows, MN_OPT_END last; main parses, prints --help */
     size_t options_size;          /* sizeof the struct the rows fill */
-    const char *notes;            /* examples and exit codes, shown under the options */
-    /* values is the filled struct; argv[0..argc) are the operands left. Returns the exit code:
-     * 0 good, 1 measured and failed, 2 usage or configuration, 77 skipped. */
+    const char *notes;            /* examples, shown under the options */
+    struct mn_exit exits[5];      /* shown under the notes; in its man page, too */
+    /* values is the filled struct; argv[0..argc) are the operands left. Returns the exit code. */
     int (*run)(const void *values, int argc, char **argv);
 };
 

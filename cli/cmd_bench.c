@@ -358,9 +358,10 @@ const struct mn_command mn_cmd_bench = {
              "  meshnet bench --peer spark-b --type lat,rate,burst --sizes 4K:64K:2 --flows 4\n"
              "  meshnet bench --links --pairs --mesh mesh.yaml --min 0.9\n"
              "  meshnet bench --collective all-reduce --local 4 --sizes 8,64K,16M\n"
-             "  meshnet bench --collective all --hosts a,b --engine nccl\n"
-             "Exit code: 0 good, 1 measured and failed (wrong data, below --min or --min-gbps, "
-             "peer lost), "
-             "2 usage.",
+             "  meshnet bench --collective all --hosts a,b --engine nccl",
+    .exits = {{0, MN_GOOD},
+              {1, MN_FAILED "wrong data, less than --min or --min-gbps, a peer or rank lost, a "
+                            "token refused, interrupted"},
+              {2, MN_REFUSED "a mistake in the mesh file or the token"}},
     .run = run,
 };

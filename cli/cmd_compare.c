@@ -153,7 +153,9 @@ const struct mn_command mn_cmd_compare = {
     .notes = "Example:\n"
              "  meshnet bench --peer b --json >old.json\n"
              "  meshnet bench --peer b --json >new.json\n"
-             "  meshnet compare --threshold 10 old.json new.json\n"
-             "Exit code: 0 no regression, 1 regressions, 2 usage or not results of meshnet.",
+             "  meshnet compare --threshold 10 old.json new.json",
+    .exits = {{0, MN_GOOD ": no regression"},
+              {1, MN_FAILED "a regression"},
+              {2, MN_REFUSED "files that are not results of meshnet, or have nothing in common"}},
     .run = run,
 };

@@ -47,5 +47,8 @@ const struct mn_command mn_cmd_completion = {
     .options = options,
     .options_size = 1,
     .notes = "Example: meshnet completion bash >/etc/bash_completion.d/meshnet",
+    .exits = {{0, MN_GOOD},
+              {1, MN_FAILED "the output could not be written"},
+              {2, MN_REFUSED "another shell than bash"}},
     .run = run,
 };

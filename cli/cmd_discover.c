@@ -358,9 +358,10 @@ const struct mn_command mn_cmd_discover = {
              "  meshnet discover -o a.yaml --node a   this host as a mesh file\n"
              "  meshnet discover -o a.yaml --skip eno1   without the management network\n"
              "  meshnet discover -o mesh.yaml --merge a.yaml b.yaml c.yaml\n"
-             "  meshnet discover --check mesh.yaml    read it and show the mesh\n"
-             "\n"
-             "Exit status: 0 good, 1 not readable (or not whole) or not writable (with --strict: a "
-             "warning),\n2 wrong usage or mesh file.\n",
+             "  meshnet discover --check mesh.yaml    read it and show the mesh",
+    .exits = {{0, MN_GOOD},
+              {1, MN_FAILED "the host could not be read whole, a file could not be written, or "
+                            "with --strict a warning"},
+              {2, MN_REFUSED "a mistake in a mesh file"}},
     .run = run,
 };

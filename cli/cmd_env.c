@@ -99,8 +99,9 @@ const struct mn_command mn_cmd_env = {
     .options = options,
     .options_size = sizeof(struct options),
     .notes = "Example: eval \"$(meshnet env)\"\n"
-             "Warnings, on standard error, are of what the variables cannot mend. Exit codes: 0, 1 "
-             "when writing failed, 2 on wrong usage, a wrong mesh file, or a plugin that cannot be "
-             "loaded here.",
+             "Warnings, on standard error, are of what the variables cannot mend.",
+    .exits = {{0, MN_GOOD},
+              {1, MN_FAILED "the output could not be written"},
+              {2, MN_REFUSED "a mistake in the mesh file, or a plugin that cannot be loaded here"}},
     .run = run,
 };

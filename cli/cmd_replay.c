@@ -248,8 +248,9 @@ const struct mn_command mn_cmd_replay = {
     .options_size = sizeof(struct options),
     .notes = "Example: meshnet replay job.spark-a.4711 job.spark-b.4712\n"
              "One process of this host plays each trace; under mpirun, srun or torchrun's "
-             "variables each rank plays the trace of its number. Exit codes: 0, 1 when messages "
-             "were wrong "
-             "or it could not be done, 2 on wrong usage or a file that is no trace.",
+             "variables each rank plays the trace of its number.",
+    .exits = {{0, MN_GOOD},
+              {1, MN_FAILED "messages were wrong, or the replay could not be done"},
+              {2, MN_REFUSED "a file that is no trace, or traces without a message"}},
     .run = run,
 };

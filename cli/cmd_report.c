@@ -137,9 +137,9 @@ const struct mn_command mn_cmd_report = {
     .usage = "RESULTS.json… -o FILE",
     .options = options,
     .options_size = sizeof(struct options),
-    .notes =
-        "Example: meshnet bench --peer b --json >b.json; meshnet report b.json -o b.html\n"
-        "Exits 0 when the report was written, 1 when it could not be, 2 on wrong usage or a file "
-        "that holds no results.",
+    .notes = "Example: meshnet bench --peer b --json >b.json; meshnet report b.json -o b.html",
+    .exits = {{0, MN_GOOD ": the report was written"},
+              {1, MN_FAILED "the report could not be written"},
+              {2, MN_REFUSED "a file that holds no results"}},
     .run = run,
 };

@@ -57,7 +57,9 @@ const struct mn_command mn_cmd_run = {
     .options = options,
     .options_size = sizeof(struct options),
     .notes = "Example: meshnet run -- torchrun --nnodes 2 … train.py\n"
-             "Exits as the command does; 127 when it is not found, 126 when it cannot be run, 2 on "
-             "wrong usage.",
+             "Exits as the command does, or",
+    .exits = {{2, MN_REFUSED "a mistake in the mesh file"},
+              {126, "the command cannot be run"},
+              {127, "the command is not found"}},
     .run = run,
 };

@@ -331,8 +331,9 @@ const struct mn_command mn_cmd_serve = {
     .usage = "[OPTION]…",
     .options = options,
     .options_size = sizeof(struct options),
-    .notes = "Example: meshnet serve --listen 10.0.1.2 --token-file token\n"
-             "Ends on SIGINT or SIGTERM with 0; 1 when an address cannot be used, 2 on wrong "
-             "usage.",
+    .notes = "Example: meshnet serve --listen 10.0.1.2 --token-file token",
+    .exits = {{0, MN_GOOD ": ended by SIGINT or SIGTERM, or with --once after a client"},
+              {1, MN_FAILED "an address cannot be used"},
+              {2, MN_REFUSED "a mistake in the mesh file or the token"}},
     .run = run,
 };

@@ -280,10 +280,12 @@ const struct mn_command mn_cmd_trace = {
     .usage = "[OPTION]… show|stats FILE",
     .options = options,
     .options_size = sizeof(struct options),
-    .notes = "Example: NCCL_NET_PLUGIN=meshtrace NCCL_NET=meshtrace MESHNET_TRACE=job.%h.%p …\n"
-             "         meshnet trace stats job.spark-a.4711\n"
-             "%h becomes the host's name, %p the process's number: each process has a trace of its "
-             "own.\n"
-             "Exit codes: 0, 1 when writing failed, 2 on wrong usage or a file that is no trace.",
+    .notes =
+        "Example: NCCL_NET_PLUGIN=meshtrace NCCL_NET=meshtrace MESHNET_TRACE=job.%h.%p …\n"
+        "         meshnet trace stats job.spark-a.4711\n"
+        "%h becomes the host's name, %p the process's number: each process has a trace of its own.",
+    .exits = {{0, MN_GOOD},
+              {1, MN_FAILED "the output could not be written"},
+              {2, MN_REFUSED "a file that is no trace"}},
     .run = run,
 };

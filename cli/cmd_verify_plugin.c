@@ -437,8 +437,10 @@ const struct mn_command mn_cmd_verify_plugin = {
     .notes = "LIBRARY is a file or a name for the loader; without it, the libnccl-net-mesh.so\n"
              "beside this program. The environment reaches the plugin unchanged, so\n"
              "NCCL_SOCKET_IFNAME=lo meshnet verify-plugin\n"
-             "runs it over loopback.\n\n"
-             "Exit codes: 0 every rule passed, warned or was skipped; 1 a rule failed (with\n"
-             "--strict, or warned); 2 usage, no such file, or not a shared library.\n",
+             "runs it over loopback.",
+    .exits = {{0, MN_GOOD ": no rule of grade must failed"},
+              {1, MN_FAILED "a rule of grade must, or with --strict one of grade should"},
+              {2, MN_REFUSED
+               "no such file, not a shared library, or a version that it does not export"}},
     .run = run,
 };

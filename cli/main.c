@@ -30,6 +30,9 @@ static void command_help(const struct mn_command *cmd)
     mn_opt_help(cmd->options, stdout);
     if (cmd->notes)
         printf("\n%s%s", cmd->notes, cmd->notes[strlen(cmd->notes) - 1] == '\n' ? "" : "\n");
+    fputs("\nExit codes:\n", stdout);
+    for (const struct mn_exit *e = cmd->exits; e->text; e++)
+        printf("  %-3d  %s\n", e->code, e->text);
 }
 
 static const struct mn_command *find(const char *name)

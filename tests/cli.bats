@@ -119,6 +119,24 @@ meshnet()
     done
 }
 
+@test "cli: help and man page have the same words for each exit code" {
+    for name in "${COMMANDS[@]}"; do
+        rows=$("$MESHNET" "$name" --help | sed -n '/^Exit codes:/,$s/^  \([0-9]*\)  *\(.*\)/\1 \2/p')
+        echo "$name: $rows"
+        # The same beginnings everywhere.
+        grep -q '^2 wrong usage or configuration: ' <<<"$rows"
+        [ "$name" = run ] || { grep -q '^0 good' <<<"$rows" && grep -q '^1 failed: ' <<<"$rows"; }
+        # A line for each code, whatever follows it.
+        page=$(sed -n '/^\.SH EXIT STATUS/,/^\.SH [^E]/p' "$ROOT/docs/man/meshnet-$name.1" | sed 's/\\-/-/g' |
+            tr '\n' ' ' | sed 's/ \.TP \.B /\n/g')
+        [ "$(grep -c '^[0-9]' <<<"$page")" -eq "$(wc -l <<<"$rows")" ]
+        while read -r code text; do
+            echo "  $code $text"
+            grep -qiF "$code $text." <<<"$page"
+        done <<<"$rows"
+    done
+}
+
 @test "cli: a reader that leaves early is no failure" {
     export NCCL_SOCKET_IFNAME=lo
     while read -r args; do
