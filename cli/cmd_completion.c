@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/cmd.h"
+#include "cli/pages.h"
 
 static const struct mn_opt options[] = {
     MN_OPT_END,
@@ -30,6 +31,10 @@ static int run(const void *values, int argc, char **argv)
     for (int i = 0; mn_commands[i]; i++)
         printf(" %s", mn_commands[i]->name);
     fputs("\" ;;\n    esac\n    [ \"$COMP_CWORD\" -gt 1 ] && case ${COMP_WORDS[1]} in\n", stdout);
+    fputs("        help) words=\"", stdout);
+    for (int i = 0; mn_pages[i].name; i++)
+        printf("%s%s", i ? " " : "", mn_page_short(&mn_pages[i]));
+    fputs("\" ;;\n", stdout);
     for (int i = 0; mn_commands[i]; i++)
         words(mn_commands[i]);
     fputs("    esac\n"

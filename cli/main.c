@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/cmd.h"
+#include "cli/pages.h"
 #include "topo/base/alloc.h"
 #include "topo/base/out.h"
 
@@ -20,7 +21,9 @@ static void help(FILE *file)
           file);
     for (int i = 0; mn_commands[i]; i++)
         fprintf(file, "  %-15s %s\n", mn_commands[i]->name, mn_commands[i]->summary);
-    fputs("\nmeshnet COMMAND --help tells more; man meshnet tells all.\n", file);
+    fputs("\nmeshnet COMMAND --help tells its options; meshnet help TOPIC shows the manual of\n"
+          "a command, of meshnet itself or of the mesh file (yaml).\n",
+          file);
 }
 
 static void command_help(const struct mn_command *cmd)
@@ -83,6 +86,29 @@ static int run(const struct mn_command *cmd, int argc, char **argv)
     return code;
 }
 
+static const char *topic_name(const void *ctx, size_t i)
+{
+    (void)ctx;
+    return mn_pages[i].name ? mn_page_short(&mn_pages[i]) : NULL;
+}
+
+static int show_topic(const char *topic)
+{
+    const struct mn_page_source *page = mn_page_find(topic);
+    const char *near = mn_nearest(topic, topic_name, NULL);
+
+    if (page) {
+        mn_page_show(page);
+        return 0;
+    }
+    fprintf(stderr, "meshnet help: no page on '%s'%s%s%s; there are:", topic,
+            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    for (int i = 0; mn_pages[i].name; i++)
+        fprintf(stderr, " %s", mn_page_short(&mn_pages[i]));
+    fputc('\n', stderr);
+    return 2;
+}
+
 static int unknown(const char *name)
 {
     const char *near = mn_nearest(name, command_name, NULL);
@@ -103,13 +129,11 @@ int main(int argc, char **argv)
     }
     const char *name = argv[1];
     int asks = !strcmp(name, "help") || !strcmp(name, "--help") || !strcmp(name, "-h");
-    const struct mn_command *cmd = find(asks && argc > 2 ? argv[2] : name);
+    const struct mn_command *cmd = find(name);
     if (asks && argc == 2)
         help(stdout);
-    else if (asks && cmd)
-        command_help(cmd);
     else if (asks)
-        code = unknown(argv[2]);
+        code = show_topic(argv[2]);
     else if (!strcmp(name, "--version") || !strcmp(name, "-V"))
         printf("meshnet %s\n", MESHNET_VERSION);
     else if (cmd)

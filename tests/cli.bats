@@ -11,6 +11,7 @@ setup()
     ROOT=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
     mapfile -t COMMANDS < <("$MESHNET" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p')
     [ "${#COMMANDS[@]}" -ge 5 ]
+    cd "$BATS_TEST_TMPDIR"
 }
 
 meshnet()
@@ -59,23 +60,70 @@ meshnet()
     [[ "$stderr" == *"unknown command 'discovr'"*"did you mean 'discover'?"* ]]
     meshnet help benhc
     [ "$status" -eq 2 ]
-    [[ "$stderr" == *"unknown command 'benhc'"* ]]
+    [[ "$stderr" == *"no page on 'benhc'; did you mean 'bench'?"* ]]
     meshnet something-else-entirely
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"unknown command"* ]]
     [[ "$stderr" != *"did you mean"* ]]
 }
 
-@test "cli: every command shows the same help in every way" {
+@test "cli: every command shows its options" {
     for name in "${COMMANDS[@]}"; do
         meshnet "$name" --help
         [ "$status" -eq 0 ]
         [[ "$output" == "meshnet $name: "*"usage: meshnet $name"* ]]
         help=$output
-        meshnet help "$name"
+        meshnet "$name" -h
         [ "$status" -eq 0 ]
         [ "$output" = "$help" ]
     done
+}
+
+@test "cli: help TOPIC shows the manual of every page, by its short name and its own" {
+    for file in "$ROOT"/docs/man/*.[1-9]; do
+        page=${file##*/}
+        page=${page%.*}
+        short=${page#meshnet[-.]}
+        run --separate-stderr "$MESHNET" help "$short"
+        echo "$short: status $status"
+        [ "$status" -eq 0 ]
+        [ -z "$stderr" ]
+        [[ "${lines[0]}" == "${page^^}("?")" ]]
+        [ "${lines[1]}" = NAME ]
+        text=$output
+        # Every heading, every tag, and nothing of roff.
+        while read -r heading; do
+            grep -qxF -- "$heading" <<<"$text"
+        done < <(sed -n 's/^\.SH "*\([^"]*\)"*$/\1/p' "$file" | sed 's/\\-/-/g')
+        run ! grep -nE '^ *\.[A-Z]{1,2}( |$)|\\[-f(&]' <<<"$text"
+        [ "$(awk '{ if (length > longest) longest = length } END { print longest }' <<<"$(sed '/^SYNOPSIS/,/^DESCRIPTION/d' <<<"$text")")" -le 160 ]
+        "$MESHNET" help "$page" | cmp - <(echo "$text")
+    done
+    # What is not filled stays as it is; what is filled is whole.
+    "$MESHNET" help bench >bench
+    words=$(sed -n '/^\.SH DESCRIPTION/,/^\.SH OPTIONS/p' "$ROOT/docs/man/meshnet-bench.1" | grep -v '^\.' |
+        sed 's/\\(aq/'"'"'/g; s/\\-/-/g; s/\\f.//g; s/\\&//g' | tr -s ' ' '\n' | sort -u)
+    comm -23 <(echo "$words") <(tr -s ' ' '\n' <bench | sort -u) >missing
+    cat missing
+    [ ! -s missing ]
+    meshnet help yml
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"no page on 'yml'; did you mean 'yaml'?"*bench*verify-plugin* ]]
+}
+
+@test "cli: on a terminal with man, help TOPIC is man's" {
+    command -v script >/dev/null || skip "script(1) is missing"
+    mkdir -p bin
+    printf '#!/bin/sh\necho "man $*: $(head -n 1)"\n' >bin/man
+    chmod +x bin/man
+    if [ -e /usr/bin/man.REAL ]; then skip "an image whose man shows no manuals"; fi
+    run env PATH="$PWD/bin:$PATH" script -qec "'$MESHNET' help serve" /dev/null
+    echo "$output"
+    [[ "$output" == *'man -l -: .TH MESHNET-SERVE 1'* ]]
+    # One that fails is replaced.
+    printf '#!/bin/sh\nexit 3\n' >bin/man
+    run env PATH="$PWD/bin:$PATH" script -qec "'$MESHNET' help serve" /dev/null
+    [[ "$output" == *'MESHNET-SERVE(1)'*'EXIT STATUS'* ]]
 }
 
 @test "cli: an unknown option exits 2; a misspelt one is told its name" {

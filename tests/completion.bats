@@ -47,6 +47,7 @@ complete_words()
         grep -qx -- --help <<<"$offered"
     done < <("$MESHNET" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p')
     [ "$(complete_words bench --pe)" = --peer ]
+    [ "$(complete_words help ya)" = yaml ]
 }
 
 @test "completion: another shell, or none, is wrong usage" {

@@ -1,0 +1,15 @@
+# Makes OUT of PAGES, the manual's: meshnet help has them wherever the program is.
+set(text "#include \"cli/pages.h\"\n\n")
+set(rows "")
+foreach(page ${PAGES})
+  get_filename_component(file ${page} NAME)
+  string(REGEX MATCH "^(.*)\\.([0-9])$" match ${file})
+  string(MAKE_C_IDENTIFIER ${file} name)
+  set(rows "${rows}    {\"${CMAKE_MATCH_1}\", ${CMAKE_MATCH_2}, ${name}},\n")
+  file(READ ${page} hex HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
+  string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)"
+         "\\1\n" bytes "${bytes}")
+  set(text "${text}static const char ${name}[] = {\n${bytes}0};\n\n")
+endforeach()
+file(WRITE ${OUT} "${text}const struct mn_page_source mn_pages[] = {\n${rows}    {0, 0, 0},\n};\n")
