@@ -239,7 +239,7 @@ void mn_roff_write(const char *roff, int columns, FILE *file)
     for (size_t len; *roff; roff += len + (roff[len] == '\n')) {
         len = strcspn(roff, "\n");
         if (!strncmp(roff, ".TS", 3)) {
-            roff = put_table(&p, roff + len + 1);
+            roff = put_table(&p, roff + len + (roff[len] == '\n'));
             len = strcspn(roff, "\n");
         } else if (*roff == '.') {
             char *line = mn_asprintf("%.*s", (int)len, roff);
