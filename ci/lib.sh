@@ -96,6 +96,39 @@ need_packages()
         -y --no-install-recommends "${missing[@]}" >/dev/null || die "apt-get install failed"
 }
 
+# unpack ROOT INSTALLED PACKAGE…: packages and what they need into a folder, with lists and a cache of
+# its own; nothing is installed. INSTALLED: dpkg's list of what need not come along. $UNPACK_CONF: more
+# lines of apt's configuration. Does nothing when they are there; returns 1 when they cannot be had.
+unpack()
+{
+    local root=$1 apt=$1-apt installed=$2 package stamp
+    shift 2
+    stamp="$(distribution) $*"
+    [ "$(cat "$root/.packages" 2>/dev/null)" != "$stamp" ] || return 0
+    rm -rf "$root"
+    mkdir -p "$root" "$apt"/{lists/partial,cache/archives/partial} || return 1
+    cat >"$apt/apt.conf" <<END
+APT::Sandbox::User "root";
+Dir::State "$apt";
+Dir::State::lists "$apt/lists";
+Dir::State::status "$installed";
+Dir::Cache "$apt/cache";
+Debug::NoLocking "true";
+Acquire::Retries "3";
+${UNPACK_CONF:-}
+END
+    APT_CONFIG=$apt/apt.conf timeout 120 apt-get -qq update ||
+        echo "some package lists could not be read"
+    APT_CONFIG=$apt/apt.conf timeout 300 apt-get -qq -y --no-install-recommends --download-only \
+        install "$@" || return 1
+    for package in "$apt"/cache/archives/*.deb; do
+        [ ! -e "$package" ] || dpkg -x "$package" "$root" || return 1
+    done
+    rm -rf "$apt"
+    echo "$stamp" >"$root/.packages"
+    echo "unpacked: $*"
+}
+
 # build_preset NAME [CMAKE OPTION…]
 build_preset()
 {

@@ -1,0 +1,49 @@
+/* A script for NetworkManager: nmcli(1), nm-settings-nmcli(5). A profile of that name is replaced.
+ */
+#include <sys/socket.h>
+
+#include "topo/emit/emit.h"
+
+static void put_family(FILE *file, const struct mn_mesh_nic *nic, int family)
+{
+    const char *name = family == AF_INET ? "ipv4" : "ipv6", *addr, *between = "";
+    char text[MN_ADDR_TEXT];
+    size_t at = 0;
+
+    if (!mn_emit_addr(nic, family, &at, text)) {
+        fprintf(file, " \\\n    %s.method %s", name, family == AF_INET ? "disabled" : "link-local");
+        return;
+    }
+    fprintf(file, " \\\n    %s.method manual %s.never-default yes %s.addresses '", name, name,
+            name);
+    for (at = 0; (addr = mn_emit_addr(nic, family, &at, text)); between = ",")
+        fprintf(file, "%s%s", between, addr);
+    fputs("'", file);
+}
+
+void mn_emit_nmcli(const struct mn_mesh *mesh, int node, struct mn_emit *out)
+{
+    FILE *file = mn_emit_begin(out, 0755, "meshnet-nmcli.sh");
+    const struct mn_mesh_nic *nic;
+    char mac[MN_EMIT_MAC];
+
+    fputs("#!/bin/sh\n", file);
+    mn_emit_head(file, "nmcli", mesh, node);
+    fputs("set -e\n", file);
+    for (size_t i = 0; (nic = mn_emit_nic(mesh, node, &i));) {
+        fprintf(file, "\nnmcli connection delete 'meshnet-%s' >/dev/null 2>&1 || true\n",
+                nic->netdev);
+        fprintf(file, "nmcli connection add type ethernet con-name 'meshnet-%s' ifname '%s'",
+                nic->netdev, *mn_emit_mac(nic, mac) ? "*" : nic->netdev);
+        if (*mac)
+            fprintf(file, " \\\n    802-3-ethernet.mac-address %s", mac);
+        if (nic->mtu)
+            fprintf(file, " \\\n    802-3-ethernet.mtu %d", nic->mtu);
+        put_family(file, nic, AF_INET);
+        put_family(file, nic, AF_INET6);
+        fprintf(file,
+                "\nnmcli --wait 10 connection up 'meshnet-%s' || true # without a cable it waits\n",
+                nic->netdev);
+    }
+    fclose(file);
+}
