@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/bench_collective.h"
+#include "cli/host_name.h"
 #include "cli/rank_env.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
@@ -17,16 +18,26 @@ enum mn_err mn_bench_token(const struct mn_bench_options *o, uint8_t token[MN_KE
     return mn_token_read(o->token_file, "meshnet serve prints one", token, diag);
 }
 
-enum mn_err mn_bench_mesh(struct mn_collective_session *s, struct mn_diag *diag)
+enum mn_err mn_bench_mesh_option(const struct mn_bench_options *o, struct mn_diag *diag)
 {
-    const struct mn_bench_options *o = s->options;
-    char path[512], full[PATH_MAX];
+    char full[PATH_MAX];
 
     if (o->mesh && !realpath(o->mesh, full))
         return mn_fail(diag, MN_ERR_USAGE, "--mesh %s: %s", o->mesh, strerror(errno));
     /* The plugin and the ranks of other hosts find it by the variable. */
     if (o->mesh)
         setenv("MESHNET_CONFIG", full, 1);
+    return MN_OK;
+}
+
+enum mn_err mn_bench_mesh(struct mn_collective_session *s, struct mn_diag *diag)
+{
+    const struct mn_bench_options *o = s->options;
+    char path[512];
+    enum mn_err err = mn_bench_mesh_option(o, diag);
+
+    if (err)
+        return err;
     if (mn_mesh_find_file(path, sizeof path))
         return mn_mesh_read(path, &s->mesh, diag);
     if (o->links || o->pairs || o->print_order)
@@ -50,30 +61,40 @@ static enum mn_err own_node(const struct mn_mesh *mesh, int *self, struct mn_dia
 /* -1: no node, or not told by its name. */
 static int node_of(const struct mn_mesh *mesh, int self, const char *host)
 {
-    if (!strcmp(host, "localhost"))
-        return self;
-    for (size_t i = 0; i < mesh->n_nodes; i++)
-        if (!strcmp(mesh->nodes[i].name, host) || !strcmp(mesh->nodes[i].hostname, host))
-            return (int)i;
-    return -1;
+    return !strcmp(host, "localhost") ? self : mn_names_node(mesh, host);
 }
 
 void mn_bench_address(const struct mn_mesh *mesh, int self, const char *name, char *host,
                       size_t size)
 {
-    int node = node_of(mesh, self, name);
+    const struct mn_addr *found = mn_names_address(mesh, self, node_of(mesh, self, name));
+    struct mn_addr addr;
 
     mn_strlcpy(host, name, size);
-    for (size_t i = 0; i < mesh->n_links && self >= 0 && node >= 0 && node != self; i++) {
-        const struct mn_mesh_end *e = mesh->links[i].ends;
-        int far = e[0].node == self ? 1 : e[1].node == self ? 0 : -1;
-        if (far < 0 || e[far].node != node)
-            continue;
-        struct mn_addr addr = mesh->nodes[node].nics[e[far].nic].addrs[0];
-        addr.prefix = -1;
-        mn_addr_format(&addr, host, size);
+    if (!found)
         return;
+    addr = *found;
+    addr.prefix = -1;
+    mn_addr_format(&addr, host, size);
+}
+
+/* What --hosts names has to be a node of the mesh, or for agents at least some host: ssh knows
+ * names of its own. */
+static enum mn_err check_hosts(const struct mn_collective_session *s, struct mn_diag *diag)
+{
+    const struct mn_bench_options *o = s->options;
+    struct mn_names names = {.mesh = s->mesh, .self = s->self};
+    enum mn_err err = MN_OK;
+
+    (void)mn_mesh_find_file(names.path, sizeof names.path);
+    for (size_t i = 0; i < o->hosts.count && !err; i++) {
+        const char *name = o->hosts.items[i];
+        if (o->agents && !mn_collective_is_here(name))
+            err = mn_names_check(&names, "--hosts", name, diag);
+        if (!err && o->print_order && node_of(&s->mesh, s->self, name) < 0)
+            err = mn_names_not_a_node(&names, "--hosts", name, diag);
     }
+    return err;
 }
 
 /* The nodes of the hosts that were given, or all, this one first. 0: they are not nodes, or one
@@ -101,15 +122,24 @@ static int nodes_of(const struct mn_collective_session *s, int self, int *nodes)
     return n == (int)given->count ? n : 0;
 }
 
-/* As it was given: the name by which ssh or the agents' addresses are found. */
+/* The name by which ssh or the agents' addresses are found: as it was given, unless the system
+ * knows the node by its host name alone. */
 static const char *host_of(const struct mn_collective_session *s, int self, int node)
 {
     const struct mn_opt_list *given = &s->options->hosts;
+    const char *hostname = s->mesh.nodes[node].hostname;
 
-    for (size_t i = 0; i < given->count; i++)
-        if (node_of(&s->mesh, self, given->items[i]) == node)
-            return given->items[i];
-    return node == self ? "localhost" : s->mesh.nodes[node].hostname;
+    for (size_t i = 0; i < given->count; i++) {
+        const char *name = given->items[i];
+        if (node_of(&s->mesh, self, name) != node)
+            continue;
+        if (node == self)
+            return mn_collective_is_here(name) ? name : "localhost";
+        return strcmp(name, hostname) != 0 && mn_names_unknown(name) && !mn_names_unknown(hostname)
+                   ? hostname
+                   : name;
+    }
+    return node == self ? "localhost" : hostname;
 }
 
 enum mn_err mn_bench_hosts(struct mn_collective_session *s, struct mn_diag *diag)
@@ -123,6 +153,9 @@ enum mn_err mn_bench_hosts(struct mn_collective_session *s, struct mn_diag *diag
         return s->options->mesh || s->options->print_order || !s->options->hosts.count ? err
                                                                                        : MN_OK;
     s->self = self;
+    err = check_hosts(s, diag);
+    if (err)
+        return err;
     nodes = mn_zalloc((size_t)(n + 1) * sizeof *nodes);
     order = mn_zalloc((size_t)(n + 1) * sizeof *order);
     n = nodes_of(s, self, nodes);
@@ -136,8 +169,9 @@ enum mn_err mn_bench_hosts(struct mn_collective_session *s, struct mn_diag *diag
     for (int i = 0; n && s->options->print_order && i < n; i++)
         printf("%s%s", s->mesh.nodes[order[i]].name, i + 1 < n ? "," : "\n");
     if (!n && s->options->print_order)
-        err = mn_fail(diag, MN_ERR_CONFIG,
-                      "--hosts: expected different nodes of the mesh file, to put them in order");
+        err = mn_fail(
+            diag, MN_ERR_CONFIG,
+            "--hosts: a node is there twice; expected different ones, to put them in order");
     free(nodes);
     free(order);
     return err;

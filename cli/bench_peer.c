@@ -6,34 +6,10 @@
 #include "cli/bench.h"
 #include "cli/bench_report.h"
 #include "cli/cmd.h"
+#include "cli/host_name.h"
 #include "cli/live.h"
 #include "cli/plugin_path.h"
 #include "topo/base/alloc.h"
-#include "topo/mesh_file.h"
-
-static void resolve_peer(const char *peer, char *host, size_t size, char *mesh_path,
-                         size_t mesh_size)
-{
-    struct mn_mesh mesh;
-    struct mn_host own = {.n_nics = 0};
-    struct mn_diag diag;
-    char why[256];
-    int self;
-
-    mn_strlcpy(host, peer, size);
-    if (!mn_mesh_find_file(mesh_path, mesh_size)) {
-        mesh_path[0] = 0;
-        return;
-    }
-    mn_mesh_init(&mesh);
-    if (mn_mesh_read(mesh_path, &mesh, &diag) || mn_host_read(NULL, &own, &diag) ||
-        mn_mesh_find_self(&mesh, &own, &self, why, sizeof why, &diag))
-        goto out;
-    mn_bench_address(&mesh, self, peer, host, size);
-out:
-    mn_host_free(&own);
-    mn_mesh_free(&mesh);
-}
 
 struct so_far {
     const struct mn_p2p_plan *plan;
@@ -125,12 +101,18 @@ int mn_bench_peer(const struct mn_bench_options *o)
     struct mn_plugin *plugin = NULL;
     struct mn_diag diag = {.text = ""};
     uint8_t token[MN_KEY_SIZE];
-    char path[512], host[256], mesh_path[512] = "";
+    char path[512], host[256];
+    struct mn_names names;
     struct so_far so_far = {.plan = &plan, .report = &report};
     struct mn_live live = {.print = o->follow ? print_so_far : NULL, .ctx = &so_far};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     int code = 0;
-    enum mn_err err = mn_bench_sizes_parse(&o->sizes, &sizes, &diag);
+    enum mn_err err = mn_bench_mesh_option(o, &diag);
+    enum mn_err mesh_err = mn_names_read(&names, err ? NULL : &diag);
+
+    err = err ? err : mesh_err;
+    if (!err)
+        err = mn_bench_sizes_parse(&o->sizes, &sizes, &diag);
 
     plan.sizes = sizes.size;
     plan.n_sizes = sizes.n;
@@ -138,8 +120,9 @@ int mn_bench_peer(const struct mn_bench_options *o)
         err = mn_bench_profile(o, &plan, &diag);
     if (!err)
         err = mn_bench_token(o, token, &diag);
+    if (!err)
+        err = mn_names_host(&names, "--peer", o->peer, host, sizeof host, &diag);
     if (!err) {
-        resolve_peer(o->peer, host, sizeof host, mesh_path, sizeof mesh_path);
         mn_plugin_path(o->plugin, path, sizeof path);
         err = mn_plugin_open(path, (int)o->abi, &plugin, &diag);
     }
@@ -154,13 +137,14 @@ int mn_bench_peer(const struct mn_bench_options *o)
     }
     report.error = err ? diag.text : NULL;
     if (!err || measured_something(&report))
-        code = report_and_judge(o, &plan, mesh_path, &report);
+        code = report_and_judge(o, &plan, names.path, &report);
     if (err)
         code = mn_cmd_fail("bench", &diag);
     mn_ctl_close(&ctl);
     if (plugin)
         mn_plugin_close(plugin);
     mn_p2p_free(&report);
+    mn_names_free(&names);
     free(sizes.size);
     return code;
 }

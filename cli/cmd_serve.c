@@ -14,6 +14,7 @@
 #include "bench/door.h"
 #include "bench/p2p.h"
 #include "cli/cmd.h"
+#include "cli/host_name.h"
 #include "cli/plugin_path.h"
 #include "cli/rank_env.h"
 #include "topo/base/alloc.h"
@@ -35,7 +36,8 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_LIST,
      .arg = "ADDRESS",
      .offset = offsetof(struct options, listen),
-     .help = "Addresses to listen at; default: this node's in the mesh file, else loopback."},
+     .help = "Addresses, or this node's name, to listen at; default: this node's in the mesh file, "
+             "else loopback."},
     {.name = "port",
      .type = MN_OPT_INT,
      .arg = "PORT",
@@ -120,6 +122,23 @@ static enum mn_err own_addresses(struct mn_addr *addrs, int *count, struct mn_di
     return err;
 }
 
+/* An address, or this node's name for all that the mesh file gives it. */
+static enum mn_err named_addresses(const char *name, struct mn_addr *addrs, int *count,
+                                   struct mn_diag *diag)
+{
+    struct mn_names names;
+
+    if (!mn_addr_parse(name, addrs, NULL)) {
+        *count = 1;
+        return MN_OK;
+    }
+    enum mn_err err = mn_names_read(&names, diag);
+    if (!err)
+        err = mn_names_own(&names, "--listen", name, addrs, count, diag);
+    mn_names_free(&names);
+    return err;
+}
+
 static enum mn_err listen_all(const struct options *o, int *fds, int *n_fds, struct mn_diag *diag)
 {
     struct mn_addr addrs[MAX_ADDRESSES];
@@ -127,12 +146,11 @@ static enum mn_err listen_all(const struct options *o, int *fds, int *n_fds, str
     enum mn_err err = MN_OK;
 
     for (size_t i = 0; i < o->listen.count && !err; i++) {
-        if (count == MAX_ADDRESSES)
+        int more = MAX_ADDRESSES - count;
+        if (!more)
             return mn_fail(diag, MN_ERR_USAGE, "--listen: at most %d addresses", MAX_ADDRESSES);
-        err = mn_addr_parse(o->listen.items[i], &addrs[count++], diag);
-        if (err)
-            return mn_fail(diag, MN_ERR_USAGE, "--listen '%s': expected an address of this host",
-                           o->listen.items[i]);
+        err = named_addresses(o->listen.items[i], addrs + count, &more, diag);
+        count += more;
     }
     if (!o->listen.count)
         err = own_addresses(addrs, &count, diag);

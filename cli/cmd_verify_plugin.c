@@ -12,6 +12,7 @@
 #include "bench/check/raw.h"
 #include "bench/trace/replay.h"
 #include "cli/cmd.h"
+#include "cli/host_name.h"
 #include "cli/plugin_path.h"
 #include "cli/rank_env.h"
 #include "cli/verify_report.h"
@@ -359,10 +360,15 @@ static uint64_t first_seed(const struct options *o)
 /* The other machine: it must be there before anything is judged. */
 static enum mn_err read_far(const struct options *o, struct mn_check_far *far, struct mn_diag *diag)
 {
-    if (!mn_strlcpy(far->host, o->peer, sizeof far->host))
-        return mn_fail(diag, MN_ERR_USAGE, "--peer: the name is too long");
+    struct mn_names names;
+    enum mn_err err = mn_names_read(&names, diag);
+
     far->port = (uint16_t)o->port;
-    enum mn_err err = mn_token_read(o->token_file, "meshnet serve prints one", far->token, diag);
+    if (!err)
+        err = mn_names_host(&names, "--peer", o->peer, far->host, sizeof far->host, diag);
+    mn_names_free(&names);
+    if (!err)
+        err = mn_token_read(o->token_file, "meshnet serve prints one", far->token, diag);
     return err ? err : mn_far_probe(far, diag);
 }
 

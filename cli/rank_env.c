@@ -1,5 +1,4 @@
 /* A rank that another launcher started: who it is, and where it meets the others. */
-#include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -7,6 +6,7 @@
 #include "bench/launch_env.h"
 #include "bench/launch_pmix.h"
 #include "bench/meet.h"
+#include "cli/host_name.h"
 #include "cli/rank_env.h"
 
 enum mn_err mn_token_read(const char *file, const char *which, uint8_t token[MN_KEY_SIZE],
@@ -37,23 +37,57 @@ enum mn_err mn_token_read(const char *file, const char *which, uint8_t token[MN_
                    which);
 }
 
-/* Rank 0 listens where the others look for it. */
-static enum mn_err listen_at(struct mn_group_plan *plan, struct mn_diag *diag)
+/* Rank 0 listens where the others look for it: of a node at every address of its. */
+static enum mn_err listen_at(struct mn_group_plan *plan, const struct mn_names *names,
+                             const char *option, struct mn_diag *diag)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
-    struct mn_addr addr;
-    int rc = getaddrinfo(plan->host, NULL, &hints, &list);
-
-    if (rc)
-        return mn_fail(diag, MN_ERR_CONFIG, "--coordinator %s: %s", plan->host, gai_strerror(rc));
-    (void)mn_addr_from_sockaddr(list->ai_addr, &addr);
-    freeaddrinfo(list);
     static const uint8_t any[16];
-    if (memcmp(addr.bytes, any, sizeof any) == 0)
-        return mn_fail(diag, MN_ERR_CONFIG,
-                       "--coordinator %s: expected one address, not all of a host", plan->host);
-    enum mn_err err = mn_ctl_listen(&addr, plan->port, &plan->doors[0], diag);
-    plan->n_doors = !err;
+    struct mn_addr addrs[MN_GROUP_DOORS];
+    int count = MN_GROUP_DOORS;
+    enum mn_err err = mn_names_own(names, option, plan->host, addrs, &count, diag);
+
+    if (!err && memcmp(addrs[0].bytes, any, sizeof any) == 0)
+        return mn_fail(diag, MN_ERR_CONFIG, "%s %s: expected one address, not all of a host",
+                       option, plan->host);
+    /* An address that is gone is no reason to stop while there are others. */
+    for (int i = 0; i < count && !err; i++)
+        plan->n_doors += !mn_ctl_listen(&addrs[i], plan->port, &plan->doors[plan->n_doors], diag);
+    return err || plan->n_doors ? err : diag->code;
+}
+
+/* Where the others find rank 0, which may be at their own node. */
+static enum mn_err find_rank_0(struct mn_group_plan *plan, const struct mn_names *names,
+                               const char *option, struct mn_diag *diag)
+{
+    static char host[256]; /* the plan points to it */
+    struct mn_addr addrs[MN_GROUP_DOORS];
+    int count = MN_GROUP_DOORS, node = mn_names_node(&names->mesh, plan->host);
+    enum mn_err err;
+
+    if (node >= 0 && node == names->self) {
+        err = mn_names_own(names, option, plan->host, addrs, &count, diag);
+        addrs[0].prefix = -1;
+        if (!err)
+            mn_addr_format(&addrs[0], host, sizeof host);
+    } else {
+        err = mn_names_host(names, option, plan->host, host, sizeof host, diag);
+    }
+    plan->host = host;
+    return err;
+}
+
+static enum mn_err meet_at(struct mn_group_plan *plan, const char *option, struct mn_diag *diag)
+{
+    struct mn_names names = {.self = -1};
+    struct mn_addr addr;
+    enum mn_err err = MN_OK;
+
+    mn_mesh_init(&names.mesh);
+    if (mn_addr_parse(plan->host, &addr, NULL))
+        err = mn_names_read(&names, diag);
+    if (!err)
+        err = (plan->rank ? find_rank_0 : listen_at)(plan, &names, option, diag);
+    mn_names_free(&names);
     return err;
 }
 
@@ -71,7 +105,8 @@ static enum mn_err meet_as_told(struct mn_group_plan *plan, const struct mn_rank
         mn_token_read(o->token_file,
                       "32 hexadecimal digits, the same for all ranks (" MN_KEY_MAKE ")",
                       plan->token, diag);
-    return err || plan->rank ? err : listen_at(plan, diag);
+    return err ? err
+               : meet_at(plan, o->coordinator ? "--coordinator" : "the address of rank 0", diag);
 }
 
 /* PMIx hands the rest on. */

@@ -206,7 +206,7 @@ cell()
     [ "$output" = a,b,c ]
     run on a env MESHNET_NODE=a "$MESHNET" bench --print-order --mesh mesh.yaml --hosts a,a
     [ "$status" -eq 2 ]
-    [[ "$output" == *"expected different nodes of the mesh file"* ]]
+    [[ "$output" == *"a node is there twice"* ]]
 }
 
 @test "matrix: wrong usage is said first" {

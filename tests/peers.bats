@@ -145,3 +145,71 @@ DIFFERENT='goes by another mesh file \(hash [0-9a-f]{16}\) than this host: .*\.y
     [ "$(cat received.log | grep -cE "^NET/meshnet: peer b $DIFFERENT")" -eq 1 ]
     [ "$(cat sent.log | grep -cE "^NET/meshnet: peer a $DIFFERENT")" -eq 1 ]
 }
+
+@test "peers: a node's name is taken wherever a host is asked for" {
+    start_server serve.out serve.err nsenter --net=/run/netns/$NS-b env MESHNET_NODE=b \
+        MESHNET_CONFIG="$PWD/mesh.yaml" timeout -k 1 100 "$MESHNET" serve --token-file token --listen b
+    grep -q '^listening at 10.1.0.1 port 18515' serve.out
+    for command in "bench --sizes 8 --tests bandwidth --iters 10" \
+        "verify-plugin --rule handshake.processes $PLUGIN"; do
+        run --separate-stderr at a mesh.yaml "$MESHNET" $command --token-file token --peer b
+        echo "$output$stderr"
+        [ "$status" -eq 0 ]
+    done
+    stop
+    # Rank 0 is at b, one more rank there and one at a.
+    export MESHNET_WORLD=3
+    MESHNET_RANK=1 at a mesh.yaml "$MESHNET" bench --token-file token --collective all-reduce \
+        --sizes 8 --iters 5 --coordinator b >out.1 2>&1 3>&- &
+    MESHNET_RANK=2 at b mesh.yaml "$MESHNET" bench --token-file token --collective all-reduce \
+        --sizes 8 --iters 5 --coordinator b >out.2 2>&1 3>&- &
+    MESHNET_RANK=0 run at b mesh.yaml "$MESHNET" bench --token-file token --collective all-reduce \
+        --sizes 8 --iters 5 --coordinator b
+    wait
+    cat out.*
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
+
+# wrong SAID COMMAND…: at a, exit 2, and in one line what is wrong.
+wrong()
+{
+    local said=$1
+    shift
+    run --separate-stderr at a "$@"
+    echo "$output$stderr"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"$said"* ]]
+}
+
+@test "peers: a broken mesh file is said as it is, so are an unknown node and oneself" {
+    local command option
+    sed 's/silence: 30s/silence: soon/' mesh.yaml >broken.yaml
+    for command in "bench --token-file token --peer" "verify-plugin --token-file token $PLUGIN --peer" \
+        "serve --token-file token --listen"; do
+        option=${command##* }
+        wrong 'broken.yaml:5:22: silence: "soon"; expected a duration' broken.yaml "$MESHNET" $command b
+        wrong "$option zz: it is not a node of $PWD/mesh.yaml (nodes: a, b)" mesh.yaml "$MESHNET" $command zz
+        wrong "$option zz: no such host (" none "$MESHNET" $command zz
+        wrong "and there is no mesh file" none "$MESHNET" $command zz
+    done
+    for command in "bench --token-file token --peer" "verify-plugin --token-file token $PLUGIN --peer"; do
+        wrong "--peer a: it is this node ($PWD/mesh.yaml)" mesh.yaml "$MESHNET" $command a
+    done
+    wrong "--listen b: another node of $PWD/mesh.yaml; this one is a" mesh.yaml \
+        "$MESHNET" serve --token-file token --listen b
+    wrong "--hosts zz: it is not a node of $PWD/mesh.yaml (nodes: a, b)" mesh.yaml \
+        "$MESHNET" bench --collective all-reduce --token-file token --agents --hosts a,zz
+    wrong "--hosts zz: it is not a node of $PWD/mesh.yaml (nodes: a, b)" mesh.yaml \
+        "$MESHNET" bench --print-order --hosts a,zz
+    wrong "--hosts: a node is there twice" mesh.yaml "$MESHNET" bench --print-order --hosts a,b,b
+    MESHNET_TRACE=$PWD/job.%p at a none "$MESHNET" bench --local 2 --collective all-reduce --sizes 8 \
+        --iters 3 --plugin "$BUILD/lib/libnccl-net-meshtrace.so"
+    export MESHNET_RANK=0 MESHNET_WORLD=2
+    for command in "bench --collective all-reduce" "replay $(echo job.*)"; do
+        wrong "--coordinator zz: it is not a node of $PWD/mesh.yaml (nodes: a, b)" mesh.yaml \
+            "$MESHNET" $command --token-file token --coordinator zz
+        wrong "--coordinator b: another node of $PWD/mesh.yaml; this one is a" mesh.yaml \
+            "$MESHNET" $command --token-file token --coordinator b
+    done
+}

@@ -34,7 +34,7 @@ served()
 @test "serve: wrong usage" {
     serve --listen nonsense
     [ "$status" -eq 2 ]
-    [[ "$stderr" == *"'nonsense'"* ]]
+    [[ "$stderr" == *"--listen nonsense: no such host"* ]]
     serve --port 70000
     [ "$status" -eq 2 ]
     serve --clients 0
