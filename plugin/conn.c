@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "plugin/conn_impl.h"
+#include "plugin/reopen.h"
 #include "plugin/transport.h"
 
 #define PATIENT_CALLS 8 /* that see no progress before an attempt is given up */
@@ -209,8 +210,10 @@ static enum mn_err on_frame(struct mn_conn *conn, enum mn_frame type, uint8_t *p
         return conn->transport->peer(conn, &(struct mn_bytes){payload, payload + len, 0}, diag);
     case MN_CONN_LANES:
         if (conn->connector) {
-            mn_conn_pack_lanes(conn);
-            return MN_OK;
+            err = mn_conn_get_ready(conn, payload, len, diag);
+            if (!err)
+                mn_conn_pack_lanes(conn);
+            return err;
         }
         conn->lanes_agreed = mn_lane_frame_id(payload, len);
         if (len != 8 || !(conn->lanes_agreed & 1) ||
@@ -303,7 +306,7 @@ static enum mn_err say_ready(struct mn_conn *conn, struct mn_diag *diag)
     if ((conn->lanes_up & conn->lanes_agreed) != conn->lanes_agreed)
         return MN_ERR_AGAIN;
     if (!conn->ready_sent)
-        err = mn_chan_put(&conn->chan, MN_FRAME_READY, NULL, 0);
+        err = mn_conn_send_ready(conn);
     conn->ready_sent = 1;
     if (!err)
         err = flush(conn, diag);
@@ -385,5 +388,6 @@ void mn_conn_close(struct mn_conn *conn)
             close(conn->lanes[i].fd);
     }
     mn_chan_close(&conn->chan);
+    mn_reopen_free(conn->reopen);
     free(conn);
 }

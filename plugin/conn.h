@@ -13,7 +13,8 @@
  *          (the acceptor's may be an answer: once its own part is done)
  *   LANE   (first frame of each further socket)
  *   LANES  which of them came up   ->
- *                                  <-  READY  once those have arrived and its own SETUP is done
+ *                                  <-  READY  once those have arrived and its own SETUP is done:
+ *                                      the port at which it can be come back to (reopen.h), mac
  *
  * Either may end it by ERROR {1 when another attempt would end the same way, reason} once the peer
  * has proved itself.
@@ -40,7 +41,7 @@
 #include "plugin/handle.h"
 #include "plugin/plan.h"
 
-#define MN_PROTOCOL_VERSION 4
+#define MN_PROTOCOL_VERSION 5
 #define MN_FRAME_MAX        4096
 #define MN_MAX_LANES        64 /* eight cables, eight sockets each */
 
@@ -56,7 +57,8 @@ enum mn_frame {
     MN_FRAME_ERROR,
     /* after READY, on a control connection that stays */
     MN_FRAME_BYE,
-    MN_FRAME_FAILED
+    MN_FRAME_FAILED,
+    MN_FRAME_RETURN /* the first of one that is opened again, both ways */
 };
 
 /* One socket with the frame being read from and written to it. */
@@ -103,6 +105,7 @@ struct mn_lane {
 };
 
 struct mn_transport;
+struct mn_reopen;
 
 struct mn_conn {
     int connector; /* 1 on the side that called connect */
@@ -125,10 +128,12 @@ struct mn_conn {
     uint64_t lanes_up, lanes_agreed;          /* bit per lane */
     struct mn_chan *lane_chans[MN_MAX_LANES]; /* connector: lanes on their way */
     int ready_sent;
-    uint64_t stepped_ms; /* when it was last called, or begun */
-    unsigned idle_ms;    /* without progress, as calls have seen it */
-    uint64_t lanes_ms;   /* when the lanes were begun */
-    int again;           /* after a failure: another attempt may go better */
+    uint16_t door;            /* acceptor: the port for those that come back; 0 = none */
+    struct mn_reopen *reopen; /* from READY on, where the transport has a use for it; else NULL */
+    uint64_t stepped_ms;      /* when it was last called, or begun */
+    unsigned idle_ms;         /* without progress, as calls have seen it */
+    uint64_t lanes_ms;        /* when the lanes were begun */
+    int again;                /* after a failure: another attempt may go better */
     int traffic_class;
     char peer_text[128]; /* "node-b (10.0.1.2)" once known, else the address */
 };
@@ -169,8 +174,10 @@ enum mn_err mn_dial(const struct mn_local *local, const struct mn_addr *remote, 
 /* TCP_NODELAY, keepalive and TCP_USER_TIMEOUT so that silence_ms bounds a silent link. */
 void mn_socket_tune(int fd, unsigned silence_ms);
 /* The opposite: TCP_NODELAY, and keepalive that hears of a process which ended while its link was
- * silent but gives up only after hours. */
+ * silent but gives up only after minutes. */
 void mn_socket_keep(int fd);
+/* Two probes of such a socket were not answered. */
+int mn_socket_is_silent(int fd);
 /* Before close(): what is queued is tried to be delivered for so long. */
 void mn_socket_last_words(int fd, unsigned ms);
 /* connect()'s outcome: MN_OK, MN_ERR_AGAIN, or why it failed. */

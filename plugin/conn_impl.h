@@ -35,6 +35,11 @@ enum mn_err mn_conn_answer_setup(struct mn_conn *conn, struct mn_diag *diag);
 void mn_conn_start_lane(struct mn_conn *conn, int lane);
 /* Connector: MN_OK once every lane is up or given up and LANES is on its way. */
 enum mn_err mn_conn_step_lanes(struct mn_conn *conn);
+/* READY: how the control connection can be opened again, where the transport keeps one. */
+enum mn_err mn_conn_send_ready(struct mn_conn *conn);
+enum mn_err mn_conn_get_ready(struct mn_conn *conn, uint8_t *payload, size_t len,
+                              struct mn_diag *diag);
+
 /* Both: closes the gaps that lanes given up have left; the connection is READY. */
 void mn_conn_pack_lanes(struct mn_conn *conn);
 

@@ -5,7 +5,11 @@
 
 #include "plugin/bytes.h"
 #include "plugin/conn_impl.h"
+#include "plugin/reopen.h"
+#include "plugin/transport.h"
 #include "topo/base/log.h"
+
+#define MN_READY_SIZE (2 + MN_MAC_SIZE)
 
 static void lane_mac(const struct mn_conn *conn, int lane, uint8_t mac[MN_MAC_SIZE])
 {
@@ -123,6 +127,44 @@ enum mn_err mn_conn_attach(struct mn_conn *conn, int fd, const uint8_t *payload,
     conn->lanes[lane].fd = fd;
     conn->lanes_up |= 1ull << lane;
     mn_conn_progress(conn);
+    return MN_OK;
+}
+
+static void ready_mac(const struct mn_conn *conn, uint16_t port, uint8_t mac[MN_MAC_SIZE])
+{
+    uint8_t text[1 + 8 + 2] = {'d'};
+    struct mn_bytes b = {text + 1, text + sizeof text, 0};
+
+    mn_put(&b, conn->id, 8);
+    mn_put(&b, port, 2);
+    mn_mac128(conn->session, text, sizeof text, mac);
+}
+
+enum mn_err mn_conn_send_ready(struct mn_conn *conn)
+{
+    uint8_t text[MN_READY_SIZE];
+    struct mn_bytes b = {text, text + sizeof text, 0};
+
+    if (conn->transport->keeps_control && conn->door)
+        conn->reopen = mn_reopen_new(conn, conn->door);
+    uint16_t port = conn->reopen ? conn->door : 0;
+    mn_put(&b, port, 2);
+    ready_mac(conn, port, b.at);
+    return mn_chan_put(&conn->chan, MN_FRAME_READY, text, sizeof text);
+}
+
+enum mn_err mn_conn_get_ready(struct mn_conn *conn, uint8_t *payload, size_t len,
+                              struct mn_diag *diag)
+{
+    struct mn_bytes b = {payload, payload + len, 0};
+    uint16_t port = (uint16_t)mn_get(&b, 2);
+    uint8_t mac[MN_MAC_SIZE];
+
+    ready_mac(conn, port, mac);
+    if (len != MN_READY_SIZE || !mn_mac_equal(mac, payload + 2, sizeof mac))
+        return mn_fail(diag, MN_ERR_PROTO, "READY frame that the peer has not written");
+    if (conn->transport->keeps_control && port)
+        conn->reopen = mn_reopen_new(conn, port);
     return MN_OK;
 }
 

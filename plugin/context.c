@@ -7,6 +7,7 @@
 
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/logger.h"
+#include "plugin/reopen.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
@@ -193,6 +194,7 @@ static void settle(struct mn_net *net)
 
 static void quit(void)
 {
+    mn_reopen_quit();
     quit_transports();
     forget_config();
     mn_log_set_sink(NULL);

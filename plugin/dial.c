@@ -13,6 +13,7 @@
 #ifndef TCP_RTO_MAX_MS
 #define TCP_RTO_MAX_MS 44 /* Linux 6.15 */
 #endif
+#define KEEP_S     4    /* between probes of a control connection */
 #define RTO_MAX_MS 2000 /* a link that comes back is in use again so soon */
 
 static void set_int(int fd, int level, int option, int value)
@@ -44,11 +45,20 @@ void mn_socket_keep(int fd)
 {
     set_int(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_int(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-    set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10);
-    set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, 60);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEP_S);
+    set_int(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEP_S);
     set_int(fd, IPPROTO_TCP, TCP_KEEPCNT, 127); /* the most there is */
     set_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
     set_int(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, RTO_MAX_MS);
+}
+
+int mn_socket_is_silent(int fd)
+{
+    struct tcp_info info;
+    socklen_t len = sizeof info;
+
+    return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) &&
+           info.tcpi_last_ack_recv > (2 * KEEP_S + 1) * 1000;
 }
 
 /* Without the option a closed socket's retransmissions end after the eighth, and as soon as their

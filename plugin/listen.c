@@ -9,6 +9,7 @@
 
 #include "plugin/arrive.h"
 #include "plugin/listen.h"
+#include "plugin/reopen.h"
 #include "plugin/transport.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
@@ -25,6 +26,7 @@ struct mn_listener {
     uint8_t nonce[MN_NONCE_SIZE], key[MN_KEY_SIZE];
     int fds[MN_MAX_LOCALS];
     int n_fds;
+    uint16_t door; /* of the process, held open; 0 = none */
     struct mn_arrivals arrivals;
     struct {
         struct mn_conn *conn;
@@ -85,67 +87,71 @@ static uint16_t port_of(int fd)
                                           : ((struct sockaddr_in *)&ss)->sin_port);
 }
 
-static void close_fds(struct mn_listener *l)
+static void close_fds(const int *fds, int n)
 {
-    while (l->n_fds)
-        close(l->fds[--l->n_fds]);
+    while (n)
+        close(fds[--n]);
 }
 
-static enum mn_err no_port(const struct mn_listener *l, struct mn_diag *diag)
+static enum mn_err no_port(const struct mn_ports *range, const char *whose, int n,
+                           struct mn_diag *diag)
 {
-    const struct mn_ports *range = &l->config->settings.port_range;
-
     if (!range->first)
-        return mn_fail(diag, MN_ERR_SYS, "no TCP port is free on all %d addresses of %s",
-                       l->device->n_locals, l->device->name);
+        return mn_fail(diag, MN_ERR_SYS, "no TCP port is free on all %d addresses of %s", n, whose);
     return mn_fail(diag, MN_ERR_SYS,
                    "all ports of plugin.port_range %d-%d are in use at the addresses of %s: a "
-                   "listener takes one until its connection is accepted; widen the range "
-                   "(MESHNET_PORT_RANGE), or end what holds its ports: ss -ltnp",
-                   range->first, range->last, l->device->name);
+                   "listener takes one until its connection is accepted, a process with RDMA one "
+                   "more; widen the range (MESHNET_PORT_RANGE), or end what holds its ports: "
+                   "ss -ltnp",
+                   range->first, range->last, whose);
 }
 
-/* One port on all addresses: the first address picks it, the others must have it free too. The
- * ports of a range are tried from a random one on: other processes take theirs from it, too. */
-static enum mn_err bind_all(struct mn_listener *l, uint16_t *port, struct mn_diag *diag)
+/* The first address picks the port, the others must have it free too. The ports of a range are
+ * tried from a random one on: other processes take theirs from it, too. */
+enum mn_err mn_listen_all(const struct mn_ports *range, const char *whose,
+                          const struct mn_local *locals, int n, int *fds, uint16_t *port,
+                          struct mn_diag *diag)
 {
-    const struct mn_ports *range = &l->config->settings.port_range;
     unsigned count = range->first ? (unsigned)(range->last - range->first + 1) : BIND_TRIES, from;
     enum mn_err err = mn_random(&from, sizeof from, diag);
 
     if (err)
         return err;
     for (unsigned attempt = 0; attempt < count; attempt++) {
+        int opened = 0;
         err = MN_OK;
         *port =
             range->first ? (uint16_t)(range->first + (int)((from % count + attempt) % count)) : 0;
-        for (int i = 0; i < l->device->n_locals && !err; i++) {
-            err = listen_at(&l->device->locals[i], *port, &l->fds[i], diag);
-            if (!err) {
-                l->n_fds = i + 1;
-                *port = port_of(l->fds[0]);
-            }
+        for (; opened < n && !err; opened += !err) {
+            err = listen_at(&locals[opened], *port, &fds[opened], diag);
+            if (!err)
+                *port = port_of(fds[0]);
         }
         if (!err)
             return MN_OK;
-        close_fds(l);
+        close_fds(fds, opened);
         if (err != MN_ERR_EXISTS)
             return err;
     }
-    return no_port(l, diag);
+    return no_port(range, whose, n, diag);
 }
 
-static void tell_gids(const struct mn_config *config, const struct mn_device *device,
-                      struct mn_handle *handle)
+/* Returns whether RDMA may carry a connection of this listener. */
+static int tell_gids(const struct mn_config *config, const struct mn_device *device,
+                     struct mn_handle *handle)
 {
     struct mn_side self;
+    int rdma = 0;
 
     mn_side_self(config, device, &self);
     for (int i = 0; mn_transports[i]; i++)
         mn_transports[i]->offer(&self);
-    for (int i = 0; i < self.n_locals; i++)
+    for (int i = 0; i < self.n_locals; i++) {
         handle->locals[i].gid_index =
             self.rdma[i].state == MN_RDMA_READY ? self.rdma[i].gid_index : -1;
+        rdma |= self.rdma[i].state != MN_RDMA_NONE;
+    }
+    return rdma;
 }
 
 enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_device *device,
@@ -160,17 +166,20 @@ enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_dev
     l->device = device;
     enum mn_err err = mn_random(l->nonce, sizeof l->nonce, diag);
     if (!err)
-        err = bind_all(l, &h.port, diag);
+        err = mn_listen_all(&config->settings.port_range, device->name, device->locals,
+                            device->n_locals, l->fds, &h.port, diag);
     if (err) {
         free(l);
         return err;
     }
+    l->n_fds = device->n_locals;
     mn_arrivals_open(&l->arrivals);
     mn_conn_key(config, l->nonce, l->key);
     memcpy(h.nonce, l->nonce, sizeof h.nonce);
     memcpy(h.locals, device->locals, sizeof h.locals);
     h.n_locals = device->n_locals;
-    tell_gids(config, device, &h);
+    if (tell_gids(config, device, &h))
+        l->door = mn_reopen_hold_door(config);
     mn_handle_write(&h, mn_config_key(config), handle);
     *listener = l;
     return MN_OK;
@@ -252,6 +261,7 @@ static enum mn_verdict add_candidate(struct mn_listener *l, int fd, const uint8_
     conn->state = MN_CONN_HELLO;
     conn->stepped_ms = mn_now_ms();
     conn->traffic_class = -1;
+    conn->door = l->door;
     snprintf(conn->peer_text, sizeof conn->peer_text, "a connecting process");
     mn_side_self(l->config, l->device, &conn->side[0]);
     memcpy(conn->key, l->key, sizeof conn->key);
@@ -336,6 +346,8 @@ void mn_listener_close(struct mn_listener *l)
     for (int i = 0; i < MAX_PENDING; i++)
         if (l->pending[i].conn)
             drop_pending(l, i);
-    close_fds(l);
+    close_fds(l->fds, l->n_fds);
+    if (l->door)
+        mn_reopen_release_door();
     free(l);
 }

@@ -16,6 +16,12 @@ enum mn_err mn_listener_step(struct mn_listener *listener, struct mn_conn **conn
                              struct mn_diag *diag);
 void mn_listener_close(struct mn_listener *listener);
 
+/* Listens at n addresses, at one port of the range: n descriptors in fds, or none. whose: for the
+ * error. */
+enum mn_err mn_listen_all(const struct mn_ports *range, const char *whose,
+                          const struct mn_local *locals, int n, int *fds, uint16_t *port,
+                          struct mn_diag *diag);
+
 /* Advances the connection that handle names, starting it at the first call (progress is found again
  * through the handle's scratch field). MN_OK: *conn is ready, the caller's; MN_ERR_AGAIN: call
  * again; else it failed for good and is forgotten. */

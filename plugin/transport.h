@@ -17,6 +17,9 @@ struct mn_request {
 struct mn_transport {
     const char *name;
     enum mn_transport_kind kind;
+    /* The control connection stays beside the data and can be opened again: open() takes
+     * conn->reopen over, where there is one, by mn_reopen_keep(). */
+    int keeps_control;
 
     /* Sets pointers of config and of its devices: the memory that reg_mr and reg_dmabuf take on
      * this host's devices as they are now; host memory is always among it. Called by init; may ask

@@ -56,6 +56,12 @@ receive()
     RECEIVER=$!
 }
 
+# on END COMMAND…
+on()
+{
+    nsenter --net=/run/netns/$NS-"$1" "${@:2}"
+}
+
 # start MESSAGES SENDING [VARIABLE…]: a receives, b sends; SENDING tells whether b has a device too
 # (rdma, none).
 start()
@@ -217,6 +223,44 @@ short()
     rm idle
     finish
     [ ! -s received.log ] && [ ! -s sent.log ]
+}
+
+# cut END TIMES: the kernel resets the control connection there, the other end is told; returns when
+# both have it again, TIMES in all.
+cut()
+{
+    [ -n "$(on $1 ss -Htn state established)" ]
+    [ -n "$(on $1 ss -HtnK state established)" ] || skip "this kernel destroys no sockets (ss -K)"
+    for _ in $(seq 300); do
+        [ "$(grep -c 'control connection was opened again' sent.log)" -lt "$2" ] ||
+            [ "$(grep -c 'control connection was opened again' received.log)" -lt "$2" ] || return 0
+        sleep 0.1
+    done
+    cat sent.log received.log
+    return 1
+}
+
+@test "verbs: a control connection that is cut is opened again, over whichever cable is there" {
+    start 0 rdma
+    until_data_flows
+    cut a 1
+    cut b 2
+    ip -n $NS-a link set mesh0 down
+    cut b 3
+    on a ss -Htn state established | grep -F 10.66.1.
+    ip -n $NS-a link set mesh0 up
+    ip -n $NS-b link set mesh1 down
+    cut a 4
+    on a ss -Htn state established | grep -F 10.66.0.
+    cat sent.log
+    # The fourth time nothing told the sender but the silence of the cable.
+    [ "$(grep -c 'link mesh0 .*link mesh1 .*control connection is lost .*; it is being opened again' sent.log)" -eq 3 ]
+    ! grep 'no answer' sent.log received.log
+    # Without it nobody knew more than that the link does not answer.
+    kill -9 "$(pgrep -P $SENDER)"
+    wait $RECEIVER || true
+    cat received
+    grep -q "^failed .* ncclRemoteError: .*receive from peer .*: peer is gone: its process ended" received
 }
 
 @test "verbs: the receiver's process is killed: the sender names the peer" {

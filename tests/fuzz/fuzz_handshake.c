@@ -1,11 +1,13 @@
 /* Any bytes as what a stranger sends to a listener, or a listener to a connecting process, in
- * pieces: nobody crashes, no comm comes out, nothing is left behind. */
+ * pieces, and to the door for those that come back: nobody crashes, no comm comes out, nothing is
+ * left behind. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "plugin/reopen_impl.h"
 #include "plugin/transport.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -76,8 +78,28 @@ static enum mn_conn_state handshake(const uint8_t *data, size_t size)
     return state;
 }
 
+/* The same at the door for those that come back: nobody has a key, so nobody is let in. */
+static void knock(const uint8_t *data, size_t size)
+{
+    unsigned long strangers = 0;
+    int pair[2];
+
+    if (size < 3 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair))
+        return;
+    struct mn_conn *conn = conn_new(0, pair[0]);
+    memset(conn->session, 0xa5, sizeof conn->session);
+    struct mn_reopen *reopen = mn_reopen_new(conn, 1);
+    if (reopen && write(pair[1], data + 2, size - 2) > 0 &&
+        mn_reopen_judge(&strangers, pair[0]) == MN_ARRIVAL_TAKEN)
+        abort();
+    mn_reopen_free(reopen);
+    mn_conn_close(conn);
+    close(pair[1]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    knock(data, size);
     (void)handshake(data, size);
     return 0;
 }

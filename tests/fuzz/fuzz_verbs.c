@@ -152,15 +152,13 @@ static struct verbs_comm *make(int sender, int control)
     comm->parts = calloc((size_t)VERBS_SLOTS * QPS, sizeof *comm->parts);
     comm->groups = calloc(VERBS_SLOTS, sizeof *comm->groups);
     comm->slots = calloc(VERBS_RING, sizeof *comm->slots);
-    comm->control = calloc(1, sizeof *comm->control);
-    if (!comm->ring || !comm->sends || !comm->parts || !comm->groups || !comm->slots ||
-        !comm->control)
+    if (!comm->ring || !comm->sends || !comm->parts || !comm->groups || !comm->slots)
         abort();
     memset(comm->free_sends, 0xff, sizeof comm->free_sends);
     for (int i = 0; i < VERBS_SLOTS; i++)
         comm->sends[i].parts = comm->parts + i * QPS;
     comm->seq = comm->seq_next = comm->seq_announced = comm->seq_landed = VERBS_FIRST_SEQ;
-    mn_chan_init(comm->control, control);
+    mn_chan_init(&comm->control, control);
     if (!sender && verbs_recv_prepare(comm, NULL))
         abort();
     return comm;

@@ -62,11 +62,6 @@ static enum mn_err say_lanes(struct mn_conn *conn)
     return mn_chan_put(&conn->chan, MN_FRAME_LANES, first_of_two, sizeof first_of_two);
 }
 
-static enum mn_err say_ready(struct mn_conn *conn)
-{
-    return mn_chan_put(&conn->chan, MN_FRAME_READY, NULL, 0);
-}
-
 /* The file is these frames for who has that role; another version's is an error. */
 static void is_current(const char *name, uint8_t to, struct frames *f, enum mn_conn_state leads_to)
 {
@@ -107,7 +102,7 @@ static void what_the_fuzzer_begins_with_is_of_this_version(void **state)
     is_current("links-c", role(CONNECTOR, MN_CONN_LINKS), &answer, MN_CONN_PLAN);
     sent(role(CONNECTOR, MN_CONN_LANES), say_lanes, NULL, &lanes);
     is_current("lanes", role(ACCEPTOR, MN_CONN_LANES), &lanes, MN_CONN_READY);
-    sent(role(ACCEPTOR, MN_CONN_LANES), say_ready, NULL, &ready);
+    sent(role(ACCEPTOR, MN_CONN_LANES), mn_conn_send_ready, NULL, &ready);
     is_current("ready", role(CONNECTOR, MN_CONN_LANES), &ready, MN_CONN_READY);
 }
 

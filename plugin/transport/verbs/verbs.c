@@ -10,28 +10,13 @@
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/log.h"
 
-#define IDLE_CALLS   256 /* empty calls between looks at the clock */
-#define LOOK_MS      50  /* between looks at the control connection while nothing moves */
-#define DRAIN_MS     50  /* what was sent before the peer closed has completed here by then */
+#define IDLE_CALLS   256  /* empty calls between looks at the clock */
+#define LOOK_MS      50   /* between looks at the control connection while nothing moves */
+#define SILENCE_MS   1000 /* between looks whether it is silent */
+#define DRAIN_MS     50   /* what was sent before the peer closed has completed here by then */
 #define HUNG_TIMES   4
 #define BROKEN_MS    300 /* a peer's word about a broken queue pair is waited for this long */
 #define QUIET(bound) ((bound) / 8) /* nothing has moved for so long: time to ask, and to tell */
-
-/* --- failing ---------------------------------------------------------------------------------- */
-
-static void tell_peer(struct verbs_comm *comm, enum mn_err code, const char *text)
-{
-    uint8_t frame[512];
-    struct mn_bytes b = {frame, frame + sizeof frame, 0};
-    size_t len = strlen(text);
-
-    if (!comm->control)
-        return;
-    mn_put(&b, (uint64_t)code, 1);
-    mn_put_raw(&b, text, len < sizeof frame - 1 ? len : sizeof frame - 1);
-    if (!mn_chan_put(comm->control, MN_FRAME_FAILED, frame, (size_t)(b.at - frame)))
-        (void)mn_chan_flush(comm->control, NULL);
-}
 
 enum { WHO = 640 };
 
@@ -48,6 +33,39 @@ static const char *name(const struct verbs_comm *comm, int link, char who[WHO])
                                      l->local.netdev, l->self.device, l->self.port, l->from, l->to);
     }
     return who;
+}
+
+/* Takes the new control connection, if it was opened again. */
+static void renew_control(struct verbs_comm *comm)
+{
+    int fd = mn_reopen_take(comm->reopen);
+    char who[WHO];
+
+    if (fd < 0)
+        return;
+    mn_chan_close(&comm->control);
+    mn_chan_init(&comm->control, fd);
+    mn_socket_keep(fd);
+    if (!comm->peer_closed)
+        comm->ended_ms = 0;
+    MN_WARN("%s: the control connection was opened again", name(comm, -1, who));
+}
+
+/* --- failing ---------------------------------------------------------------------------------- */
+
+static void tell_peer(struct verbs_comm *comm, enum mn_err code, const char *text)
+{
+    uint8_t frame[512];
+    struct mn_bytes b = {frame, frame + sizeof frame, 0};
+    size_t len = strlen(text);
+
+    renew_control(comm);
+    if (comm->control.fd < 0)
+        return;
+    mn_put(&b, (uint64_t)code, 1);
+    mn_put_raw(&b, text, len < sizeof frame - 1 ? len : sizeof frame - 1);
+    if (!mn_chan_put(&comm->control, MN_FRAME_FAILED, frame, (size_t)(b.at - frame)))
+        (void)mn_chan_flush(&comm->control, NULL);
 }
 
 static enum mn_err fail_text(struct verbs_comm *comm, int link, enum mn_err code, const char *text)
@@ -138,17 +156,40 @@ static enum mn_err on_control(struct verbs_comm *comm, enum mn_frame type, uint8
 
 /* What else than the peer's end of it ends a control connection says nothing of the queue pairs:
  * they are asked at once. */
-static void lose_control(struct verbs_comm *comm, uint64_t now, const char *why)
+static void lose_control(struct verbs_comm *comm, const char *why)
 {
     char who[WHO];
 
+    mn_chan_close(&comm->control);
     MN_WARN("%s: the control connection is lost (%s); going on without it as long as the queue "
-            "pairs work",
-            name(comm, -1, who), why);
-    mn_chan_close(comm->control);
-    free(comm->control);
-    comm->control = NULL;
-    comm->stuck_ms = now - QUIET(comm->config->settings.rdma_silence_ms) - 1;
+            "pairs work%s",
+            name(comm, -1, who), why,
+            mn_reopen_lost(comm->reopen) ? "; it is being opened again" : "");
+    comm->in_doubt = 1;
+}
+
+/* What was on its way by the old one has arrived, or will not. */
+static enum mn_err read_old_control(struct verbs_comm *comm)
+{
+    enum mn_err err = MN_OK;
+    enum mn_frame type;
+    uint8_t *payload;
+    size_t len;
+
+    while (!err && comm->control.fd >= 0 &&
+           !mn_chan_get(&comm->control, &type, &payload, &len, NULL))
+        err = on_control(comm, type, payload, len);
+    return err;
+}
+
+/* Its cable may be out while others are not. The old one stays until there is a new one. */
+static void look_for_silence(struct verbs_comm *comm, uint64_t now)
+{
+    if (!comm->base.is_send || comm->control.fd < 0 || now - comm->listened_ms < SILENCE_MS)
+        return;
+    comm->listened_ms = now;
+    if (mn_socket_is_silent(comm->control.fd) && !comm->peer_closed)
+        (void)mn_reopen_lost(comm->reopen);
 }
 
 static enum mn_err look_at_control(struct verbs_comm *comm, uint64_t now)
@@ -158,8 +199,15 @@ static enum mn_err look_at_control(struct verbs_comm *comm, uint64_t now)
     uint8_t *payload;
     size_t len;
 
-    for (int i = 0; i < 4 && comm->control && !comm->ended_ms; i++) {
-        enum mn_err err = mn_chan_get(comm->control, &type, &payload, &len, &diag);
+    if (mn_reopen_is_done(comm->reopen)) {
+        enum mn_err err = read_old_control(comm);
+        if (err)
+            return err;
+        renew_control(comm);
+    }
+    look_for_silence(comm, now);
+    for (int i = 0; i < 4 && comm->control.fd >= 0 && !comm->ended_ms; i++) {
+        enum mn_err err = mn_chan_get(&comm->control, &type, &payload, &len, &diag);
         if (!err)
             err = on_control(comm, type, payload, len);
         else if (err == MN_ERR_AGAIN)
@@ -169,7 +217,7 @@ static enum mn_err look_at_control(struct verbs_comm *comm, uint64_t now)
         else if (err == MN_ERR_PROTO)
             err = verbs_fail(comm, -1, err, "%s", diag.text);
         else
-            lose_control(comm, now, diag.text), err = MN_OK;
+            lose_control(comm, diag.text), err = MN_OK;
         if (err)
             return err;
     }
@@ -251,8 +299,10 @@ static uint64_t answer_due(const struct verbs_comm *comm, const struct verbs_qp 
 static enum mn_err look_at_writes(struct verbs_comm *comm, uint64_t now)
 {
     unsigned silence = comm->config->settings.rdma_silence_ms;
-    int stuck = now - comm->stuck_ms > QUIET(silence);
+    int stuck = comm->in_doubt || now - comm->stuck_ms > QUIET(silence);
     enum mn_err err = MN_OK;
+
+    comm->in_doubt = 0;
 
     for (int q = 0; q < comm->n_qps && (stuck || comm->silent) && !comm->broken_ms && !err; q++) {
         struct verbs_qp *qp = &comm->qps[q];
@@ -303,15 +353,16 @@ static enum mn_err look_at_broken(struct verbs_comm *comm, uint64_t now)
 
     if (!comm->broken_ms || comm->ended_ms)
         return MN_OK;
-    if (comm->control && comm->broken_link >= 0 && comm->links[comm->broken_link].outage.told_ms &&
-        quiet > patience)
+    if (comm->control.fd >= 0 && comm->broken_link >= 0 &&
+        comm->links[comm->broken_link].outage.told_ms && quiet > patience)
         patience = quiet;
     if (now - comm->broken_ms <= patience)
         return MN_OK;
     return verbs_fail(comm, comm->broken_link, MN_ERR_LINK_DEAD, "%s%s", comm->broken_text,
-                      comm->control ? ""
-                                    : "; the control connection was lost before: the peer's "
-                                      "process may have ended");
+                      comm->control.fd >= 0
+                          ? ""
+                          : "; the control connection was lost before: the peer's "
+                            "process may have ended");
 }
 
 enum mn_err verbs_idle(struct verbs_comm *comm)
@@ -338,11 +389,12 @@ static enum mn_err verbs_open(struct mn_conn *conn, struct mn_comm **out, struct
 {
     struct verbs_comm *comm = conn->setup;
 
-    comm->control = calloc(1, sizeof *comm->control);
-    if (!comm->control)
-        return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection to %s", conn->peer_text);
-    mn_chan_init(comm->control, conn->lanes[0].fd);
-    mn_socket_keep(comm->control->fd);
+    (void)diag;
+    mn_chan_init(&comm->control, conn->lanes[0].fd);
+    mn_socket_keep(comm->control.fd);
+    comm->reopen = conn->reopen;
+    conn->reopen = NULL;
+    mn_reopen_keep(comm->reopen, conn->config);
     for (int i = 0; i < comm->n_links; i++)
         MN_INFO("%s %s: %s port %u gid %u (%s) to %s port %u gid %u (%s), %d queue pair(s)",
                 comm->base.is_send ? "sending to" : "receiving from", comm->peer,
@@ -360,12 +412,13 @@ static void verbs_close(struct mn_comm *base)
     uint8_t landed[4];
     struct mn_bytes b = {landed, landed + sizeof landed, 0};
 
+    renew_control(comm);
     mn_put(&b, comm->seq_landed, 4);
-    if (comm->control && !verbs_error(comm) &&
-        !mn_chan_put(comm->control, MN_FRAME_BYE, landed, sizeof landed))
-        (void)mn_chan_flush(comm->control, NULL);
-    if (comm->control)
-        mn_socket_last_words(comm->control->fd, comm->config->settings.rdma_silence_ms);
+    if (comm->control.fd >= 0 && !verbs_error(comm) &&
+        !mn_chan_put(&comm->control, MN_FRAME_BYE, landed, sizeof landed))
+        (void)mn_chan_flush(&comm->control, NULL);
+    if (comm->control.fd >= 0)
+        mn_socket_last_words(comm->control.fd, comm->config->settings.rdma_silence_ms);
     if (comm->stale)
         MN_INFO("%s: %llu completions of earlier requests were dropped", comm->peer,
                 (unsigned long long)comm->stale);
@@ -456,6 +509,7 @@ static void verbs_quit(void)
 const struct mn_transport mn_transport_verbs = {
     .name = "RDMA",
     .kind = MN_TRANSPORT_VERBS,
+    .keeps_control = 1,
     .pointers = verbs_pointers,
     .offer = verbs_offer,
     .explain = verbs_explain,

@@ -16,7 +16,8 @@
  * received, since a closing receiver no longer acknowledges), when it gives up and why, and by its
  * end when the peer's process is gone. Its silence says nothing: whether a link is well only the
  * queue pairs know, which are probed while something is waited for. A connection whose control
- * connection is lost goes on without it; a peer that ends is then found by its queue pairs.
+ * connection is lost goes on without it, while it is opened again (reopen.h); a peer that ends
+ * meanwhile is found by its queue pairs.
  *
  * A link that is silent, as while its cable is out, is waited for: the devices try for most of
  * rdma_silence. That, and when it goes on, is told once each.
@@ -28,6 +29,7 @@
 #include <stdatomic.h>
 
 #include "plugin/outage.h"
+#include "plugin/reopen.h"
 #include "plugin/transport.h"
 #include "plugin/transport/verbs/device.h"
 #include "plugin/transport/verbs/memory.h"
@@ -175,12 +177,14 @@ struct verbs_comm {
 
     /* when nothing moves */
     uint32_t idle;
-    uint64_t looked_ms, stuck_ms, broken_ms, ended_ms;
+    uint64_t looked_ms, listened_ms, stuck_ms, broken_ms, ended_ms;
     int broken_link;
     int silent; /* links with an outage */
     char broken_text[192];
-    struct mn_chan *control; /* the handshake's connection; NULL when it is lost */
-    int peer_closed;         /* BYE was read */
+    struct mn_chan control;   /* what the handshake's connection is now; fd -1 while it is lost */
+    struct mn_reopen *reopen; /* NULL: what is lost stays lost */
+    int peer_closed;          /* BYE was read */
+    int in_doubt;             /* the queue pairs are asked at once */
 
     /* set-up */
     struct verbs_job job;

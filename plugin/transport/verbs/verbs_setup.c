@@ -232,6 +232,7 @@ static struct verbs_comm *make_comm(const struct mn_conn *conn)
     comm->config = conn->config;
     comm->n_links = conn->plan.n_pairs;
     comm->broken_link = -1;
+    mn_chan_init(&comm->control, -1);
     mn_strlcpy(comm->peer, conn->peer_text, sizeof comm->peer);
     comm->ring = verbs_pages_new(VERBS_RING * sizeof *comm->ring);
     if (conn->connector) {
@@ -321,9 +322,8 @@ void verbs_free(struct verbs_comm *comm)
         if (link->ring_mr)
             link->device->ibv->dereg_mr(link->ring_mr);
     }
-    if (comm->control)
-        mn_chan_close(comm->control);
-    free(comm->control);
+    mn_chan_close(&comm->control);
+    mn_reopen_free(comm->reopen);
     verbs_pages_free(comm->ring, VERBS_RING * sizeof *comm->ring);
     free(comm->sends);
     free(comm->parts);

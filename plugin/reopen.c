@@ -1,0 +1,336 @@
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "plugin/bytes.h"
+#include "plugin/reopen_impl.h"
+#include "plugin/thread.h"
+#include "topo/base/alloc.h"
+#include "topo/base/log.h"
+
+#define BUCKETS    256
+#define ROUND_MS   10 /* between two rounds of the thread, however many come */
+#define UNDER_WAY  20 /* between looks at what is being dialled or looked at */
+#define FRAME_SIZE (8 + MN_RETURN_SIZE)
+
+/* Taken inside of arrive.c's, never around it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mn_reopen *buckets[BUCKETS];
+static int n_lost;
+static int wake = -1; /* eventfd; the thread runs while it is one */
+static int ending;
+static pthread_t thread;
+
+/* --- frames ----------------------------------------------------------------------------------- */
+
+void mn_return_write(const struct mn_reopen *r, int connector, uint64_t attempt,
+                     uint8_t frame[MN_RETURN_SIZE])
+{
+    uint8_t text[2 + 16] = {'r', connector ? 'c' : 'a'};
+    struct mn_bytes b = {frame, frame + MN_RETURN_SIZE, 0};
+
+    mn_put(&b, r->id, 8);
+    mn_put(&b, attempt, 8);
+    memcpy(text + 2, frame, 16);
+    mn_mac128(r->key, text, sizeof text, frame + 16);
+}
+
+int mn_return_check(const struct mn_reopen *r, int by_connector, const uint8_t *payload, size_t len,
+                    uint64_t *attempt)
+{
+    uint8_t frame[MN_RETURN_SIZE], good[MN_RETURN_SIZE];
+    struct mn_bytes b = {frame + 8, frame + sizeof frame, 0};
+
+    if (len != sizeof frame)
+        return 0;
+    memcpy(frame, payload, sizeof frame);
+    *attempt = mn_get(&b, 8);
+    mn_return_write(r, by_connector, *attempt, good);
+    return !memcmp(frame, good, 8) && mn_mac_equal(good + 16, frame + 16, MN_MAC_SIZE);
+}
+
+uint64_t mn_return_id(const uint8_t *payload)
+{
+    uint8_t text[8];
+    struct mn_bytes b = {text, text + sizeof text, 0};
+
+    memcpy(text, payload, sizeof text);
+    return mn_get(&b, 8);
+}
+
+/* --- who comes back --------------------------------------------------------------------------- */
+
+void mn_reopen_give(struct mn_reopen *r, int fd)
+{
+    int old = atomic_exchange(&r->fresh, fd);
+
+    if (old >= 0)
+        close(old);
+}
+
+/* Of a good RETURN: reads it, answers, and takes the socket in. */
+static int let_in(struct mn_reopen *r, int fd, uint64_t attempt)
+{
+    uint8_t frame[FRAME_SIZE];
+    struct mn_chan chan;
+
+    if (recv(fd, frame, sizeof frame, MSG_DONTWAIT) != sizeof frame)
+        return 0;
+    r->attempt = attempt;
+    mn_return_write(r, 0, attempt, frame);
+    mn_chan_init(&chan, fd);
+    if (mn_chan_put(&chan, MN_FRAME_RETURN, frame, MN_RETURN_SIZE) || mn_chan_flush(&chan, NULL))
+        return 0;
+    mn_reopen_give(r, fd);
+    return 1;
+}
+
+static int comes_back(int fd, const uint8_t *payload, size_t len)
+{
+    uint64_t id = len == MN_RETURN_SIZE ? mn_return_id(payload) : 0, attempt;
+    int taken = 0;
+
+    pthread_mutex_lock(&lock);
+    for (struct mn_reopen *r = buckets[id % BUCKETS]; r && !taken; r = r->next)
+        if (!r->connector && r->id == id && mn_return_check(r, 1, payload, len, &attempt) &&
+            attempt > r->attempt) {
+            taken = let_in(r, fd, attempt);
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+    return taken;
+}
+
+enum mn_verdict mn_reopen_judge(void *strangers, int fd)
+{
+    unsigned long *n = strangers;
+    uint8_t bytes[FRAME_SIZE];
+    const uint8_t *payload;
+    enum mn_frame type;
+    size_t len;
+    enum mn_err err = mn_chan_peek(fd, bytes, sizeof bytes, &type, &payload, &len);
+
+    if (err == MN_ERR_AGAIN)
+        return MN_ARRIVAL_WAITS;
+    if (!err && type == MN_FRAME_RETURN && comes_back(fd, payload, len))
+        return MN_ARRIVAL_TAKEN;
+    ++*n;
+    if (!(*n & (*n - 1)))
+        MN_INFO("%lu connections so far to the door for those that come back, who have no "
+                "connection here to come back to",
+                *n);
+    return MN_ARRIVAL_STRANGER;
+}
+
+/* --- the thread ------------------------------------------------------------------------------- */
+
+/* What there is to dial; returns until when nothing is, in ms; -1 = for ever. */
+static int dial_all(void)
+{
+    uint64_t now = mn_now_ms(), first = UINT64_MAX;
+
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < BUCKETS && n_lost; i++)
+        for (struct mn_reopen *r = buckets[i]; r; r = r->next) {
+            if (!r->lost)
+                continue;
+            mn_reopen_dial(r, now);
+            n_lost -= !r->lost;
+            if (r->lost && r->chan)
+                first = now + UNDER_WAY < first ? now + UNDER_WAY : first;
+            else if (r->lost && r->due_ms < first)
+                first = r->due_ms;
+        }
+    pthread_mutex_unlock(&lock);
+    return first == UINT64_MAX ? -1 : first <= now ? 0 : (int)(first - now);
+}
+
+static int is_ending(void)
+{
+    pthread_mutex_lock(&lock);
+    int result = ending;
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+static void *serve(void *arg)
+{
+    struct pollfd fds[1 + MN_REOPEN_FDS] = {{.fd = *(int *)arg, .events = POLLIN}};
+    int doors[MN_REOPEN_FDS], waiting;
+    eventfd_t count;
+
+    while (!is_ending()) {
+        mn_reopen_door_step();
+        int wait_ms = dial_all();
+        int n = mn_reopen_door_fds(doors, &waiting);
+        for (int i = 0; i < n; i++)
+            fds[1 + i] = (struct pollfd){.fd = doors[i], .events = POLLIN};
+        if (waiting && (wait_ms < 0 || wait_ms > UNDER_WAY))
+            wait_ms = UNDER_WAY;
+        (void)poll(fds, (nfds_t)n + 1, wait_ms);
+        (void)eventfd_read(fds[0].fd, &count);
+        /* Strangers cost no more than this thread's share of so many rounds. */
+        (void)poll(fds, 1, ROUND_MS);
+    }
+    return NULL;
+}
+
+static int start(void)
+{
+    int error = 0;
+
+    wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (wake < 0)
+        return errno;
+    error = mn_thread_start("mn-reopen", serve, &wake, &thread);
+    if (error) {
+        close(wake);
+        wake = -1;
+    }
+    return error;
+}
+
+static int wake_locked(void)
+{
+    int error = wake < 0 ? start() : 0;
+
+    if (!error)
+        (void)eventfd_write(wake, 1);
+    return error;
+}
+
+int mn_reopen_wake(void)
+{
+    pthread_mutex_lock(&lock);
+    int error = wake_locked();
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+void mn_reopen_quit(void)
+{
+    pthread_mutex_lock(&lock);
+    int running = wake >= 0;
+    ending = 1;
+    if (running)
+        (void)eventfd_write(wake, 1);
+    pthread_mutex_unlock(&lock);
+    if (running)
+        pthread_join(thread, NULL);
+    pthread_mutex_lock(&lock);
+    if (running)
+        close(wake);
+    wake = -1;
+    ending = 0;
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- a connection's way back ------------------------------------------------------------------ */
+
+static void add_way(struct mn_reopen *r, const struct mn_conn *conn, struct mn_pair pair)
+{
+    struct mn_way *way = &r->ways[r->n_ways++];
+
+    way->routed = pair.connector == MN_ROUTED;
+    if (!way->routed)
+        way->local = conn->side[1].locals[pair.connector];
+    way->remote = conn->side[0].locals[pair.acceptor].addr;
+}
+
+/* The cables that carry the data, and the way that the handshake took. */
+static void list_ways(struct mn_reopen *r, const struct mn_conn *conn)
+{
+    int known = 0;
+
+    for (int i = 0; i < conn->plan.n_pairs; i++) {
+        add_way(r, conn, conn->plan.pairs[i]);
+        known |= !memcmp(&conn->plan.pairs[i], &conn->control, sizeof conn->control);
+    }
+    if (!known)
+        add_way(r, conn, conn->control);
+}
+
+struct mn_reopen *mn_reopen_new(const struct mn_conn *conn, uint16_t port)
+{
+    struct mn_reopen *r = calloc(1, sizeof *r);
+
+    if (!r)
+        return NULL;
+    r->id = conn->id;
+    memcpy(r->key, conn->session, sizeof r->key);
+    atomic_init(&r->fresh, -1);
+    r->connector = conn->connector;
+    r->port = port;
+    r->traffic_class = conn->traffic_class;
+    r->patience_ms = conn->config->settings.handshake_ms / 3;
+    mn_strlcpy(r->peer, conn->peer_text, sizeof r->peer);
+    if (r->connector)
+        list_ways(r, conn);
+    pthread_mutex_lock(&lock);
+    r->next = buckets[r->id % BUCKETS];
+    buckets[r->id % BUCKETS] = r;
+    pthread_mutex_unlock(&lock);
+    return r;
+}
+
+void mn_reopen_keep(struct mn_reopen *r, const struct mn_config *config)
+{
+    if (r && !r->connector)
+        r->holds = mn_reopen_hold_door(config) > 0;
+}
+
+void mn_reopen_free(struct mn_reopen *r)
+{
+    if (!r)
+        return;
+    pthread_mutex_lock(&lock);
+    struct mn_reopen **at = &buckets[r->id % BUCKETS];
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    n_lost -= r->lost;
+    pthread_mutex_unlock(&lock);
+    if (r->chan)
+        mn_chan_close(r->chan);
+    free(r->chan);
+    mn_reopen_give(r, -1);
+    if (r->holds)
+        mn_reopen_release_door();
+    mn_wipe(r->key, sizeof r->key);
+    free(r);
+}
+
+int mn_reopen_lost(struct mn_reopen *r)
+{
+    int error = 0;
+
+    if (!r)
+        return 0;
+    if (!r->connector)
+        return r->holds;
+    pthread_mutex_lock(&lock);
+    if (!r->lost)
+        error = wake_locked();
+    if (!r->lost && !error) {
+        r->lost = 1;
+        n_lost++;
+        r->rounds = 0;
+        r->due_ms = mn_now_ms();
+    }
+    pthread_mutex_unlock(&lock);
+    return !error;
+}
+
+int mn_reopen_is_done(struct mn_reopen *r)
+{
+    return r && atomic_load_explicit(&r->fresh, memory_order_relaxed) >= 0;
+}
+
+int mn_reopen_take(struct mn_reopen *r)
+{
+    return mn_reopen_is_done(r) ? atomic_exchange(&r->fresh, -1) : -1;
+}
