@@ -68,7 +68,7 @@ struct announcement : rl::test_suite<announcement, 2> {
     }
 };
 
-// plugin/transport/verbs/verbs_setup.c, join(), verbs_step() and verbs_cancel(): a job's thread and
+// plugin/transport/verbs/verbs_join.c, join(), verbs_step() and verbs_cancel(): a job's thread and
 // the one that asked. Whoever comes second frees, once, and what the job wrote is seen with DONE.
 // Without: a load and a store in place of the exchange.
 struct job : rl::test_suite<job, 2> {

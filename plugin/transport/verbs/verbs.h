@@ -214,6 +214,11 @@ static inline int verbs_covers(const struct verbs_comm *comm, const struct verbs
  * peer. Returns the code to stay. */
 enum mn_err verbs_fail(struct verbs_comm *comm, int link, enum mn_err code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* The same with a text that is whole, and nothing told to the peer. */
+enum mn_err verbs_fail_text(struct verbs_comm *comm, int link, enum mn_err code, const char *text);
+enum { VERBS_WHO = 640 };
+/* "send to peer P, link L (…)". What concerns the peer concerns all links to it: link -1. */
+const char *verbs_name(const struct verbs_comm *comm, int link, char who[VERBS_WHO]);
 static inline enum mn_err verbs_error(struct verbs_comm *comm)
 {
     return (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);
@@ -222,10 +227,17 @@ static inline enum mn_err verbs_error(struct verbs_comm *comm)
 /* A completion failed. Why is only known after a look at the control connection: a peer that closed
  * or gave up is no broken link. verbs_idle() decides. */
 void verbs_broken(struct verbs_comm *comm, int qp, const struct ibv_wc *wc);
-/* A call moved nothing: now and then looks at the control connection, the ports and the clock. */
+/* verbs_idle.c. A call moved nothing: now and then looks at the control connection, the ports and
+ * the clock. */
 enum mn_err verbs_idle(struct verbs_comm *comm);
 /* Something was completed on a link, while comm->silent. */
 void verbs_heard(struct verbs_comm *comm, int link);
+
+/* verbs_control.c; best effort, as far as there is one. */
+void verbs_tell_peer(struct verbs_comm *comm, enum mn_err code, const char *text);
+void verbs_say_bye(struct verbs_comm *comm);
+/* Reads what the peer says, and takes a new control connection where the old one is lost. */
+enum mn_err verbs_look_at_control(struct verbs_comm *comm, uint64_t now);
 
 /* verbs_pointers.c */
 void verbs_pointers(struct mn_config *config);
@@ -241,9 +253,12 @@ void verbs_explain(struct mn_side *self);
 enum mn_err verbs_begin(struct mn_conn *conn, struct mn_bytes *out, struct mn_diag *diag);
 void verbs_answer(struct mn_conn *conn, struct mn_bytes *out);
 enum mn_err verbs_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag *diag);
+void verbs_free(struct verbs_comm *comm);
+
+/* verbs_join.c: makes the queue pairs ready, what the peer has being known; step() tells when. */
+enum mn_err verbs_join(struct verbs_comm *comm, struct mn_diag *diag);
 enum mn_err verbs_step(struct mn_conn *conn, struct mn_diag *diag);
 void verbs_cancel(struct mn_conn *conn);
-void verbs_free(struct verbs_comm *comm);
 /* A queue pair from INIT to RTS, towards a port. 0 or an errno value; may ask the kernel for the
  * way there. */
 int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struct mn_rdma_end *to,

@@ -1,0 +1,159 @@
+/* The control connection: what it carries, that it may be lost, and that it comes back. */
+#include <stdio.h>
+#include <string.h>
+
+#include "plugin/transport/verbs/verbs.h"
+#include "topo/base/log.h"
+
+#define SILENCE_MS 1000 /* between looks whether it is silent */
+#define DRAIN_MS   50   /* what was sent before the peer closed has completed here by then */
+
+/* Takes the new control connection, if it was opened again. */
+static void renew_control(struct verbs_comm *comm)
+{
+    int fd = mn_reopen_take(comm->reopen);
+    char who[VERBS_WHO];
+
+    if (fd < 0)
+        return;
+    mn_chan_close(&comm->control);
+    mn_chan_init(&comm->control, fd);
+    mn_socket_keep(fd);
+    if (!comm->peer_closed)
+        comm->ended_ms = 0;
+    MN_WARN("%s: the control connection was opened again", verbs_name(comm, -1, who));
+}
+
+/* --- what is said ---------------------------------------------------------------------------- */
+
+void verbs_tell_peer(struct verbs_comm *comm, enum mn_err code, const char *text)
+{
+    uint8_t frame[512];
+    struct mn_bytes b = {frame, frame + sizeof frame, 0};
+    size_t len = strlen(text);
+
+    renew_control(comm);
+    if (comm->control.fd < 0)
+        return;
+    mn_put(&b, (uint64_t)code, 1);
+    mn_put_raw(&b, text, len < sizeof frame - 1 ? len : sizeof frame - 1);
+    if (!mn_chan_put(&comm->control, MN_FRAME_FAILED, frame, (size_t)(b.at - frame)))
+        (void)mn_chan_flush(&comm->control, NULL);
+}
+
+/* A receiver that closes no longer acknowledges what it has received: it says so instead. */
+void verbs_say_bye(struct verbs_comm *comm)
+{
+    uint8_t landed[4];
+    struct mn_bytes b = {landed, landed + sizeof landed, 0};
+
+    renew_control(comm);
+    mn_put(&b, comm->seq_landed, 4);
+    if (comm->control.fd >= 0 && !verbs_error(comm) &&
+        !mn_chan_put(&comm->control, MN_FRAME_BYE, landed, sizeof landed))
+        (void)mn_chan_flush(&comm->control, NULL);
+    if (comm->control.fd >= 0)
+        mn_socket_last_words(comm->control.fd, comm->config->settings.rdma_silence_ms);
+}
+
+/* --- what is heard --------------------------------------------------------------------------- */
+
+static enum mn_err on_control(struct verbs_comm *comm, enum mn_frame type, uint8_t *payload,
+                              size_t len)
+{
+    struct mn_bytes b = {payload, payload + len, 0};
+    char text[480];
+
+    if (type == MN_FRAME_BYE && len == 4) {
+        comm->peer_closed = 1;
+        if (comm->base.is_send)
+            verbs_send_landed(comm, (uint32_t)mn_get(&b, 4));
+        return MN_OK;
+    }
+    if (type != MN_FRAME_FAILED || len < 1)
+        return verbs_fail(comm, -1, MN_ERR_PROTO, "control frame %d of %zu bytes", (int)type, len);
+    uint64_t code = mn_get(&b, 1);
+    size_t n = len - 1 < sizeof text - 1 ? len - 1 : sizeof text - 1;
+    for (size_t i = 0; i < n; i++)
+        text[i] = (char)(payload[i + 1] < 0x20 || payload[i + 1] == 0x7f ? '?' : payload[i + 1]);
+    text[n] = 0;
+    char told[512];
+    snprintf(told, sizeof told, "the peer gave up: %s", text);
+    return verbs_fail_text(comm, comm->broken_link,
+                           code == MN_ERR_TOO_LONG ? MN_ERR_TOO_LONG : MN_ERR_PEER_DEAD, told);
+}
+
+/* What else than the peer's end of it ends a control connection says nothing of the queue pairs:
+ * they are asked at once. */
+static void lose_control(struct verbs_comm *comm, const char *why)
+{
+    char who[VERBS_WHO];
+
+    mn_chan_close(&comm->control);
+    MN_WARN("%s: the control connection is lost (%s); going on without it as long as the queue "
+            "pairs work%s",
+            verbs_name(comm, -1, who), why,
+            mn_reopen_lost(comm->reopen) ? "; it is being opened again" : "");
+    comm->in_doubt = 1;
+}
+
+/* What was on its way by the old one has arrived, or will not. */
+static enum mn_err read_old_control(struct verbs_comm *comm)
+{
+    enum mn_err err = MN_OK;
+    enum mn_frame type;
+    uint8_t *payload;
+    size_t len;
+
+    while (!err && comm->control.fd >= 0 &&
+           !mn_chan_get(&comm->control, &type, &payload, &len, NULL))
+        err = on_control(comm, type, payload, len);
+    return err;
+}
+
+/* Its cable may be out while others are not. The old one stays until there is a new one. */
+static void look_for_silence(struct verbs_comm *comm, uint64_t now)
+{
+    if (!comm->base.is_send || comm->control.fd < 0 || now - comm->listened_ms < SILENCE_MS)
+        return;
+    comm->listened_ms = now;
+    if (mn_socket_is_silent(comm->control.fd) && !comm->peer_closed)
+        (void)mn_reopen_lost(comm->reopen);
+}
+
+enum mn_err verbs_look_at_control(struct verbs_comm *comm, uint64_t now)
+{
+    struct mn_diag diag = {.text = ""};
+    enum mn_frame type;
+    uint8_t *payload;
+    size_t len;
+
+    if (mn_reopen_is_done(comm->reopen)) {
+        enum mn_err err = read_old_control(comm);
+        if (err)
+            return err;
+        renew_control(comm);
+    }
+    look_for_silence(comm, now);
+    for (int i = 0; i < 4 && comm->control.fd >= 0 && !comm->ended_ms; i++) {
+        enum mn_err err = mn_chan_get(&comm->control, &type, &payload, &len, &diag);
+        if (!err)
+            err = on_control(comm, type, payload, len);
+        else if (err == MN_ERR_AGAIN)
+            return MN_OK;
+        else if (err == MN_ERR_PEER_DEAD || (comm->peer_closed && err != MN_ERR_PROTO))
+            comm->ended_ms = now, err = MN_OK;
+        else if (err == MN_ERR_PROTO)
+            err = verbs_fail(comm, -1, err, "%s", diag.text);
+        else
+            lose_control(comm, diag.text), err = MN_OK;
+        if (err)
+            return err;
+    }
+    if (!comm->ended_ms || now - comm->ended_ms < DRAIN_MS)
+        return MN_OK;
+    if (comm->peer_closed)
+        return verbs_fail(comm, -1, MN_ERR_CLOSED, "the peer has closed the connection");
+    return verbs_fail(comm, -1, MN_ERR_PEER_DEAD,
+                      "peer is gone: its process ended without closing the connection");
+}

@@ -1,0 +1,164 @@
+/* When nothing moves: is it the peer, the link, or nothing at all. */
+#include <string.h>
+
+#include "plugin/transport/verbs/verbs.h"
+
+#define IDLE_CALLS   256 /* empty calls between looks at the clock */
+#define LOOK_MS      50  /* between looks at the control connection while nothing moves */
+#define HUNG_TIMES   4
+#define BROKEN_MS    300 /* a peer's word about a broken queue pair is waited for this long */
+#define QUIET(bound) ((bound) / 8) /* nothing has moved for so long: time to ask, and to tell */
+
+static void tell_outage(struct verbs_comm *comm, int i, uint64_t since, uint64_t now,
+                        const char *what)
+{
+    struct verbs_link *link = &comm->links[i];
+    char who[VERBS_WHO];
+
+    if (link->outage.told_ms)
+        return;
+    mn_outage_begin(&link->outage, since, now, comm->config->settings.rdma_silence_ms,
+                    verbs_name(comm, i, who), what);
+    comm->silent++;
+}
+
+static unsigned port_down(const struct verbs_link *link)
+{
+    return atomic_load_explicit(&link->watch.port_down, memory_order_relaxed);
+}
+
+/* While a port is down, completions are of what was done before. */
+void verbs_heard(struct verbs_comm *comm, int i)
+{
+    struct verbs_link *link = &comm->links[i];
+    char who[VERBS_WHO];
+
+    if (!link->outage.told_ms || port_down(link))
+        return;
+    mn_outage_end(&link->outage, mn_now_ms(), verbs_name(comm, i, who));
+    comm->silent--;
+}
+
+/* Asks the peer's device for a sign of life: a write of no bytes, which it acknowledges. It fails
+ * where the link is dead though the control connection, over another, is not. */
+static enum mn_err probe(struct verbs_comm *comm, int q, uint64_t now)
+{
+    struct verbs_qp *qp = &comm->qps[q];
+    struct verbs_link *link = &comm->links[qp->link];
+    struct ibv_send_wr *bad,
+        wr = {
+            .wr_id = verbs_wr_pack(VERBS_PROBE, 0, 0, (unsigned)q, qp->posted + 1),
+            .opcode = IBV_WR_RDMA_WRITE,
+            .send_flags = IBV_SEND_SIGNALED,
+            .wr.rdma = {comm->peer_ring, link->peer_ring_rkey},
+        };
+    int error = ibv_post_send(qp->qp, &wr, &bad);
+
+    if (error)
+        return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting a probe: %s", strerror(error));
+    qp->posted++;
+    qp->unsignaled = 0;
+    qp->probed_ms = now;
+    link->pending++;
+    return MN_OK;
+}
+
+/* Since when an answer is due from a queue pair: to a probe, or to what else was sent; 0: nothing
+ * is. */
+static uint64_t answer_due(const struct verbs_comm *comm, const struct verbs_qp *qp)
+{
+    if (qp->probed_ms)
+        return qp->probed_ms;
+    if (comm->base.is_send ? qp->posted != qp->retired : qp->posted - qp->retired >= qp->depth)
+        return comm->stuck_ms;
+    return 0;
+}
+
+/* A device tries a write again and then says that it failed. One that says nothing at all for
+ * several times as long will not any more. */
+static enum mn_err look_at_writes(struct verbs_comm *comm, uint64_t now)
+{
+    unsigned silence = comm->config->settings.rdma_silence_ms;
+    int stuck = comm->in_doubt || now - comm->stuck_ms > QUIET(silence);
+    enum mn_err err = MN_OK;
+
+    comm->in_doubt = 0;
+
+    for (int q = 0; q < comm->n_qps && (stuck || comm->silent) && !comm->broken_ms && !err; q++) {
+        struct verbs_qp *qp = &comm->qps[q];
+        struct verbs_link *link = &comm->links[qp->link];
+        uint64_t due = answer_due(comm, qp);
+        if (port_down(link))
+            continue; /* what is sent now only shortens the device's patience */
+        if (!due && (stuck || link->outage.told_ms))
+            err = probe(comm, q, now);
+        else if (due && now - due > QUIET(silence))
+            tell_outage(comm, qp->link, due, now, "no answer, though the port is up,");
+        if (due && now - due > HUNG_TIMES * silence && link->outage.told_ms &&
+            now - link->outage.told_ms > HUNG_TIMES * silence)
+            err = verbs_fail(comm, qp->link, MN_ERR_LINK_DEAD,
+                             "the device has completed none of %u writes for %u s",
+                             qp->posted - qp->retired, HUNG_TIMES * silence / 1000);
+    }
+    return err;
+}
+
+static enum mn_err look_at_ports(struct verbs_comm *comm, uint64_t now)
+{
+    unsigned patience = comm->config->settings.rdma_silence_ms;
+
+    for (int i = 0; i < comm->n_links; i++) {
+        struct verbs_link *link = &comm->links[i];
+        int fatal = atomic_load_explicit(&link->watch.fatal, memory_order_relaxed);
+        unsigned down = port_down(link), since = down ? (unsigned)now - down : 0;
+        if (fatal)
+            return verbs_fail(comm, i, MN_ERR_LINK_DEAD, "the device reports an error (event %d)",
+                              fatal - 1);
+        if (!down || since >= 1u << 31)
+            continue;
+        tell_outage(comm, i, now - since, now, "the port is down");
+        /* Who begins to wait when it is long down waits as long; an outage before is no part of it.
+         */
+        if (since > patience && now - link->outage.told_ms > patience)
+            return verbs_fail(comm, i, MN_ERR_LINK_DEAD,
+                              "the port has been down for %u s; check the cable", since / 1000);
+    }
+    return MN_OK;
+}
+
+/* Over a link that was silent the peer's word comes late. */
+static enum mn_err look_at_broken(struct verbs_comm *comm, uint64_t now)
+{
+    unsigned patience = BROKEN_MS, quiet = QUIET(comm->config->settings.rdma_silence_ms);
+
+    if (!comm->broken_ms || comm->ended_ms)
+        return MN_OK;
+    if (comm->control.fd >= 0 && comm->broken_link >= 0 &&
+        comm->links[comm->broken_link].outage.told_ms && quiet > patience)
+        patience = quiet;
+    if (now - comm->broken_ms <= patience)
+        return MN_OK;
+    return verbs_fail(comm, comm->broken_link, MN_ERR_LINK_DEAD, "%s%s", comm->broken_text,
+                      comm->control.fd >= 0
+                          ? ""
+                          : "; the control connection was lost before: the peer's "
+                            "process may have ended");
+}
+
+enum mn_err verbs_idle(struct verbs_comm *comm)
+{
+    if (++comm->idle % IDLE_CALLS && !comm->broken_ms)
+        return MN_OK;
+    uint64_t now = mn_now_ms();
+    if (comm->idle <= IDLE_CALLS)
+        comm->stuck_ms = now;
+    if (now - comm->looked_ms < LOOK_MS && !comm->broken_ms)
+        return MN_OK;
+    comm->looked_ms = now;
+    enum mn_err err = verbs_look_at_control(comm, now);
+    if (!err)
+        err = look_at_ports(comm, now);
+    if (!err)
+        err = look_at_writes(comm, now);
+    return err ? err : look_at_broken(comm, now);
+}

@@ -1,0 +1,159 @@
+/* Queue pairs towards the peer's: a job, since the kernel may wait for the neighbour. */
+#include <errno.h>
+#include <string.h>
+
+#include "plugin/transport/verbs/verbs.h"
+#include "topo/base/alloc.h"
+
+#define RNR_TIMER 12 /* 0.64 ms */
+#define RTR_TRIES 3  /* a neighbour that is silent for a second may just be busy */
+
+enum { JOB_NONE, JOB_RUNNING, JOB_DONE, JOB_ABANDONED };
+
+/* The exponent n of the acknowledgement timeout (4.096 us * 2^n) with which a silent peer is found
+ * by the device within the bound, and not much sooner: until then the cable may be plugged in
+ * again. InfiniBand specification 9.7.6.1.3 lets a device take up to four times as long. */
+static uint8_t timeout_for(unsigned silence_ms, int retries)
+{
+    uint8_t n = 14;
+
+    while (n < 22 && 4.096e-3 * (1 << (n + 1)) * (retries + 1) * 1.25 <= silence_ms)
+        n++;
+    return n;
+}
+
+/* GID tables shift when addresses come and go: what counts is the GID that the peer was told. */
+static void refresh_gid(struct verbs_link *link)
+{
+    struct verbs_place place;
+    struct mn_local local = link->local;
+
+    mn_strlcpy(local.rdma_device, link->device->name, sizeof local.rdma_device);
+    local.rdma_port = link->self.port;
+    if (!verbs_place_renew(&local, &place, NULL) && place.device == link->device &&
+        !memcmp(place.gid.raw, link->self.gid, sizeof link->self.gid))
+        link->self.gid_index = place.gid_index;
+}
+
+int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struct mn_rdma_end *to,
+                   const struct verbs_qp *qp)
+{
+    const struct mn_settings *s = &comm->config->settings;
+    const int retries = mn_ack_retries(s);
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_RTR,
+        .path_mtu = link->self.mtu < to->mtu ? link->self.mtu : to->mtu,
+        .dest_qp_num = qp->peer_number,
+        .rq_psn = qp->peer_psn,
+        .max_dest_rd_atomic = link->device->attr.max_qp_rd_atom > 0,
+        .min_rnr_timer = RNR_TIMER,
+        .ah_attr = {.sl = (uint8_t)s->service_level, .port_num = link->self.port},
+    };
+    verbs_path(&link->self, to, &attr.ah_attr);
+    attr.ah_attr.grh.hop_limit = 64;
+    attr.ah_attr.grh.traffic_class = comm->traffic_class;
+    int error = ETIMEDOUT;
+    for (int i = 0; i < RTR_TRIES && error; i++) {
+        attr.ah_attr.grh.sgid_index = (uint8_t)link->self.gid_index;
+        error = link->device->ibv->modify_qp(qp->qp, &attr,
+                                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+                                                 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                                 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+        if (error)
+            refresh_gid(link);
+    }
+    if (error)
+        return error;
+    attr = (struct ibv_qp_attr){
+        .qp_state = IBV_QPS_RTS,
+        .timeout =
+            s->ack_timeout ? (uint8_t)s->ack_timeout : timeout_for(s->rdma_silence_ms, retries),
+        .retry_cnt = (uint8_t)retries,
+        .rnr_retry = MN_ACK_RETRIES,
+        .sq_psn = qp->psn,
+        .max_rd_atomic = link->device->attr.max_qp_init_rd_atom > 0,
+    };
+    return link->device->ibv->modify_qp(qp->qp, &attr,
+                                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                            IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                            IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+/* Enhanced connection establishment, in the order of rdma-core and NCCL: the acceptor sets what the
+ * connector has, and answers with what its device has made of that; the connector sets the answer.
+ * Both before RTR. What one end has not, or the acceptor's device refuses, is left out at both. */
+static int set_ece(const struct verbs_link *link, struct verbs_qp *qp)
+{
+    return qp->ece.vendor_id && qp->peer_ece.vendor_id &&
+           !link->device->ibv->set_ece(qp->qp, &qp->peer_ece);
+}
+
+/* Whoever has an address may just not answer for it now: its host boots, or the cable is out. */
+static int is_silence(int error)
+{
+    return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+}
+
+static void join(struct verbs_job *job)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)((char *)job - offsetof(struct verbs_comm, job));
+    int running = JOB_RUNNING;
+
+    for (int i = 0; i < comm->n_qps && !comm->job_diag.code; i++) {
+        struct verbs_link *link = &comm->links[comm->qps[i].link];
+        if (atomic_load(&comm->job_state) == JOB_ABANDONED)
+            break;
+        int enhanced = set_ece(link, &comm->qps[i]);
+        int error = verbs_qp_ready(comm, link, &link->peer, &comm->qps[i]);
+        if (!enhanced || link->device->ibv->query_ece(comm->qps[i].qp, &comm->qps[i].ece))
+            comm->qps[i].ece = (struct ibv_ece){0};
+        if (!error)
+            continue;
+        comm->job_again = is_silence(error);
+        mn_fail(&comm->job_diag, comm->job_again ? MN_ERR_LINK_DEAD : MN_ERR_SYS,
+                "%s port %u (%s, %s, gid %u) cannot reach %s on %s port %u: %s: %s",
+                link->device->name, link->self.port, link->local.netdev, link->from,
+                link->self.gid_index, link->to, link->peer.device, link->peer.port,
+                comm->job_again ? "its address is not answered for; check the cable and that the "
+                                  "address is still there"
+                                : "the device refuses the connection",
+                strerror(error));
+    }
+    if (!atomic_compare_exchange_strong(&comm->job_state, &running, JOB_DONE))
+        verbs_free(comm);
+}
+
+enum mn_err verbs_join(struct verbs_comm *comm, struct mn_diag *diag)
+{
+    comm->job.run = join;
+    comm->job.owner = comm->config;
+    atomic_store(&comm->job_state, JOB_RUNNING);
+    int error = verbs_work(&comm->job);
+    if (!error)
+        return MN_OK;
+    atomic_store(&comm->job_state, JOB_NONE);
+    errno = error;
+    return mn_fail_errno(diag, "starting a thread to connect queue pairs");
+}
+
+enum mn_err verbs_step(struct mn_conn *conn, struct mn_diag *diag)
+{
+    struct verbs_comm *comm = conn->setup;
+
+    if (atomic_load(&comm->job_state) != JOB_DONE)
+        return MN_ERR_AGAIN;
+    if (comm->job_diag.code && diag)
+        *diag = comm->job_diag;
+    conn->again |= comm->job_again;
+    return comm->job_diag.code;
+}
+
+void verbs_cancel(struct mn_conn *conn)
+{
+    struct verbs_comm *comm = conn->setup;
+    int running = JOB_RUNNING;
+
+    conn->setup = NULL;
+    if (!atomic_compare_exchange_strong(&comm->job_state, &running, JOB_ABANDONED))
+        verbs_free(comm);
+}
