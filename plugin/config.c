@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "plugin/config.h"
+#include "plugin/patience.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 #include "topo/mesh_file.h"
@@ -25,13 +26,12 @@ struct selection {
 /* Of NCCL's own transport people shorten this: they are told what it means here. */
 static void say_patience(const struct mn_settings *s)
 {
-    int retries = mn_ack_retries(s);
-    double ms = 4.096e-3 * (double)(1u << s->ack_timeout) * (retries + 1);
+    struct mn_patience p = mn_patience(s);
 
-    if (s->ack_timeout && ms < s->rdma_silence_ms)
+    if (p.is_short)
         MN_WARN("ack_timeout %d and %d retries: an RDMA device gives a link up after about %.1f s, "
                 "rdma_silence would be %u s; a cable pulled for longer ends its connections",
-                s->ack_timeout, retries, ms / 1000, s->rdma_silence_ms / 1000);
+                p.timeout, p.retries, p.ms / 1000.0, s->rdma_silence_ms / 1000);
 }
 
 static void pick(struct selection *sel, const struct mn_nic *nic, const struct mn_mesh_nic *file,

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "plugin/patience.h"
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/alloc.h"
 
@@ -9,18 +10,6 @@
 #define RTR_TRIES 3  /* a neighbour that is silent for a second may just be busy */
 
 enum { JOB_NONE, JOB_RUNNING, JOB_DONE, JOB_ABANDONED };
-
-/* The exponent n of the acknowledgement timeout (4.096 us * 2^n) with which a silent peer is found
- * by the device within the bound, and not much sooner: until then the cable may be plugged in
- * again. InfiniBand specification 9.7.6.1.3 lets a device take up to four times as long. */
-static uint8_t timeout_for(unsigned silence_ms, int retries)
-{
-    uint8_t n = 14;
-
-    while (n < 22 && 4.096e-3 * (1 << (n + 1)) * (retries + 1) * 1.25 <= silence_ms)
-        n++;
-    return n;
-}
 
 /* GID tables shift when addresses come and go: what counts is the GID that the peer was told. */
 static void refresh_gid(struct verbs_link *link)
@@ -39,7 +28,7 @@ int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struc
                    const struct verbs_qp *qp)
 {
     const struct mn_settings *s = &comm->config->settings;
-    const int retries = mn_ack_retries(s);
+    const struct mn_patience patience = mn_patience(s);
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR,
         .path_mtu = link->self.mtu < to->mtu ? link->self.mtu : to->mtu,
@@ -66,9 +55,8 @@ int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struc
         return error;
     attr = (struct ibv_qp_attr){
         .qp_state = IBV_QPS_RTS,
-        .timeout =
-            s->ack_timeout ? (uint8_t)s->ack_timeout : timeout_for(s->rdma_silence_ms, retries),
-        .retry_cnt = (uint8_t)retries,
+        .timeout = (uint8_t)patience.timeout,
+        .retry_cnt = (uint8_t)patience.retries,
         .rnr_retry = MN_ACK_RETRIES,
         .sq_psn = qp->psn,
         .max_rd_atomic = link->device->attr.max_qp_init_rd_atom > 0,
