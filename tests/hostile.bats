@@ -29,10 +29,11 @@ flood()
     flood --ports 8 --silent 40 --half 200 --hellos 1000
 }
 
-@test "hostile: the same over verbs" {
+@test "hostile: the same over verbs, and at the door for control connections that come back" {
     export LD_LIBRARY_PATH=$BUILD/tests/fakeverbs FAKEVERBS=seed=1
     [ -e "$LD_LIBRARY_PATH/libibverbs.so.1" ] || skip "the double is not built"
     MESHNET_ALLOW_TCP=false flood --ports 8 --silent 40 --half 200 --hellos 1000
+    [[ "$output" =~ at\ the\ door:\ [1-9] ]]
 }
 
 @test "hostile: more silent sockets than the process has descriptors" {

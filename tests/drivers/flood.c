@@ -5,9 +5,11 @@
  *
  * --silent: sockets held open on each port that say nothing. --half: sockets in all that say half
  * of a first frame. --hellos: first frames a second from who does not have the handle, at the port
- * in use. What is closed by the listener is opened anew, 200 a second and port. Connects --times
- * times; prints how long that took, the descriptors in use and what memory grew by. Exit status 1
- * when a connection failed or (with --within) one took longer. The plugin's process keeps to 1024
+ * in use. What is closed by the listener is opened anew, 200 a second and port. Where the plugin
+ * has a door for control connections that come back (RDMA), it is a port more, with as many wrong
+ * RETURNs, and each connection is cut once and must come back. Connects --times times; prints how
+ * long that took, the descriptors in use and what memory grew by. Exit status 1 when a connection
+ * failed, did not come back or (with --within) one took longer. The plugin's process keeps to 1024
  * descriptors. */
 #include <dirent.h>
 #include <getopt.h>
@@ -27,7 +29,8 @@
 #include <unistd.h>
 
 #include "bench/host.h"
-#include "plugin/conn.h"
+#include "plugin/abi/nccl_abi.h"
+#include "plugin/reopen_impl.h"
 #include "topo/base/alloc.h"
 
 #define MAX_PORTS    64
@@ -42,15 +45,15 @@
 
 /* What the processes tell each other. */
 struct shared {
-    atomic_int port[MAX_PORTS]; /* 0: not listening yet */
-    atomic_int target;          /* port under the flood of HELLOs */
-    atomic_int held;            /* sockets open now */
-    atomic_ulong opened, hellos;
+    atomic_int port[MAX_PORTS + 1]; /* 0: not listening yet; the last used is the door */
+    atomic_int target;              /* port under the flood of HELLOs */
+    atomic_int held;                /* sockets open now */
+    atomic_ulong opened, hellos, returns;
 };
 
 static struct shared *shared;
 static int n_ports = 16, silent = 1000, half = 10000, hellos = 3000, times = 20, within;
-static int retried;
+static int retried, back;
 
 static void nap(unsigned ms)
 {
@@ -59,15 +62,22 @@ static void nap(unsigned ms)
 
 /* --- strangers -------------------------------------------------------------------------------- */
 
-static size_t make_hello(uint8_t *frame)
+static size_t make_frame(uint8_t *frame, enum mn_frame type, int size)
 {
-    static const uint8_t header[8] = {'M', 'S', 'F', '1', MN_FRAME_HELLO, 0, MN_HELLO_SIZE, 0};
+    const uint8_t header[8] = {'M', 'S', 'F', '1', (uint8_t)type, 0, (uint8_t)size, 0};
 
     memcpy(frame, header, sizeof header);
-    frame[8] = MN_PROTOCOL_VERSION;
-    for (int i = 1; i < MN_HELLO_SIZE; i++)
+    for (int i = 0; i < size; i++)
         frame[8 + i] = (uint8_t)rand();
-    return 8 + MN_HELLO_SIZE;
+    return 8 + (size_t)size;
+}
+
+static size_t make_hello(uint8_t *frame)
+{
+    size_t len = make_frame(frame, MN_FRAME_HELLO, MN_HELLO_SIZE);
+
+    frame[8] = MN_PROTOCOL_VERSION;
+    return len;
 }
 
 static int reach(int port, const void *bytes, size_t len)
@@ -128,16 +138,16 @@ static void hold(int i)
     }
 }
 
-static void say_hello(int i)
+/* HELLOs at the port in use, or RETURNs at the door. */
+static void say_first(int at_door)
 {
     static int ring[RING];
-    uint8_t hello[8 + MN_HELLO_SIZE];
+    uint8_t frame[8 + MN_HELLO_SIZE + MN_RETURN_SIZE];
     struct timespec ts;
     double begun = 0;
 
-    (void)i;
     memset(ring, -1, sizeof ring);
-    (void)port_of(0);
+    (void)port_of(at_door ? n_ports : 0);
     for (unsigned long n = 0;; nap(1)) {
         clock_gettime(CLOCK_MONOTONIC, &ts);
         double now = (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
@@ -146,8 +156,10 @@ static void say_hello(int i)
             int *fd = &ring[n % RING];
             if (*fd >= 0)
                 close(*fd);
-            *fd = reach(atomic_load(&shared->target), hello, make_hello(hello));
-            atomic_fetch_add(&shared->hellos, *fd >= 0);
+            size_t len =
+                at_door ? make_frame(frame, MN_FRAME_RETURN, MN_RETURN_SIZE) : make_hello(frame);
+            *fd = reach(at_door ? port_of(n_ports) : atomic_load(&shared->target), frame, len);
+            atomic_fetch_add(at_door ? &shared->returns : &shared->hellos, *fd >= 0);
         }
     }
 }
@@ -180,6 +192,7 @@ static void on_log(void *ctx, int level, const char *line)
     if (level > 2)
         return;
     retried += strstr(line, "trying ") != NULL;
+    back += strstr(line, "control connection was opened again") != NULL;
     printf("# %s\n", line);
 }
 
@@ -225,6 +238,76 @@ static int poll_all(struct mn_plugin *p, void **listens, int at, void **recv)
     return result;
 }
 
+static int port_at(int fd, int of_peer)
+{
+    struct sockaddr_in in = {.sin_family = AF_UNSPEC};
+    socklen_t len = sizeof in;
+    int error = of_peer ? getpeername(fd, (struct sockaddr *)&in, &len)
+                        : getsockname(fd, (struct sockaddr *)&in, &len);
+
+    return !error && in.sin_family == AF_INET ? ntohs(in.sin_port) : 0;
+}
+
+/* The port that listens and is none of the listeners'. */
+static int find_door(const int *ports)
+{
+    for (int fd = 3; fd < PLUGIN_FILES; fd++) {
+        int listens = 0, port = port_at(fd, 0), i = 0;
+        socklen_t len = sizeof listens;
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) || !listens)
+            continue;
+        while (i < n_ports && ports[i] != port)
+            i++;
+        if (port && i == n_ports)
+            return port;
+    }
+    return 0;
+}
+
+/* Resets the one connection whose ends are both here. */
+static int cut(void)
+{
+    static const struct sockaddr none = {.sa_family = AF_UNSPEC};
+
+    for (int fd = 3; fd < PLUGIN_FILES; fd++)
+        for (int k = 3; k < fd && port_at(fd, 1); k++)
+            if (port_at(k, 0) == port_at(fd, 1) && port_at(k, 1) == port_at(fd, 0))
+                return connect(fd, &none, sizeof none) == 0;
+    return 0;
+}
+
+/* 0, or why not: both ends of a connection that is cut have it again, and are of use. */
+static const char *come_back(struct mn_plugin *p, void **listens, void *send, void *recv)
+{
+    static char from[64], to[64];
+    uint64_t begun = mn_now_ms();
+    void *send_mr, *recv_mr, *sent = NULL, *received = NULL, *at = to, *none = NULL;
+    size_t size = sizeof to;
+    int other = 1, tag = 2, done = 0, all = 0;
+
+    back = 0;
+    if (mn_plugin_reg_mr(p, send, from, sizeof from, NCCL_PTR_HOST, &send_mr) ||
+        mn_plugin_reg_mr(p, recv, to, sizeof to, NCCL_PTR_HOST, &recv_mr) ||
+        mn_plugin_irecv(p, recv, 1, &at, &size, &tag, &recv_mr, &received) || !cut())
+        return "it could not be cut";
+    /* Both wait: nothing is received with the other tag. */
+    for (int n = 0; back < 2 && mn_now_ms() - begun < GIVE_UP_MS; n++)
+        if (mn_plugin_isend(p, send, from, sizeof from, other, send_mr, &sent) ||
+            mn_plugin_test(p, received, &done, &all) ||
+            (n % 100000 == 0 && poll_all(p, listens, -1, &none)))
+            return "its queue pairs did not go on";
+    while (!done && mn_now_ms() - begun < GIVE_UP_MS)
+        if ((!sent && mn_plugin_isend(p, send, from, sizeof from, tag, send_mr, &sent)) ||
+            mn_plugin_test(p, received, &done, &all))
+            return "nothing went through";
+    for (int over = 0; sent && !over && mn_now_ms() - begun < GIVE_UP_MS;)
+        if (mn_plugin_test(p, sent, &over, &all))
+            return "the sender failed";
+    mn_plugin_dereg_mr(p, send, send_mr);
+    mn_plugin_dereg_mr(p, recv, recv_mr);
+    return back == 2 && done ? NULL : "it did not come back";
+}
+
 /* Milliseconds, or -1. */
 static long connect_once(struct mn_plugin *p, void **listens, const uint8_t *handle, int at)
 {
@@ -243,6 +326,12 @@ static long connect_once(struct mn_plugin *p, void **listens, const uint8_t *han
             nap(POLL_MS);
     }
     long took = result || !send || !recv ? -1 : (long)(mn_now_ms() - begun);
+    const char *why =
+        took >= 0 && atomic_load(&shared->port[n_ports]) ? come_back(p, listens, send, recv) : NULL;
+    if (why) {
+        printf("cut: %s\n", why);
+        took = -1;
+    }
     if (send)
         mn_plugin_close_send(p, send);
     if (recv)
@@ -276,13 +365,14 @@ static int be_good(struct mn_plugin *p)
     int calm = descriptors();
     for (int i = 0; i < n_ports; i++)
         atomic_store(&shared->port[i], ports[i]);
+    atomic_store(&shared->port[n_ports], find_door(ports));
     if (connect_once(p, listens, handles[0], 0) < 0)
         return printf("no connection even while they gather\n"), 1;
     atomic_store(&shared->target, atomic_load(&shared->port[0]));
     for (uint64_t end = mn_now_ms() + WARM_UP_MS; mn_now_ms() < end; nap(POLL_MS)) {
         if (poll_all(p, listens, -1, &none))
             return 2;
-        if (atomic_load(&shared->held) > (n_ports * silent + half) * 9 / 10)
+        if (atomic_load(&shared->held) > ((n_ports * silent + half) * 9) / 10)
             break;
     }
     printf("strangers: %d sockets held at the start\n", atomic_load(&shared->held));
@@ -301,6 +391,8 @@ static int be_good(struct mn_plugin *p)
     for (int i = 0; i < times; i++)
         took[i] = took[i] < 0 ? GIVE_UP_MS : took[i];
     qsort(took, (size_t)times, sizeof *took, by_value);
+    if (atomic_load(&shared->port[n_ports]))
+        printf("at the door: %lu RETURNs that were none\n", atomic_load(&shared->returns));
     printf("connected: %d of %d, median %ld ms, slowest %ld ms, %d attempts repeated\n",
            times - failed, times, took[times / 2], took[times - 1], retried);
     printf("a round of accept calls took %llu ms at most\n", (unsigned long long)longest_ms);
@@ -342,10 +434,12 @@ int main(int argc, char **argv)
         times > MAX_TIMES || silent + half / n_ports < 1)
         return 2;
     /* Before there are threads. */
-    for (int i = 0; i < n_ports; i++)
+    for (int i = 0; i <= n_ports; i++)
         start(hold, i);
-    if (hellos)
-        start(say_hello, n_ports);
+    if (hellos) {
+        start(say_first, 0);
+        start(say_first, 1);
+    }
     getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = PLUGIN_FILES < files.rlim_max ? PLUGIN_FILES : files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
