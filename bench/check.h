@@ -35,6 +35,10 @@ enum mn_check_flags {
     /* Waits as long as the plugin does, which may be half a minute: four times the usual limit, and
      * no part of a run in which nobody asked for it. */
     MN_CHECK_PATIENT = 32,
+    /* Uses what most others use, and runs before them: what it waits for in vain, the others need
+     * not wait for. */
+    MN_CHECK_FIRST = 64,
+    MN_CHECK_GATE = 128, /* when it fails, nothing else can be judged */
 };
 
 struct mn_check_rule {
@@ -76,8 +80,18 @@ enum mn_check_status {
 };
 const char *mn_check_status_name(enum mn_check_status status); /* "pass", "warn", … */
 
+/* Why a rule was left without a verdict; its status is skip then. */
+enum mn_check_left {
+    MN_CHECK_LEFT_NOT,
+    MN_CHECK_LEFT_SAME,   /* waits for what others waited for in vain */
+    MN_CHECK_LEFT_GATE,   /* the library does not load */
+    MN_CHECK_LEFT_ENOUGH, /* the plan had enough */
+    MN_CHECK_LEFT_TIME,   /* the plan's time was over */
+};
+
 struct mn_check_result {
     enum mn_check_status status;
+    enum mn_check_left left;
     char seen[1024]; /* what happened, one line */
     char step[256];  /* the last step the rule reached */
     int signal;      /* that killed it, 0 = none */
@@ -131,7 +145,11 @@ struct mn_check_job {
 struct mn_check_plan {
     const struct mn_check_target *target;
     unsigned parallel;  /* rules at once; those with MN_CHECK_ALONE run by themselves */
+    unsigned waiting;   /* the same once most of them only wait, if that is more */
     unsigned stress_ms; /* each rule again, with the next seed, until then or until it fails */
+    unsigned total_ms;  /* what is not judged by then is skipped; 0 = no bound */
+    /* Whether the rest need not run after this result; may be NULL. */
+    int (*enough)(void *ctx, const struct mn_check_job *job);
     /* Called for each job in order, as soon as it and all before it are done; may be NULL. */
     void (*done)(void *ctx, const struct mn_check_job *job);
     void *ctx;

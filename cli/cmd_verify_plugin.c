@@ -20,7 +20,9 @@
 #include "topo/base/alloc.h"
 
 #define NAME     "verify-plugin"
-#define MAX_JOBS 16 /* by default: rules that poll gain nothing from more */
+#define MAX_JOBS 16      /* by default: rules that poll gain nothing from more */
+#define WAITING  8       /* rules at once when they only wait, by default */
+#define TOTAL_MS 180000u /* of the rules of one version */
 #define SEED_MAX 4294967295.0
 
 enum format { TEXT, JSON, TAP, JUNIT };
@@ -37,7 +39,8 @@ struct options {
     struct mn_opt_list rules, traces;
     int all_versions, list, format, json, verbose, wide, strict, two;
     long seed, jobs, port;
-    unsigned timeout_ms, stress_ms;
+    int fail_fast;
+    unsigned timeout_ms, stress_ms, total_ms;
 };
 
 static const struct mn_opt options[] = {
@@ -117,6 +120,17 @@ static const struct mn_opt options[] = {
      .min = 100,
      .max = 3600000,
      .help = "Time limit of each rule; a rule that reaches it fails."},
+    {.name = "total",
+     .type = MN_OPT_DURATION,
+     .arg = "DURATION",
+     .offset = offsetof(struct options, total_ms),
+     .min = 1000,
+     .max = 604800000,
+     .help = "Time limit of the whole run; 3 minutes a version, and --stress, unless given."},
+    {.name = "fail-fast",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct options, fail_fast),
+     .help = "Stop at the first rule that fails the run."},
     {.name = "list",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, list),
@@ -263,7 +277,23 @@ static void job_done(void *ctx, const struct mn_check_job *job)
     run->report.number++;
     run->report.counts[job->result.status]++;
     run->report.failed += mn_verify_failed(&run->report, &job->result);
+    run->report.late += job->result.left == MN_CHECK_LEFT_TIME;
     run->format->job(&run->report, job);
+}
+
+static int is_enough(void *ctx, const struct mn_check_job *job)
+{
+    const struct run *run = ctx;
+
+    return mn_verify_failed(&run->report, &job->result);
+}
+
+/* Two machines wait for each other, and patient rules as long as the plugin does. */
+static unsigned total_ms(const struct options *o, unsigned versions)
+{
+    if (o->total_ms || o->peer)
+        return o->total_ms;
+    return TOTAL_MS * (versions ? versions : 1) + o->stress_ms;
 }
 
 static unsigned processors(void)
@@ -291,7 +321,9 @@ static int verify(const struct options *o, struct mn_check_target *target)
     unsigned parallel = o->peer ? 1 : processors(); /* serve has few places */
     struct mn_check_plan plan = {.target = target,
                                  .parallel = o->jobs ? (unsigned)o->jobs : parallel,
+                                 .waiting = o->jobs ? 0 : WAITING,
                                  .stress_ms = o->stress_ms,
+                                 .enough = o->fail_fast ? is_enough : NULL,
                                  .done = job_done,
                                  .ctx = &run};
     struct mn_diag diag;
@@ -322,13 +354,14 @@ static int verify(const struct options *o, struct mn_check_target *target)
     run.report.jobs = jobs.jobs;
     run.report.n = jobs.n;
     run.report.versions = n_versions;
+    plan.total_ms = total_ms(o, (unsigned)n_versions);
     run.format->begin(&run.report);
     err = mn_check_run_all(&plan, jobs.jobs, jobs.n, &diag);
     failed_output = run.format->end(&run.report) != 0;
     free(jobs.jobs);
     if (err)
         return mn_cmd_fail(NAME, &diag);
-    return run.report.failed || failed_output ? 1 : 0;
+    return run.report.failed || run.report.late || failed_output ? 1 : 0;
 }
 
 static enum mn_err find_library(const char *operand, char *path, size_t size, struct mn_diag *diag)

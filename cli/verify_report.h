@@ -21,6 +21,7 @@ struct mn_verify_report {
     size_t number; /* reported so far */
     int counts[MN_CHECK_N_STATUS];
     int failed; /* what mn_verify_failed says yes to */
+    int late;   /* not judged: the time was over */
     struct mn_out *out;
 };
 

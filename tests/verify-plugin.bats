@@ -168,7 +168,7 @@ mesh_file()
     verify "$(fault NO_SYMBOL)"
     [ "$status" -eq 1 ]
     [[ "$output" == *"fail  load.symbols"* ]]
-    [[ "$output" == *"skip  transfer.sizes"* ]]
+    [[ "$output" == *"not run: NCCL does not take the library (rule load.symbols)"* ]]
     [ "$(grep -c '^fail ' <<<"$output")" -eq 1 ]
 }
 
@@ -200,6 +200,30 @@ mesh_file()
     verify --strict --json --rule load.exports,idle.test_cost "$PLUGINS/libnccl-net-ref.so"
     [ "$status" -eq 0 ]
     jq -e '.rules[0].grade == "should" and .rules[1].grade == "style" and .rules[1].evidence' <<<"$output"
+}
+
+@test "verify-plugin: what a hopeless plugin blocks in is waited for once" {
+    local fault first left
+    for fault in BLOCKS_EVERYWHERE BLOCKS_CONNECT NEVER_DONE; do
+        verify --json --timeout 3s --jobs 16 "$(fault $fault)"
+        [ "$status" -eq 1 ]
+        first=$(jq -r '[.rules[] | select(.result == "fail")][0].id' <<<"$output")
+        left=$(jq '[.rules[] | select(.result == "skip" and
+            (.seen | contains("in vain")))] | length' <<<"$output")
+        echo "$fault: $first, $left rules wait for the same"
+        [ "$left" -ge 60 ]
+        jq -e '.totals.pass >= 8 and .totals.fail <= 12' <<<"$output"
+    done
+}
+
+@test "verify-plugin: --fail-fast stops at the first failure, --total after its time" {
+    verify --json --fail-fast "$(fault NAME_RESERVED)"
+    [ "$status" -eq 1 ]
+    jq -e '.totals.fail == 1 and .totals.skip > 100' <<<"$output"
+    jq -e 'any(.rules[]; .seen == "not run after the first failure (rule load.reserved)")' <<<"$output"
+    verify --json --total 1s --rule transfer.zero,transfer.sizes "$(fault NEVER_DONE)"
+    [ "$status" -eq 1 ]
+    jq -e '.totals.fail == 0 and all(.rules[]; .seen == "not judged: the 1 s of the whole run were over (--total)")' <<<"$output"
 }
 
 @test "verify-plugin: wrong usage is exit 2 with a reason" {

@@ -281,7 +281,7 @@ static const struct mn_check_rule rules[] = {
      .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 transport/net.cc, sendProxyFree and recvProxyFree: each rank closes "
                  "when it is done, long apart",
-     .breaks = "Jobs hang or crash at their end.", .flags = MN_CHECK_ENDS},
+     .breaks = "Jobs hang or crash at their end.", .flags = MN_CHECK_ENDS | MN_CHECK_FIRST},
     {"close.half_open", "a listen comm closes under a half-open connect",
      "an aborted set-up simply stops calling connect and accept", check_half_open,
      .grade = MN_CHECK_SHOULD,

@@ -382,7 +382,7 @@ static const struct mn_check_rule rules[] = {
      .evidence = "NCCL 2.27 plugin/net.cc, ncclGpuGdrSupport: connect and accept in turn on one "
                  "thread until both are there",
      .breaks = "The probe for GPU-direct hangs while the communicator starts.",
-     .here = "both ends are called on one thread"},
+     .flags = MN_CHECK_FIRST, .here = "both ends are called on one thread"},
     {"connect.handle", "listen keeps to the bytes of the handle, wherever they lie",
      "the handle is 128 bytes inside a message, 64 before v5, with no alignment", check_handle,
      .profile = "nccl-2.27",

@@ -303,7 +303,8 @@ static const struct mn_check_rule rules[] = {
      check_init, .profile = "nccl-2.28",
      .evidence = "NCCL 2.28 plugin/net.cc, ncclNetPluginInit: calls finalize after an init that "
                  "failed, through a slot that is NULL for v6 to v10",
-     .breaks = "NCCL falls back to its own networks, or refuses to start."},
+     .breaks = "NCCL falls back to its own networks, or refuses to start.",
+     .flags = MN_CHECK_FIRST},
     {"device.init_twice", "a second init is tolerated",
      "init comes again after all communicators are gone, or for each one, while others transfer",
      check_init_twice, .profile = "nccl-2.28",
@@ -321,7 +322,8 @@ static const struct mn_check_rule rules[] = {
      .profile = "nccl-2.27",
      .evidence =
          "NCCL 2.27 transport/net.cc, sendSetup: reads properties from uninitialised stack memory",
-     .breaks = "NCCL decides by what happens to lie on its stack, differently in each run."},
+     .breaks = "NCCL decides by what happens to lie on its stack, differently in each run.",
+     .flags = MN_CHECK_FIRST},
     {"device.name", "device names are unique and fit the topology XML",
      "the name identifies the device in the topology: unique, at most 255 bytes, XML-safe",
      check_names, .profile = "nccl-2.27",

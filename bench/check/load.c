@@ -310,13 +310,15 @@ static const struct mn_check_rule rules[] = {
      check_open, .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 plugin/plugin_open.cc, tryOpenLib: dlopen with RTLD_NOW; what does not "
                  "load is left out for good",
-     .breaks = "NCCL runs over its own sockets, as if no plugin were there."},
+     .breaks = "NCCL runs over its own sockets, as if no plugin were there.",
+     .flags = MN_CHECK_FIRST | MN_CHECK_GATE},
     {"load.symbols", "a version symbol is exported",
      "NCCL looks up ncclNetPlugin_vN, newest first, and rejects a library with none", check_symbols,
      .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 plugin/net.cc, ncclNetPluginLoad: closes a library in which no version "
                  "is found",
-     .breaks = "NCCL runs over its own sockets, as if no plugin were there."},
+     .breaks = "NCCL runs over its own sockets, as if no plugin were there.",
+     .flags = MN_CHECK_FIRST | MN_CHECK_GATE},
     {"load.object", "each version symbol is a struct of full size",
      "dlsym gives the address of the vtable itself, a data object as long as that version's struct",
      check_object, .profile = "nccl-2.27",

@@ -5,80 +5,6 @@
 
 #include "bench/check/remote.h"
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-/* clang-format off */
-#define MEMBER(type, member) {#member, offsetof(type, member), sizeof(((type *)0)->member)}
-/* clang-format on */
-
-#define FIELDS_V4(type)                                                                            \
-    MEMBER(type, name), MEMBER(type, pciPath), MEMBER(type, guid), MEMBER(type, ptrSupport),       \
-        MEMBER(type, speed), MEMBER(type, port), MEMBER(type, maxComms)
-#define FIELDS_V5(type) FIELDS_V4(type), MEMBER(type, latency), MEMBER(type, maxRecvs)
-#define FIELDS_V7(type) FIELDS_V5(type), MEMBER(type, netDeviceType), MEMBER(type, netDeviceVersion)
-#define FIELDS_V8(type) FIELDS_V7(type), MEMBER(type, regIsGlobal)
-#define FIELDS_V9(type)                                                                            \
-    FIELDS_V8(type), MEMBER(type, forceFlush), MEMBER(type, vProps.ndevs),                         \
-        MEMBER(type, vProps.devs[0]), MEMBER(type, maxP2pBytes), MEMBER(type, maxCollBytes)
-#define FIELDS_V11(type) FIELDS_V9(type), MEMBER(type, maxMultiRequestSize)
-#define FIELDS_V12(type) FIELDS_V11(type), MEMBER(type, railId), MEMBER(type, planeId)
-
-static const struct mn_raw_field fields_v4[] = {FIELDS_V4(ncclNetProperties_v4_t)};
-static const struct mn_raw_field fields_v5[] = {FIELDS_V5(ncclNetProperties_v5_t)};
-static const struct mn_raw_field fields_v6[] = {FIELDS_V5(ncclNetProperties_v6_t)};
-static const struct mn_raw_field fields_v7[] = {FIELDS_V7(ncclNetProperties_v7_t)};
-static const struct mn_raw_field fields_v8[] = {FIELDS_V8(ncclNetProperties_v8_t)};
-static const struct mn_raw_field fields_v9[] = {FIELDS_V9(ncclNetProperties_v9_t)};
-static const struct mn_raw_field fields_v10[] = {FIELDS_V9(ncclNetProperties_v10_t)};
-static const struct mn_raw_field fields_v11[] = {FIELDS_V11(ncclNetProperties_v11_t)};
-static const struct mn_raw_field fields_v12[] = {FIELDS_V12(ncclNetProperties_v12_t)};
-
-#define SLOTS(type)                                                                                \
-    MEMBER(type, init), MEMBER(type, devices), MEMBER(type, getProperties), MEMBER(type, listen),  \
-        MEMBER(type, connect), MEMBER(type, accept), MEMBER(type, regMr), MEMBER(type, deregMr),   \
-        MEMBER(type, isend), MEMBER(type, irecv), MEMBER(type, iflush), MEMBER(type, test),        \
-        MEMBER(type, closeSend), MEMBER(type, closeRecv), MEMBER(type, closeListen)
-
-static const struct mn_raw_field slots_v4[] = {SLOTS(ncclNet_v4_t)};
-static const struct mn_raw_field slots_v5[] = {SLOTS(ncclNet_v5_t)};
-static const struct mn_raw_field slots_v6[] = {SLOTS(ncclNet_v6_t)};
-static const struct mn_raw_field slots_v7[] = {SLOTS(ncclNet_v7_t)};
-static const struct mn_raw_field slots_v8[] = {SLOTS(ncclNet_v8_t)};
-static const struct mn_raw_field slots_v9[] = {SLOTS(ncclNet_v9_t)};
-static const struct mn_raw_field slots_v10[] = {SLOTS(ncclNet_v10_t)};
-static const struct mn_raw_field slots_v11[] = {SLOTS(ncclNet_v11_t),
-                                                MEMBER(ncclNet_v11_t, finalize)};
-static const struct mn_raw_field slots_v12[] = {SLOTS(ncclNet_v12_t),
-                                                MEMBER(ncclNet_v12_t, finalize)};
-
-#define VERSION(n, releases)                                                                       \
-    {                                                                                              \
-        .version = n, .symbol = "ncclNetPlugin_v" #n, .serves = releases,                          \
-        .vtable_size = sizeof(ncclNet_v##n##_t), .props_size = sizeof(ncclNetProperties_v##n##_t), \
-        .fields = fields_v##n, .slots = slots_v##n, .n_fields = COUNT(fields_v##n),                \
-        .n_slots = COUNT(slots_v##n),                                                              \
-        .handle_size = (n) < 5 ? NCCL_NET_HANDLE_MAXSIZE_V4 : NCCL_NET_HANDLE_MAXSIZE,             \
-        .has_ctx = (n) >= 11,                                                                      \
-        .max_vdevs = (n) < 9    ? 0                                                                \
-                     : (n) < 12 ? NCCL_NET_MAX_DEVS_PER_NIC_V11                                    \
-                                : NCCL_NET_MAX_DEVS_PER_NIC_V12                                    \
-    }
-
-const struct mn_raw_version mn_raw_versions[] = {
-    VERSION(12, "2.30 and newer"), VERSION(11, "2.28 and newer"),
-    VERSION(10, "2.26 and newer"), VERSION(9, "2.24 and newer"),
-    VERSION(8, "2.20 and newer"),  VERSION(7, "2.19 and newer"),
-    VERSION(6, "2.13 and newer"),  VERSION(5, "2.12-2.25"),
-    VERSION(4, "2.8-2.18"),        {.version = 0},
-};
-
-const char *mn_raw_serves(int version)
-{
-    for (const struct mn_raw_version *v = mn_raw_versions; v->version; v++)
-        if (v->version == version)
-            return v->serves;
-    return version == 3 ? "2.6-2.7" : version == 2 ? "2.4-2.5" : NULL;
-}
-
 static void read_slots(struct mn_raw *raw)
 {
     for (const struct mn_host_version *const *v = mn_host_versions; *v; v++)
@@ -117,7 +43,7 @@ int mn_raw_has_v9(const struct mn_raw *raw)
     return raw->version->version >= 9;
 }
 
-int mn_raw_init_as(struct mn_raw *raw, uint64_t comm_id, int traffic_class, mn_raw_log log)
+static int any_init_as(struct mn_raw *raw, uint64_t comm_id, int traffic_class, mn_raw_log log)
 {
     ncclDebugLogger_t logger = (ncclDebugLogger_t)(void (*)(void))log;
     ncclNetCommConfig_v11_t config = {.trafficClass = traffic_class};
@@ -134,18 +60,12 @@ int mn_raw_init_as(struct mn_raw *raw, uint64_t comm_id, int traffic_class, mn_r
     return result;
 }
 
-int mn_raw_init(struct mn_raw *raw, mn_raw_log log)
-{
-    raw->ctx = NULL;
-    return mn_raw_init_as(raw, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, log);
-}
-
-int mn_raw_finalize(const struct mn_raw *raw)
+static int any_finalize(const struct mn_raw *raw)
 {
     return (int)raw->slots.finalize(raw->ctx);
 }
 
-int mn_raw_devices(const struct mn_raw *raw, int *ndev)
+static int any_devices(const struct mn_raw *raw, int *ndev)
 {
     return (int)raw->slots.devices(ndev);
 }
@@ -154,7 +74,7 @@ int mn_raw_devices(const struct mn_raw *raw, int *ndev)
     case n:                                                                                        \
         return (int)((const ncclNet_v##n##_t *)raw->vtable)->getProperties(dev, props)
 
-int mn_raw_properties(const struct mn_raw *raw, int dev, void *props)
+static int any_properties(const struct mn_raw *raw, int dev, void *props)
 {
     switch (raw->version->version) {
         CALL_PROPERTIES(4);
@@ -170,55 +90,7 @@ int mn_raw_properties(const struct mn_raw *raw, int dev, void *props)
     }
 }
 
-#define READ_V4(p)                                                                                 \
-    .name = (p)->name, .pci_path = (p)->pciPath, .guid = (p)->guid,                                \
-    .ptr_support = (p)->ptrSupport, .speed = (p)->speed, .port = (p)->port,                        \
-    .max_comms = (p)->maxComms
-#define READ_V5(p) READ_V4(p), .max_recvs = (p)->maxRecvs
-#define READ_V7(p)                                                                                 \
-    READ_V5(p), .device_type = (int)(p)->netDeviceType, .device_version = (p)->netDeviceVersion
-#define READ_V9(p)                                                                                 \
-    READ_V7(p), .has_v9 = 1, .n_devs = (p)->vProps.ndevs, .devs0 = (p)->vProps.devs[0],            \
-                .max_p2p_bytes = (p)->maxP2pBytes, .max_coll_bytes = (p)->maxCollBytes
-#define OLD .n_devs = 1, .max_p2p_bytes = NCCL_MAX_NET_SIZE, .max_coll_bytes = NCCL_MAX_COLLNET_SIZE
-
-void mn_raw_read_props(const struct mn_raw *raw, const void *props, struct mn_raw_props *out)
-{
-    const ncclNetProperties_v4_t *p4 = props;
-    const ncclNetProperties_v5_t *p5 = props;
-    const ncclNetProperties_v7_t *p7 = props;
-    const ncclNetProperties_v8_t *p8 = props;
-    const ncclNetProperties_v9_t *p9 = props;
-    const ncclNetProperties_v11_t *p11 = props;
-    const ncclNetProperties_v12_t *p12 = props;
-
-    switch (raw->version->version) {
-    case 4:
-        *out = (struct mn_raw_props){READ_V4(p4), OLD, .max_recvs = 1};
-        break;
-    case 5:
-    case 6:
-        *out = (struct mn_raw_props){READ_V5(p5), OLD};
-        break;
-    case 7:
-        *out = (struct mn_raw_props){READ_V7(p7), OLD};
-        break;
-    case 8:
-        *out = (struct mn_raw_props){READ_V7(p8), OLD};
-        break;
-    case 9:
-    case 10:
-        *out = (struct mn_raw_props){READ_V9(p9)};
-        break;
-    case 11:
-        *out = (struct mn_raw_props){READ_V9(p11)};
-        break;
-    default:
-        *out = (struct mn_raw_props){READ_V9(p12)};
-    }
-}
-
-int mn_raw_listen(const struct mn_raw *raw, int dev, void *handle, void **comm)
+static int any_listen(const struct mn_raw *raw, int dev, void *handle, void **comm)
 {
     const struct mn_host_slots *s = &raw->slots;
 
@@ -226,8 +98,8 @@ int mn_raw_listen(const struct mn_raw *raw, int dev, void *handle, void **comm)
                                : s->listen_v4(dev, handle, comm));
 }
 
-int mn_raw_connect(const struct mn_raw *raw, int dev, void *handle, void **comm,
-                   void **device_handle)
+static int any_connect(const struct mn_raw *raw, int dev, void *handle, void **comm,
+                       void **device_handle)
 {
     ncclNetCommConfig_v10_t config = {.trafficClass = NCCL_NET_TRAFFIC_CLASS_UNDEF};
     const struct mn_host_slots *s = &raw->slots;
@@ -243,7 +115,7 @@ int mn_raw_connect(const struct mn_raw *raw, int dev, void *handle, void **comm,
                                : s->connect_v4(dev, handle, comm));
 }
 
-int mn_raw_accept(const struct mn_raw *raw, void *listen, void **comm, void **device_handle)
+static int any_accept(const struct mn_raw *raw, void *listen, void **comm, void **device_handle)
 {
     const struct mn_host_slots *s = &raw->slots;
 
@@ -251,7 +123,7 @@ int mn_raw_accept(const struct mn_raw *raw, void *listen, void **comm, void **de
                               : s->accept_v4(listen, comm));
 }
 
-int mn_raw_reg(const struct mn_raw *raw, void *comm, void *data, size_t size, void **mhandle)
+static int any_reg(const struct mn_raw *raw, void *comm, void *data, size_t size, void **mhandle)
 {
     const struct mn_host_slots *s = &raw->slots;
 
@@ -261,15 +133,15 @@ int mn_raw_reg(const struct mn_raw *raw, void *comm, void *data, size_t size, vo
                            : s->reg_v4(comm, data, (int)size, NCCL_PTR_HOST, mhandle));
 }
 
-int mn_raw_dereg(const struct mn_raw *raw, void *comm, void *mhandle)
+static int any_dereg(const struct mn_raw *raw, void *comm, void *mhandle)
 {
     if (mn_remote_owns(raw->remote, comm))
         return mn_remote_dereg(raw->remote, comm, mhandle);
     return (int)raw->slots.dereg(comm, mhandle);
 }
 
-int mn_raw_isend(const struct mn_raw *raw, void *comm, void *data, size_t size, int tag,
-                 void *mhandle, void **request)
+static int any_isend(const struct mn_raw *raw, void *comm, void *data, size_t size, int tag,
+                     void *mhandle, void **request)
 {
     const struct mn_host_slots *s = &raw->slots;
 
@@ -283,8 +155,8 @@ int mn_raw_isend(const struct mn_raw *raw, void *comm, void *data, size_t size, 
                              : s->isend_v4(comm, data, (int)size, mhandle, request));
 }
 
-int mn_raw_irecv(const struct mn_raw *raw, void *comm, int n, void **data, const size_t *sizes,
-                 int *tags, void **mhandles, void **request)
+static int any_irecv(const struct mn_raw *raw, void *comm, int n, void **data, const size_t *sizes,
+                     int *tags, void **mhandles, void **request)
 {
     const struct mn_host_slots *s = &raw->slots;
     size_t wide[MN_RAW_MAX_RECVS];
@@ -305,8 +177,8 @@ int mn_raw_irecv(const struct mn_raw *raw, void *comm, int n, void **data, const
                   : (int)ncclInvalidArgument;
 }
 
-int mn_raw_iflush(const struct mn_raw *raw, void *comm, int n, void **data, int *sizes,
-                  void **mhandles, void **request)
+static int any_iflush(const struct mn_raw *raw, void *comm, int n, void **data, int *sizes,
+                      void **mhandles, void **request)
 {
     const struct mn_host_slots *s = &raw->slots;
 
@@ -314,26 +186,26 @@ int mn_raw_iflush(const struct mn_raw *raw, void *comm, int n, void **data, int 
                               : s->iflush_v4(comm, data[0], sizes[0], mhandles[0], request));
 }
 
-int mn_raw_test(const struct mn_raw *raw, void *request, int *done, int *sizes)
+static int any_test(const struct mn_raw *raw, void *request, int *done, int *sizes)
 {
     if (mn_remote_owns(raw->remote, request))
         return mn_remote_test(raw->remote, request, done, sizes);
     return (int)raw->slots.test(request, done, sizes);
 }
 
-int mn_raw_close_send(const struct mn_raw *raw, void *comm)
+static int any_close_send(const struct mn_raw *raw, void *comm)
 {
     if (mn_remote_owns(raw->remote, comm))
         return mn_remote_close(raw->remote, comm);
     return (int)raw->slots.close_send(comm);
 }
 
-int mn_raw_close_recv(const struct mn_raw *raw, void *comm)
+static int any_close_recv(const struct mn_raw *raw, void *comm)
 {
     return (int)raw->slots.close_recv(comm);
 }
 
-int mn_raw_close_listen(const struct mn_raw *raw, void *comm)
+static int any_close_listen(const struct mn_raw *raw, void *comm)
 {
     return (int)raw->slots.close_listen(comm);
 }
@@ -359,4 +231,134 @@ int mn_raw_set_attr(const struct mn_raw *raw, ncclNetAttr_v11_t *attr, int *call
 {
     *called = raw->slots.set_attr != NULL;
     return *called ? (int)raw->slots.set_attr(raw->ctx, attr) : (int)ncclSuccess;
+}
+
+/* What follows shows the judge where the rule is, and whether it comes on. */
+
+static void enter(const struct mn_raw *raw, enum mn_raw_call call)
+{
+    if (!raw->watch)
+        return;
+    atomic_store_explicit(&raw->watch->call, (int)call, memory_order_relaxed);
+    atomic_fetch_add_explicit(&raw->watch->inside[call], 1, memory_order_relaxed);
+}
+
+static int leave(const struct mn_raw *raw, enum mn_raw_call call, int result, int moved)
+{
+    if (raw->watch)
+        atomic_fetch_sub_explicit(&raw->watch->inside[call], 1, memory_order_relaxed);
+    if (raw->watch && (moved || result))
+        atomic_fetch_add_explicit(&raw->watch->moves, 1, memory_order_relaxed);
+    return result;
+}
+
+int mn_raw_init_as(struct mn_raw *raw, uint64_t comm_id, int traffic_class, mn_raw_log log)
+{
+    enter(raw, MN_RAW_INIT);
+    return leave(raw, MN_RAW_INIT, any_init_as(raw, comm_id, traffic_class, log), 1);
+}
+
+int mn_raw_init(struct mn_raw *raw, mn_raw_log log)
+{
+    raw->ctx = NULL;
+    return mn_raw_init_as(raw, 1, NCCL_NET_TRAFFIC_CLASS_UNDEF, log);
+}
+
+int mn_raw_finalize(const struct mn_raw *raw)
+{
+    enter(raw, MN_RAW_CLOSE);
+    return leave(raw, MN_RAW_CLOSE, any_finalize(raw), 1);
+}
+
+int mn_raw_devices(const struct mn_raw *raw, int *ndev)
+{
+    enter(raw, MN_RAW_PROPERTIES);
+    return leave(raw, MN_RAW_PROPERTIES, any_devices(raw, ndev), 1);
+}
+
+int mn_raw_properties(const struct mn_raw *raw, int dev, void *props)
+{
+    enter(raw, MN_RAW_PROPERTIES);
+    return leave(raw, MN_RAW_PROPERTIES, any_properties(raw, dev, props), 1);
+}
+
+int mn_raw_listen(const struct mn_raw *raw, int dev, void *handle, void **comm)
+{
+    enter(raw, MN_RAW_CONNECT);
+    return leave(raw, MN_RAW_CONNECT, any_listen(raw, dev, handle, comm), 1);
+}
+
+int mn_raw_connect(const struct mn_raw *raw, int dev, void *handle, void **comm,
+                   void **device_handle)
+{
+    enter(raw, MN_RAW_CONNECT);
+    int result = any_connect(raw, dev, handle, comm, device_handle);
+    return leave(raw, MN_RAW_CONNECT, result, *comm != NULL);
+}
+
+int mn_raw_accept(const struct mn_raw *raw, void *listen, void **comm, void **device_handle)
+{
+    enter(raw, MN_RAW_CONNECT);
+    int result = any_accept(raw, listen, comm, device_handle);
+    return leave(raw, MN_RAW_CONNECT, result, *comm != NULL);
+}
+
+int mn_raw_reg(const struct mn_raw *raw, void *comm, void *data, size_t size, void **mhandle)
+{
+    enter(raw, MN_RAW_MEMORY);
+    return leave(raw, MN_RAW_MEMORY, any_reg(raw, comm, data, size, mhandle), 1);
+}
+
+int mn_raw_dereg(const struct mn_raw *raw, void *comm, void *mhandle)
+{
+    enter(raw, MN_RAW_MEMORY);
+    return leave(raw, MN_RAW_MEMORY, any_dereg(raw, comm, mhandle), 1);
+}
+
+int mn_raw_isend(const struct mn_raw *raw, void *comm, void *data, size_t size, int tag,
+                 void *mhandle, void **request)
+{
+    enter(raw, MN_RAW_TRANSFER);
+    int result = any_isend(raw, comm, data, size, tag, mhandle, request);
+    return leave(raw, MN_RAW_TRANSFER, result, *request != NULL);
+}
+
+int mn_raw_irecv(const struct mn_raw *raw, void *comm, int n, void **data, const size_t *sizes,
+                 int *tags, void **mhandles, void **request)
+{
+    enter(raw, MN_RAW_TRANSFER);
+    int result = any_irecv(raw, comm, n, data, sizes, tags, mhandles, request);
+    return leave(raw, MN_RAW_TRANSFER, result, *request != NULL);
+}
+
+int mn_raw_iflush(const struct mn_raw *raw, void *comm, int n, void **data, int *sizes,
+                  void **mhandles, void **request)
+{
+    enter(raw, MN_RAW_TRANSFER);
+    return leave(raw, MN_RAW_TRANSFER, any_iflush(raw, comm, n, data, sizes, mhandles, request), 1);
+}
+
+int mn_raw_test(const struct mn_raw *raw, void *request, int *done, int *sizes)
+{
+    enter(raw, MN_RAW_TRANSFER);
+    int result = any_test(raw, request, done, sizes);
+    return leave(raw, MN_RAW_TRANSFER, result, *done != 0);
+}
+
+int mn_raw_close_send(const struct mn_raw *raw, void *comm)
+{
+    enter(raw, MN_RAW_CLOSE);
+    return leave(raw, MN_RAW_CLOSE, any_close_send(raw, comm), 1);
+}
+
+int mn_raw_close_recv(const struct mn_raw *raw, void *comm)
+{
+    enter(raw, MN_RAW_CLOSE);
+    return leave(raw, MN_RAW_CLOSE, any_close_recv(raw, comm), 1);
+}
+
+int mn_raw_close_listen(const struct mn_raw *raw, void *comm)
+{
+    enter(raw, MN_RAW_CLOSE);
+    return leave(raw, MN_RAW_CLOSE, any_close_listen(raw, comm), 1);
 }

@@ -3,6 +3,7 @@
 #ifndef MN_CHECK_RAW_H
 #define MN_CHECK_RAW_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,25 @@ struct mn_raw_version {
 extern const struct mn_raw_version mn_raw_versions[];
 const char *mn_raw_serves(int version); /* of any ABI version, driven here or not; NULL = unknown */
 
+/* What a call is for: rules that wait in vain for one thing wait in calls of one kind. */
+enum mn_raw_call {
+    MN_RAW_LOAD, /* before any call */
+    MN_RAW_INIT,
+    MN_RAW_PROPERTIES,
+    MN_RAW_CONNECT,
+    MN_RAW_MEMORY,
+    MN_RAW_TRANSFER,
+    MN_RAW_CLOSE,
+    MN_RAW_N_CALLS
+};
+
+/* Where the rule's processes are, for who watches them. */
+struct mn_raw_watch {
+    atomic_int call; /* enum mn_raw_call, the last one */
+    atomic_int inside[MN_RAW_N_CALLS];
+    atomic_uint moves; /* calls that brought something: all but NULL and not done */
+};
+
 struct mn_raw {
     void *lib;
     const void *vtable;
@@ -40,6 +60,7 @@ struct mn_raw {
     struct mn_host_slots slots;
     void *ctx; /* v11: of the last mn_raw_init; a copy of the struct with another ctx is another
                 * communicator */
+    struct mn_raw_watch *watch; /* NULL = nobody looks */
     struct mn_remote *remote; /* where connect goes, and all it leads to (remote.h); NULL = here */
 };
 

@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "bench/check.h"
+#include "bench/check/raw.h"
 
 #define MN_CHECK_STEPS 8 /* a reader takes the newest whole one */
 
@@ -24,6 +25,7 @@ struct mn_check_shared {
     atomic_int claimed; /* the first verdict counts; whoever set this writes it */
     atomic_int verdict; /* set last */
     atomic_uint steps_begun, steps, logs_begun;
+    struct mn_raw_watch watch;
     char step[MN_CHECK_STEPS][256];
     char note[1024], seen[1024];
     char log[MN_CHECK_LOG_LINES][512];

@@ -300,6 +300,7 @@ void mn_check_child(const struct mn_check_target *target, const struct mn_check_
     check->rule = rule;
     check->shared = shared;
     check->pid = getpid();
+    check->raw.watch = &shared->watch;
     check->random = seed_of(target, rule);
     /* A quarter is left for the verdict, so that a wait that found nothing says so itself. */
     check->deadline_ns = mn_check_now_ns() + limit_ns / 4 * 3;

@@ -315,7 +315,7 @@ static const struct mn_check_rule rules[] = {
      .evidence = "NCCL 2.27 transport/net.cc, sendProxyProgress: sends whatever the GPU cut, from "
                  "0 bytes to the slot's size",
      .breaks = "The last bytes of a gradient are wrong and nothing reports it.",
-     .flags = MN_CHECK_ENDS},
+     .flags = MN_CHECK_ENDS | MN_CHECK_FIRST},
     {"transfer.unaligned", "addresses need no alignment",
      "sends and receives start anywhere in a registration", check_unaligned, .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 transport/net.cc, sendProxyProgress: registered user buffers are sent "

@@ -211,9 +211,28 @@ void mn_warden_signal(const struct mn_warden *warden, int signal)
         kill(warden->shared->rule, signal);
 }
 
-void mn_warden_stop(struct mn_warden *warden)
+void mn_warden_end(const struct mn_warden *warden)
 {
     kill(warden->pid, SIGTERM);
+}
+
+unsigned mn_warden_moves(const struct mn_warden *warden, enum mn_raw_call *call)
+{
+    struct mn_check_shared *shared = warden->shared;
+    int at = atomic_load(&shared->watch.call);
+
+    for (int c = MN_RAW_INIT; c < MN_RAW_N_CALLS; c++)
+        if (atomic_load(&shared->watch.inside[c]) > 0) {
+            at = c;
+            break;
+        }
+    *call = at > 0 && at < MN_RAW_N_CALLS ? (enum mn_raw_call)at : MN_RAW_LOAD;
+    return atomic_load(&shared->watch.moves) + atomic_load(&shared->steps_begun);
+}
+
+void mn_warden_stop(struct mn_warden *warden)
+{
+    mn_warden_end(warden);
     while (!mn_warden_ended(warden))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     munmap(warden->shared, sizeof *warden->shared);
@@ -327,4 +346,12 @@ void mn_warden_collect(struct mn_warden *warden, const struct mn_check_rule *rul
         copy_clean(error, shared->error, sizeof shared->error);
     }
     munmap(shared, sizeof *shared);
+}
+
+/* SIGCHLD is blocked before the first fork: none is lost between looking and waiting. */
+void mn_warden_hold_sigchld(sigset_t *child, sigset_t *before)
+{
+    sigemptyset(child);
+    sigaddset(child, SIGCHLD);
+    sigprocmask(SIG_BLOCK, child, before);
 }

@@ -4,6 +4,7 @@
 #ifndef MN_CHECK_WARDEN_H
 #define MN_CHECK_WARDEN_H
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include "bench/check/record.h"
@@ -26,7 +27,15 @@ void mn_warden_collect(struct mn_warden *warden, const struct mn_check_rule *rul
                        char error[1024]);
 /* To the rule's process, while it lives. */
 void mn_warden_signal(const struct mn_warden *warden, int signal);
-/* Ends it and everything below it. */
+/* A number that grows while the rule comes on, and the kind of call that one of its
+ * processes is in, else that it made last. */
+unsigned mn_warden_moves(const struct mn_warden *warden, enum mn_raw_call *call);
+/* Asks it to end and everything below it; mn_warden_ended and mn_warden_collect follow. */
+void mn_warden_end(const struct mn_warden *warden);
+/* The same, waits, and frees. */
 void mn_warden_stop(struct mn_warden *warden);
+
+/* Before the first start; an end is then waited for with sigtimedwait. */
+void mn_warden_hold_sigchld(sigset_t *child, sigset_t *before);
 
 #endif

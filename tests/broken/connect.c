@@ -249,6 +249,7 @@ ncclResult_t ref_connect(struct context *context, int dev, void *handle, void **
             result = l ? connect_here(l, context, dev, comm)
                        : connect_away(&h, context, comm, device_handle);
     pthread_mutex_unlock(&ref_lock);
+    BLOCKS_IN(CONNECT);
     if (IS(CONNECT_HANGS) || IS(V4_CONNECT_WAITS))
         while (l && !l->accepted)
             ref_nap();
@@ -297,6 +298,9 @@ ncclResult_t ref_accept(void *listen, void **comm, void **device_handle)
     ncclResult_t result = ncclSuccess;
 
     touch_device_handle(device_handle, comm);
+    BLOCKS_IN(ACCEPT);
+    if (IS(NEVER_CONNECTS))
+        return ncclSuccess;
     if (IS(ACCEPT_SLEEPS))
         ref_nap();
     if (IS(ACCEPT_THREAD) && !pthread_equal(l->maker, pthread_self()))

@@ -9,6 +9,7 @@ static atomic_int inside;
 
 ncclResult_t ref_devices(int *ndev)
 {
+    BLOCKS_IN(DEVICES);
     *ndev = IS(DEVICES_ZERO) ? 0 : IS(DEVICES_MANY) ? 200 : N_DEVICES;
     return ncclSuccess;
 }
@@ -41,6 +42,7 @@ void ref_properties(int dev, ncclNetProperties_v12_t *p)
     static char pci[] = "/sys/devices/", gone[] = "/sys/devices/none";
     int racing = atomic_fetch_add(&inside, 1);
 
+    BLOCKS_IN(PROPERTIES);
     if (IS(PROPERTIES_RACE))
         sched_yield();
     *p = (ncclNetProperties_v12_t){

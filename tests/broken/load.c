@@ -113,6 +113,7 @@ static void break_comms(void)
 ncclResult_t ref_init(ncclDebugLogger_t log)
 {
     logger = log;
+    BLOCKS_IN(INIT);
     if (IS(FORK_BREAKS))
         pthread_atfork(NULL, break_comms, NULL);
     if (IS(INIT_FAILS))

@@ -139,6 +139,12 @@ ncclResult_t ref_refuse(const char *why); /* logs, ncclInvalidUsage */
 void ref_nap(void);
 void ref_start(void *(*run)(void *)); /* a thread nobody joins */
 void *ref_idle(void *arg);
+/* A call that never returns. */
+#define BLOCKS_IN(call)                                                                            \
+    do {                                                                                           \
+        if (IS(BLOCKS_##call) || IS(BLOCKS_EVERYWHERE))                                            \
+            ref_idle(NULL);                                                                        \
+    } while (0)
 void ref_start_spinning(void); /* four of them: seen on a busy machine too */
 ncclResult_t ref_init(ncclDebugLogger_t logger);
 

@@ -121,6 +121,7 @@ ncclResult_t ref_isend(struct comm *comm, void *data, size_t size, int tag, void
 {
     ncclResult_t result;
 
+    BLOCKS_IN(SEND);
     if (IS(OPTIONAL_KEPT) && *request == OPTIONAL)
         return ncclSuccess;
     if (IS(REQUEST_READ) && *request && *request != OPTIONAL)
@@ -163,6 +164,7 @@ ncclResult_t ref_irecv(struct comm *comm, int n, void **data, const size_t *size
     int optional = *request == OPTIONAL, outside = 0;
     struct request *r = NULL;
 
+    BLOCKS_IN(RECV);
     if (n < 1 || n > MAX_RECVS)
         return ncclInvalidArgument;
     if (IS(OPTIONAL_KEPT) && optional)
