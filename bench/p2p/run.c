@@ -172,7 +172,7 @@ enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struc
     if (!err)
         err = mn_p2p_measure(&r, diag);
     ends[0].n_nics = mn_p2p_counters(ends[0].nics);
-    mn_strlcpy(ends[0].warning, r.pump.log, sizeof ends[0].warning);
+    mn_strlcpy_words(ends[0].warning, r.pump.log, sizeof ends[0].warning);
     if (!err)
         err = peer_counters(&r, &ends[1], diag);
     for (int i = 0; i < 2; i++)
