@@ -37,3 +37,27 @@ load helper
             if (part[i] ~ /^meshnet [a-z-]/) print FILENAME ":" FNR ":" part[i] }' README.md docs/*.md)
     [ "$seen" -ge 20 ]
 }
+
+@test "readme: the tables of its samples have the columns of today" {
+    export NCCL_SOCKET_IFNAME=lo MESHNET_TOKEN=00112233445566778899aabbccddeeff NO_COLOR=1
+    unset MESHNET_CONFIG MESHNET_NODE
+    ROOT=$BATS_TEST_DIRNAME/..
+    cd "$BATS_TEST_TMPDIR"
+    port=$(free_port)
+    start_server serve.out serve.err timeout 60 "$MESHNET" serve --listen 127.0.0.1 --port "$port" --once
+    {
+        "$MESHNET" discover
+        "$MESHNET" discover --check "$ROOT/configs/pair-two-links.yaml"
+        timeout 60 "$MESHNET" bench --peer 127.0.0.1 --port "$port" --sizes 8 --duration 30ms
+    } >today
+    wait "$SERVER"
+    tr -s ' ' <today | sed 's/^ //; s/ $//' >squeezed
+    seen=0
+    while read -r head; do
+        echo "README: $head"
+        seen=$((seen + 1))
+        grep -qxF -- "$head" squeezed || { cat today; false; }
+    done < <(awk '/^```/ { block++ } block == 3' "$ROOT/README.md" | tr -s ' ' | sed 's/^ //; s/ $//' |
+        grep -E '^(DEVICE|LINK|netdev) |^size (rounds|way) ')
+    [ "$seen" -ge 4 ]
+}
