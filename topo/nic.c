@@ -24,6 +24,11 @@ const char *mn_nic_kind_name(enum mn_nic_kind kind)
     return (size_t)kind < sizeof names / sizeof *names ? names[kind] : "?";
 }
 
+const char *mn_nic_role_name(enum mn_nic_role role)
+{
+    return role == MN_ROLE_MANAGEMENT ? "management" : "cable";
+}
+
 const char *mn_gid_type_name(enum mn_gid_type type)
 {
     static const char *const names[] = {"IB", "RoCE v1", "RoCE v2"};

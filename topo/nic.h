@@ -30,7 +30,8 @@ int mn_addr_share_subnet(const struct mn_addr *a, const struct mn_addr *b);
 /* Masks host bits: 10.0.1.7/24 -> 10.0.1.0/24. */
 struct mn_addr mn_addr_network(const struct mn_addr *addr);
 int mn_addr_is_loopback(const struct mn_addr *addr);
-int mn_addr_is_link_local(const struct mn_addr *addr); /* fe80::/10 only */
+int mn_addr_is_link_local(const struct mn_addr *addr);    /* fe80::/10 only */
+int mn_addr_is_self_assigned(const struct mn_addr *addr); /* 169.254.0.0/16 */
 /* Fills a sockaddr (scope = ifindex for IPv6 link-local) and returns its length. */
 socklen_t mn_addr_sockaddr(const struct mn_addr *addr, uint16_t port, uint32_t scope,
                            struct sockaddr_storage *ss);
@@ -99,6 +100,10 @@ struct mn_rdma_port {
     size_t n_gids;
 };
 
+/* What a NIC is for. MN_ROLE_AUTO: nobody has said; it counts as a cable's end. */
+enum mn_nic_role { MN_ROLE_AUTO, MN_ROLE_CABLE, MN_ROLE_MANAGEMENT };
+const char *mn_nic_role_name(enum mn_nic_role role); /* "cable" (auto too), "management" */
+
 struct mn_nic {
     char netdev[IF_NAMESIZE];
     int ifindex;
@@ -118,6 +123,16 @@ struct mn_nic {
     char phys_port[64]; /* phys_port_id / switch id + port name: equal for the PCIe functions of
                            one physical port or ASIC; "" = unknown */
     int rdma;           /* index into mn_host.rdma, -1 = none */
+    int wireless;
+    int leased; /* an address has a lifetime: DHCP, router advertisement */
+    /* The widest route through a gateway here (mn_host_around fills these); family 0 = none. */
+    struct mn_addr gateway;
+    int gateway_prefix; /* of its destination; 0 = the default route */
+    int default_route;  /* with a gateway or without */
+    int hosts;          /* others that were seen in the same subnet */
+    /* mn_mesh_roles fills these: the role, and why in words. */
+    enum mn_nic_role role;
+    char role_why[224];
 };
 
 struct mn_gpu {
@@ -168,11 +183,15 @@ enum mn_err mn_host_read(const struct mn_host_source *src, struct mn_host *host,
  * plugin never calls it, so that it does not need hwloc at run time. */
 enum mn_err mn_host_locality(const struct mn_host_source *src, struct mn_host *host,
                              struct mn_diag *diag);
+/* Adds routes and neighbours: what tells a cable from a network. Of a recorded host mn_host_read
+ * has read them. What the kernel does not list is left out. CLI only. */
+enum mn_err mn_host_around(const struct mn_host_source *src, struct mn_host *host,
+                           struct mn_diag *diag);
 void mn_host_free(struct mn_host *host);
 
 enum mn_pci_distance mn_gpu_distance(const struct mn_gpu *gpu, const struct mn_pci *pci);
-/* Into nics, which has room for host->n_nics, those of the host's ports and VFs on PCI that are
- * nearest to gpu, all equally near; returns how many. */
+/* Into nics, which has room for host->n_nics, those of the host's ports and VFs on PCI, none for
+ * management, that are nearest to gpu, all equally near; returns how many. */
 size_t mn_gpu_nics(const struct mn_host *host, const struct mn_gpu *gpu, const struct mn_nic **nics,
                    enum mn_pci_distance *distance);
 /* More is nearer, by distance first, then by the number of common bridges; 0: nothing is shared. */

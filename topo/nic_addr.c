@@ -118,6 +118,11 @@ int mn_addr_is_link_local(const struct mn_addr *addr)
     return addr->family == AF_INET6 && addr->bytes[0] == 0xfe && (addr->bytes[1] & 0xc0) == 0x80;
 }
 
+int mn_addr_is_self_assigned(const struct mn_addr *addr)
+{
+    return addr->family == AF_INET && addr->bytes[0] == 169 && addr->bytes[1] == 254;
+}
+
 socklen_t mn_addr_sockaddr(const struct mn_addr *addr, uint16_t port, uint32_t scope,
                            struct sockaddr_storage *ss)
 {

@@ -72,7 +72,7 @@ size_t mn_gpu_nics(const struct mn_host *host, const struct mn_gpu *gpu, const s
     for (size_t i = 0; i < host->n_nics; i++) {
         const struct mn_nic *nic = &host->nics[i];
         enum mn_pci_distance far = mn_gpu_distance(gpu, &nic->pci);
-        if (!is_port(nic) || far > *distance)
+        if (!is_port(nic) || nic->role == MN_ROLE_MANAGEMENT || far > *distance)
             continue;
         if (far < *distance)
             count = 0;

@@ -82,6 +82,8 @@ static enum mn_err add_addr(struct mn_host *host, struct rtnl_addr *entry, struc
         addr->family = family;
         addr->prefix = rtnl_addr_get_prefixlen(entry);
         memcpy(addr->bytes, nl_addr_get_binary_addr(local), len);
+        nic->leased |= !(rtnl_addr_get_flags(entry) & IFA_F_PERMANENT) &&
+                       !mn_addr_is_link_local(addr) && !mn_addr_is_self_assigned(addr);
         break;
     }
     return MN_OK;
@@ -116,7 +118,7 @@ static enum mn_err read_caches(struct nl_sock *sock, struct mn_host *host, struc
     return err;
 }
 
-static enum mn_err open_socket(struct nl_sock **sock, struct mn_diag *diag)
+enum mn_err mn_nl_open(struct nl_sock **sock, struct mn_diag *diag)
 {
     *sock = nl_socket_alloc();
     if (!*sock)
@@ -136,7 +138,7 @@ static enum mn_err open_socket(struct nl_sock **sock, struct mn_diag *diag)
 enum mn_err mn_host_read_netlink(struct mn_host *host, struct mn_diag *diag)
 {
     struct nl_sock *sock;
-    enum mn_err err = open_socket(&sock, diag);
+    enum mn_err err = mn_nl_open(&sock, diag);
     if (err != MN_OK)
         return err;
     err = read_caches(sock, host, diag);
@@ -148,7 +150,7 @@ enum mn_err mn_netdev_bytes(const char *netdev, uint64_t *rx, uint64_t *tx, stru
 {
     struct nl_sock *sock;
     struct rtnl_link *link;
-    enum mn_err err = open_socket(&sock, diag);
+    enum mn_err err = mn_nl_open(&sock, diag);
     if (err != MN_OK)
         return err;
     int code = rtnl_link_get_kernel(sock, 0, netdev, &link);

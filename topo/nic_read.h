@@ -41,6 +41,25 @@ enum mn_err mn_host_read_netlink(struct mn_host *host, struct mn_diag *diag);
 /* Counters of a netdev in the caller's network namespace; the mounted sysfs may show another. */
 enum mn_err mn_netdev_bytes(const char *netdev, uint64_t *rx, uint64_t *tx, struct mn_diag *diag);
 enum mn_err mn_host_read_recorded(const char *path, struct mn_host *host, struct mn_diag *diag);
+/* A route of the main table: one hop through a NIC. via: family 0 = none. */
+struct mn_route {
+    int ifindex;
+    struct mn_addr to, via;
+};
+/* Whom a NIC has spoken with. */
+struct mn_neighbour {
+    int ifindex;
+    struct mn_addr addr;
+    uint8_t mac[32];
+    size_t mac_size;
+};
+void mn_host_add_route(struct mn_host *host, const struct mn_route *route);
+void mn_host_count_neighbours(struct mn_host *host, const struct mn_neighbour *list, size_t count);
+
+/* A netlink socket whose answers have a bound; *sock is to be freed with nl_socket_free. */
+struct nl_sock;
+enum mn_err mn_nl_open(struct nl_sock **sock, struct mn_diag *diag);
+
 /* RDMA ports: sysfs first, then libibverbs over it. */
 enum mn_err mn_host_read_rdma(const char *root, struct mn_host *host, struct mn_diag *diag);
 enum mn_err mn_host_read_verbs(struct mn_host *host, struct mn_diag *diag);

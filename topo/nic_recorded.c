@@ -19,6 +19,8 @@ struct recorded {
     yaml_document_t *document;
     struct mn_host *host;
     struct mn_diag *diag;
+    struct mn_neighbour *neighbours;
+    size_t n_neighbours;
 };
 
 static enum mn_err wrong(const struct recorded *r, const yaml_node_t *node, const char *key,
@@ -98,7 +100,7 @@ static int parse_arp_type(const char *text, unsigned *type)
     return 0;
 }
 
-static enum mn_err add_link(const struct recorded *r, const yaml_node_t *link)
+static enum mn_err add_link(struct recorded *r, const yaml_node_t *link)
 {
     struct mn_host *host = r->host;
     struct mn_nic *nic = mn_push(&host->nics, &host->n_nics, sizeof *nic, r->diag);
@@ -128,7 +130,7 @@ static enum mn_err add_link(const struct recorded *r, const yaml_node_t *link)
     return MN_OK;
 }
 
-static enum mn_err add_addr(const struct recorded *r, const yaml_node_t *entry)
+static enum mn_err add_addr(struct recorded *r, const yaml_node_t *entry)
 {
     unsigned long long ifindex, prefix;
     struct mn_addr parsed;
@@ -149,15 +151,58 @@ static enum mn_err add_addr(const struct recorded *r, const yaml_node_t *entry)
         if (!addr)
             return MN_ERR_NOMEM;
         *addr = parsed;
+        nic->leased |= is_true(r, entry, "dynamic") && !mn_addr_is_link_local(addr) &&
+                       !mn_addr_is_self_assigned(addr);
         return MN_OK;
     }
     return wrong(r, entry, "ifindex", "the ifindex of a link");
 }
 
-static enum mn_err read_list(const struct recorded *r, const yaml_node_t *root, const char *key,
-                             enum mn_err (*add)(const struct recorded *, const yaml_node_t *))
+/* What old recordings do not have: routes and neighbours. */
+
+static enum mn_err add_route(struct recorded *r, const yaml_node_t *entry)
+{
+    const char *to = get_text(r, entry, "to"), *via = get_text(r, entry, "via");
+    unsigned long long ifindex;
+    struct mn_route route = {.to = {.family = AF_INET}};
+    if (!get_number(r, entry, "ifindex", INT_MAX, -1, &ifindex))
+        return wrong(r, entry, "ifindex", "the ifindex of a link");
+    if (strcmp(to, "default") != 0 && mn_addr_parse(to, &route.to, NULL))
+        return wrong(r, entry, "to", "\"default\", or a subnet");
+    if (*via && (mn_addr_parse(via, &route.via, NULL) || route.via.prefix >= 0))
+        return wrong(r, entry, "via", "the address of a gateway, or nothing");
+    if (route.to.prefix < 0)
+        route.to.prefix = route.to.family == AF_INET ? 32 : 128;
+    route.ifindex = (int)ifindex;
+    mn_host_add_route(r->host, &route);
+    return MN_OK;
+}
+
+static enum mn_err add_neighbour(struct recorded *r, const yaml_node_t *entry)
+{
+    unsigned long long ifindex;
+    struct mn_neighbour found = {.mac_size = 6};
+    if (!get_number(r, entry, "ifindex", INT_MAX, -1, &ifindex))
+        return wrong(r, entry, "ifindex", "the ifindex of a link");
+    if (mn_addr_parse(get_text(r, entry, "address"), &found.addr, NULL) || found.addr.prefix >= 0)
+        return wrong(r, entry, "address", "an address without a prefix length");
+    if (!parse_mac(get_text(r, entry, "mac"), found.mac))
+        return wrong(r, entry, "mac", "six bytes like 02:00:00:00:00:01");
+    found.ifindex = (int)ifindex;
+    struct mn_neighbour *place = mn_push(&r->neighbours, &r->n_neighbours, sizeof *place, r->diag);
+    if (!place)
+        return MN_ERR_NOMEM;
+    *place = found;
+    return MN_OK;
+}
+
+static enum mn_err read_list(struct recorded *r, const yaml_node_t *root, const char *key,
+                             int required,
+                             enum mn_err (*add)(struct recorded *, const yaml_node_t *))
 {
     const yaml_node_t *list = get(r, root, key);
+    if (!list && !required)
+        return MN_OK;
     if (!list || list->type != YAML_SEQUENCE_NODE)
         return wrong(r, root, key, "a list");
     enum mn_err err = MN_OK;
@@ -167,7 +212,7 @@ static enum mn_err read_list(const struct recorded *r, const yaml_node_t *root, 
     return err;
 }
 
-static enum mn_err read_document(const struct recorded *r)
+static enum mn_err read_document(struct recorded *r)
 {
     const yaml_node_t *root = yaml_document_get_root_node(r->document);
     unsigned long long memlock;
@@ -177,8 +222,17 @@ static enum mn_err read_document(const struct recorded *r)
     if (!get_number(r, root, "memlock", UINT64_MAX, LLONG_MAX, &memlock))
         return wrong(r, root, "memlock", "bytes, or nothing for unlimited");
     r->host->memlock = memlock == LLONG_MAX ? UINT64_MAX : memlock;
-    enum mn_err err = read_list(r, root, "links", add_link);
-    return err == MN_OK ? read_list(r, root, "addresses", add_addr) : err;
+    enum mn_err err = read_list(r, root, "links", 1, add_link);
+    if (!err)
+        err = read_list(r, root, "addresses", 1, add_addr);
+    if (!err)
+        err = read_list(r, root, "routes", 0, add_route);
+    if (!err)
+        err = read_list(r, root, "neighbours", 0, add_neighbour);
+    if (!err)
+        mn_host_count_neighbours(r->host, r->neighbours, r->n_neighbours);
+    free(r->neighbours);
+    return err;
 }
 
 enum mn_err mn_host_read_recorded(const char *path, struct mn_host *host, struct mn_diag *diag)
@@ -196,7 +250,7 @@ enum mn_err mn_host_read_recorded(const char *path, struct mn_host *host, struct
     }
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
     if (yaml_parser_load(&parser, &document)) {
-        const struct recorded r = {path, &document, host, diag};
+        struct recorded r = {.path = path, .document = &document, .host = host, .diag = diag};
         err = read_document(&r);
         yaml_document_delete(&document);
     } else {

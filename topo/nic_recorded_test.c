@@ -50,6 +50,19 @@ static void wrong_recordings_are_explained(void **state)
         {"{\"links\": [], \"addresses\": [{\"ifindex\": 1, \"family\": \"inet\", \"address\": "
          "\"10.0.0.1/24\", \"prefix\": 24}]}",
          "\"address\""},
+        {"{\"links\": [], \"addresses\": [], \"routes\": {}}", "\"routes\""},
+        {"{\"links\": [], \"addresses\": [], \"routes\": [{\"to\": \"default\"}]}", "\"ifindex\""},
+        {"{\"links\": [], \"addresses\": [], \"routes\": [{\"ifindex\": 1, \"to\": \"x\"}]}",
+         "\"to\""},
+        {"{\"links\": [], \"addresses\": [], \"routes\": [{\"ifindex\": 1, \"to\": \"default\", "
+         "\"via\": \"10.0.0.1/8\"}]}",
+         "\"via\""},
+        {"{\"links\": [], \"addresses\": [], \"neighbours\": [{\"ifindex\": 1, \"address\": "
+         "\"10.0.0.1/8\"}]}",
+         "\"address\""},
+        {"{\"links\": [], \"addresses\": [], \"neighbours\": [{\"ifindex\": 1, \"address\": "
+         "\"10.0.0.1\", \"mac\": \"02\"}]}",
+         "\"mac\""},
     };
     char path[] = "/tmp/meshnet-nic-test-XXXXXX";
     int fd = mkstemp(path);
@@ -83,11 +96,35 @@ static void half_a_recording_is_refused(void **state)
     }
 }
 
+/* Gateways, leases and neighbours, each host of a subnet once, whatever its addresses. */
+static void what_surrounds_a_nic_is_read(void **state)
+{
+    (void)state;
+    const struct mn_host_source src = {.sysfs = SOURCE_DIR "/tests/fixtures/spark-lan-a/sys",
+                                       .netlink =
+                                           SOURCE_DIR "/tests/fixtures/spark-lan-a/netlink.json"};
+    struct mn_host host;
+    struct mn_diag diag;
+    char text[MN_ADDR_TEXT];
+    assert_int_equal(mn_host_read(&src, &host, &diag), MN_OK);
+    const struct mn_nic *lan = mn_host_nic(&host, "enP7s7");
+    const struct mn_nic *cable = mn_host_nic(&host, "enp1s0f0np0");
+    const struct mn_nic *wireless = mn_host_nic(&host, "wlP9s9");
+    assert_true(lan->default_route && lan->leased && lan->hosts == 3 && !lan->wireless);
+    assert_string_equal(mn_addr_format(&lan->gateway, text, sizeof text), "192.0.2.1");
+    assert_int_equal(lan->gateway_prefix, 0);
+    assert_true(!cable->default_route && !cable->leased && cable->hosts == 1);
+    assert_int_equal(cable->gateway.family, 0);
+    assert_true(wireless->wireless && wireless->default_route);
+    mn_host_free(&host);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wrong_recordings_are_explained),
         cmocka_unit_test(half_a_recording_is_refused),
+        cmocka_unit_test(what_surrounds_a_nic_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

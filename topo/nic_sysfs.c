@@ -265,6 +265,7 @@ void mn_nic_read_sysfs(const char *root, struct mn_nic *nic)
         nic->speed_mbps = read_thunderbolt_speed(root, nic);
     nic->is_vf =
         mn_sysfs_resolve(root, path, sizeof path, "class/net/%s/device/physfn", nic->netdev);
+    nic->wireless = mn_sysfs_resolve(root, path, sizeof path, "class/net/%s/phy80211", nic->netdev);
     snprintf(path, sizeof path, "class/net/%s/device", nic->netdev);
     mn_pci_read(root, path, &nic->pci);
 }
