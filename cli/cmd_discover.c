@@ -15,7 +15,7 @@
 struct options {
     int all, verbose, json, merge, force, strict, format, wide;
     const char *output, *check, *node, *sysfs, *netlink;
-    struct mn_opt_list skip;
+    struct mn_opt_list skip, take;
 };
 #define AT(field) .offset = offsetof(struct options, field)
 
@@ -35,7 +35,9 @@ static const struct mn_opt option_rows[] = {
     {"node", 'n', MN_OPT_STRING, "NAME",
      .help = "Name of this node in the mesh (default: host name).", AT(node)},
     {"skip", 0, MN_OPT_LIST, "NETDEVS",
-     .help = "Leave these NICs out of the mesh file: management, storage.", AT(skip)},
+     .help = "Leave these NICs out of the mesh file: storage, say.", AT(skip)},
+    {"take", 0, MN_OPT_LIST, "NETDEVS",
+     .help = "Make cables of these NICs, though they look like a management network.", AT(take)},
     {"check", 'c', MN_OPT_STRING, "FILE",
      .help = "Read a mesh file and show nodes, links and who reaches whom.", AT(check)},
     {"strict", 0, MN_OPT_FLAG, .help = "Exit 1 when there is a warning or an error.", AT(strict)},
@@ -61,46 +63,69 @@ static int close_report(struct mn_out *out, int code)
     return mn_cmd_fail(NAME, &diag);
 }
 
-/* Into nics: those of host that --skip does not name. Returns how many, or -1. */
-static int kept_nics(const struct options *opt, const struct mn_host *host, struct mn_nic *nics,
-                     struct mn_diag *diag)
+static int listed(const struct mn_opt_list *list, const char *text)
 {
-    int kept = 0;
-    for (size_t i = 0; i < opt->skip.count; i++)
-        if (!mn_host_nic(host, opt->skip.items[i]))
-            return mn_fail(diag, MN_ERR_USAGE, "--skip %s: this host has no such NIC",
-                           opt->skip.items[i]),
-                   -1;
-    for (size_t i = 0; i < host->n_nics; i++) {
-        int skipped = 0;
-        for (size_t k = 0; k < opt->skip.count; k++)
-            skipped |= !strcmp(host->nics[i].netdev, opt->skip.items[k]);
-        if (!skipped)
-            nics[kept++] = host->nics[i];
+    for (size_t i = 0; i < list->count; i++)
+        if (!strcmp(list->items[i], text))
+            return 1;
+    return 0;
+}
+
+static enum mn_err check_names(const struct mn_host *host, const struct mn_opt_list *list,
+                               const char *option, struct mn_diag *diag)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (!mn_host_nic(host, list->items[i]))
+            return mn_fail(diag, MN_ERR_USAGE, "--%s %s: this host has no such NIC", option,
+                           list->items[i]);
+    return MN_OK;
+}
+
+/* Into *to: host as a node of mesh (self, or -1 for a new one), without the NICs of --skip, each
+ * NIC with its role, under the name of --node. It shares all but the NICs' array with host. */
+static enum mn_err subject(const struct options *opt, const struct mn_host *host,
+                           const struct mn_mesh *mesh, int self, struct mn_host *to,
+                           struct mn_diag *diag)
+{
+    *to = *host;
+    to->n_nics = 0;
+    to->nics = mn_zalloc((host->n_nics + 1) * sizeof *to->nics);
+    enum mn_err err = check_names(host, &opt->skip, "skip", diag);
+    if (!err)
+        err = check_names(host, &opt->take, "take", diag);
+    for (size_t i = 0; i < host->n_nics && !err; i++) {
+        struct mn_nic *nic = &to->nics[to->n_nics];
+        if (listed(&opt->skip, host->nics[i].netdev))
+            continue;
+        *nic = host->nics[i];
+        to->n_nics++;
+        if (!listed(&opt->take, nic->netdev))
+            continue;
+        nic->role = MN_ROLE_CABLE;
+        if (!mn_mesh_usable(nic))
+            err = mn_fail(diag, MN_ERR_USAGE,
+                          "--take %s: no cable can be told from it; expected a port or VLAN that "
+                          "has an address in a subnet, in no bond or bridge",
+                          nic->netdev);
     }
-    return kept;
+    if (!err && opt->node &&
+        !mn_strlcpy(to->hostname, opt->node,
+                    sizeof to->hostname < MN_NAME_MAX ? sizeof to->hostname : MN_NAME_MAX))
+        err = mn_fail(diag, MN_ERR_USAGE, "--node %s: the name is longer than %d characters",
+                      opt->node, MN_NAME_MAX - 1);
+    if (!err)
+        mn_mesh_roles(to, mesh, self < 0 ? to->hostname : mesh->nodes[self].name);
+    return err;
 }
 
 /* Adds host under the name of --node; its host name stays what it is. */
-static enum mn_err add_host(const struct options *opt, struct mn_mesh *mesh,
-                            const struct mn_host *host, struct mn_diag *diag)
+static enum mn_err add_host(const struct mn_host *named, struct mn_mesh *mesh, const char *hostname,
+                            struct mn_diag *diag)
 {
-    const char *name = opt->node;
-    struct mn_host named = *host;
-    if (name &&
-        !mn_strlcpy(named.hostname, name,
-                    sizeof named.hostname < MN_NAME_MAX ? sizeof named.hostname : MN_NAME_MAX))
-        return mn_fail(diag, MN_ERR_USAGE, "--node %s: the name is longer than %d characters", name,
-                       MN_NAME_MAX - 1);
-    struct mn_nic *nics = mn_zalloc((host->n_nics + 1) * sizeof *nics);
-    int kept = kept_nics(opt, host, nics, diag);
-    named.nics = nics;
-    named.n_nics = kept < 0 ? 0 : (size_t)kept;
-    enum mn_err err = kept < 0 ? MN_ERR_USAGE : mn_mesh_add_host(mesh, &named, diag);
-    free(nics);
+    enum mn_err err = mn_mesh_add_host(mesh, named, diag);
     for (size_t i = 0; !err && i < mesh->n_nodes; i++)
-        if (!strcmp(mesh->nodes[i].name, named.hostname))
-            mn_strlcpy(mesh->nodes[i].hostname, host->hostname, sizeof mesh->nodes[i].hostname);
+        if (!strcmp(mesh->nodes[i].name, named->hostname))
+            mn_strlcpy(mesh->nodes[i].hostname, hostname, sizeof mesh->nodes[i].hostname);
     return err;
 }
 
@@ -122,20 +147,6 @@ static enum mn_err write_mesh(const struct mn_mesh *mesh, const char *path, int 
     return err;
 }
 
-/* Into mesh: the file of --output when it is to be merged into, and this host. */
-static enum mn_err build_mesh(const struct options *opt, const struct mn_host *host,
-                              struct mn_mesh *mesh, struct mn_diag *diag)
-{
-    enum mn_err err = MN_OK;
-    if (opt->merge && access(opt->output, F_OK) == 0)
-        err = mn_mesh_read(opt->output, mesh, diag);
-    if (!err)
-        err = add_host(opt, mesh, host, diag);
-    if (!err)
-        err = mn_mesh_link_up(mesh, diag);
-    return err;
-}
-
 static void say_written(struct mn_out *out, const struct mn_mesh *mesh, const char *path)
 {
     mn_out_note(out, MN_PLAIN, "%s", "");
@@ -153,36 +164,55 @@ static int node_index(const struct mn_mesh *mesh, const char *name)
     return -1;
 }
 
+/* What a report needs beside the host. */
+struct scene {
+    struct mn_mesh mesh;  /* the file that is written, or is in force here */
+    char path[512];       /* of it; "" = none */
+    int self;             /* this host's node, or -1 */
+    struct mn_host named; /* this host as a node: its NICs have roles */
+};
+
+/* Reads the file of --output that is to be merged into, or the one in force, and gives NICs their
+ * roles. */
+static enum mn_err set_scene(const struct options *opt, const struct mn_host *host,
+                             struct scene *scene, struct mn_diag *diag)
+{
+    char why[256];
+    enum mn_err err = MN_OK;
+    mn_mesh_init(&scene->mesh);
+    scene->self = -1;
+    if (opt->output && mn_strlcpy(scene->path, opt->output, sizeof scene->path)) {
+        if (opt->merge && access(opt->output, F_OK) == 0)
+            err = mn_mesh_read(opt->output, &scene->mesh, diag);
+    } else if (!opt->sysfs && mn_mesh_find_file(scene->path, sizeof scene->path)) {
+        err = mn_mesh_read(scene->path, &scene->mesh, diag);
+        if (!err)
+            err = mn_mesh_find_self(&scene->mesh, host, &scene->self, why, sizeof why, diag);
+    }
+    struct mn_diag later;
+    enum mn_err bad =
+        subject(opt, host, &scene->mesh, scene->self, &scene->named, err ? &later : diag);
+    return err ? err : bad;
+}
+
 /* The part of the report that needs a mesh: the file written now, or the one in force here. */
 static enum mn_err report_mesh(const struct options *opt, const struct mn_host *host,
-                               struct mn_out *out, struct mn_diag *diag)
+                               struct scene *scene, struct mn_out *out, struct mn_diag *diag)
 {
-    struct mn_mesh mesh;
-    char path[512], why[256];
-    int self = -1;
     enum mn_err err = MN_OK;
-    mn_mesh_init(&mesh);
-    if (*host->missing) {
-        err = mn_fail(diag, MN_ERR_SYS,
-                      "this host could not be read whole: %s%s; raise the limit (ulimit -n)",
-                      host->missing, opt->output ? "; no mesh file is written" : "");
-    } else if (opt->output) {
-        err = build_mesh(opt, host, &mesh, diag);
+    if (opt->output) {
+        err = add_host(&scene->named, &scene->mesh, host->hostname, diag);
         if (!err)
-            err = write_mesh(&mesh, opt->output, opt->force || opt->merge, diag);
+            err = mn_mesh_link_up(&scene->mesh, diag);
+        if (!err)
+            err = write_mesh(&scene->mesh, opt->output, opt->force || opt->merge, diag);
         if (!err) {
-            self = node_index(&mesh, opt->node ? opt->node : host->hostname);
-            say_written(out, &mesh, opt->output);
-            snprintf(path, sizeof path, "%s", opt->output);
+            scene->self = node_index(&scene->mesh, scene->named.hostname);
+            say_written(out, &scene->mesh, opt->output);
         }
-    } else if (!opt->sysfs && mn_mesh_find_file(path, sizeof path)) {
-        err = mn_mesh_read(path, &mesh, diag);
-        if (!err)
-            err = mn_mesh_find_self(&mesh, host, &self, why, sizeof why, diag);
     }
-    if (!err && self >= 0 && mesh.n_nodes > 1)
-        mn_discover_neighbours(out, &mesh, path, self);
-    mn_mesh_free(&mesh);
+    if (!err && scene->self >= 0 && scene->mesh.n_nodes > 1)
+        mn_discover_neighbours(out, &scene->mesh, scene->path, scene->self);
     return err;
 }
 
@@ -199,6 +229,7 @@ static void report_host(const struct options *opt, const struct mn_host *host,
     mn_discover_nics(out, host, opt->all, format != MN_OUT_TEXT);
     if (format == MN_OUT_CSV)
         return;
+    mn_discover_roles(out, host);
     if (format == MN_OUT_JSON || opt->verbose) {
         mn_discover_details(out, host, opt->all);
     } else if (mn_discover_has_gpu_nics(host)) {
@@ -208,16 +239,47 @@ static void report_host(const struct options *opt, const struct mn_host *host,
     mn_discover_findings(out, found);
 }
 
-static int run_host(const struct options *opt)
+static enum mn_err read_host(const struct options *opt, struct mn_host *host, struct mn_diag *diag)
 {
     const struct mn_host_source src = {.sysfs = opt->sysfs, .netlink = opt->netlink};
+    enum mn_err err = mn_host_read(&src, host, diag);
+    if (!err)
+        err = mn_host_locality(&src, host, diag);
+    if (!err)
+        err = mn_host_around(&src, host, diag);
+    return err;
+}
+
+static enum mn_err whole(const struct options *opt, const struct mn_host *host,
+                         struct mn_diag *diag)
+{
+    if (!*host->missing)
+        return MN_OK;
+    return mn_fail(diag, MN_ERR_SYS,
+                   "this host could not be read whole: %s%s; raise the limit (ulimit -n)",
+                   host->missing, opt->output ? "; no mesh file is written" : "");
+}
+
+/* Of a NIC of --skip nothing was asked. */
+static void copy_roles(const struct mn_host *from, struct mn_host *to)
+{
+    for (size_t i = 0; i < to->n_nics; i++) {
+        const struct mn_nic *nic = mn_host_nic(from, to->nics[i].netdev);
+        if (!nic)
+            continue;
+        to->nics[i].role = nic->role;
+        mn_strlcpy(to->nics[i].role_why, nic->role_why, sizeof to->nics[i].role_why);
+    }
+}
+
+static int run_host(const struct options *opt)
+{
     struct mn_findings found = {0};
+    struct scene scene = {.self = -1};
     struct mn_host host;
     struct mn_diag diag = {0};
     int code = 0;
-    enum mn_err err = mn_host_read(&src, &host, &diag);
-    if (!err)
-        err = mn_host_locality(&src, &host, &diag);
+    enum mn_err err = read_host(opt, &host, &diag);
     if (err) {
         mn_host_free(&host);
         return mn_cmd_fail(NAME, &diag);
@@ -225,9 +287,14 @@ static int run_host(const struct options *opt)
     struct mn_out *out = mn_out_new(stdout, format_of(opt));
     if (opt->wide)
         mn_out_width(out, 0);
+    err = whole(opt, &host, &diag);
+    if (!err)
+        err = set_scene(opt, &host, &scene, &diag);
+    copy_roles(&scene.named, &host);
     mn_findings_check(&host, &found);
     report_host(opt, &host, &found, out);
-    err = report_mesh(opt, &host, out, &diag);
+    if (!err)
+        err = report_mesh(opt, &host, &scene, out, &diag);
     if (opt->strict && mn_findings_count(&found, MN_SEVERITY_WARNING) +
                                mn_findings_count(&found, MN_SEVERITY_ERROR) >
                            0)
@@ -236,6 +303,8 @@ static int run_host(const struct options *opt)
     if (err)
         code = mn_cmd_fail(NAME, &diag);
     mn_findings_free(&found);
+    free(scene.named.nics);
+    mn_mesh_free(&scene.mesh);
     mn_host_free(&host);
     return code;
 }
@@ -277,6 +346,32 @@ static enum mn_err merge_file(struct mn_mesh *mesh, const struct mn_mesh *other,
                : MN_OK;
 }
 
+/* --take NETDEV or NODE/NIC, of files. */
+static enum mn_err take_nics(const struct options *opt, struct mn_mesh *mesh, struct mn_diag *diag)
+{
+    for (size_t t = 0; t < opt->take.count; t++) {
+        const char *name = opt->take.items[t], *slash = strchr(name, '/');
+        int taken = 0;
+        for (size_t n = 0; n < mesh->n_nodes; n++)
+            for (size_t i = 0; i < mesh->nodes[n].n_nics; i++) {
+                const char *node = mesh->nodes[n].name;
+                struct mn_mesh_nic *nic = &mesh->nodes[n].nics[i];
+                if (slash ? strlen(node) != (size_t)(slash - name) ||
+                                strncmp(node, name, strlen(node)) != 0 ||
+                                strcmp(slash + 1, nic->name) != 0
+                          : strcmp(name, nic->netdev) != 0)
+                    continue;
+                nic->role = MN_ROLE_CABLE;
+                taken = 1;
+            }
+        if (!taken)
+            return mn_fail(diag, MN_ERR_USAGE,
+                           "--take %s: no file has such a NIC; expected a netdev or NODE/NIC",
+                           name);
+    }
+    return opt->take.count ? mn_mesh_link_up(mesh, diag) : MN_OK;
+}
+
 /* discover --merge a.yaml b.yaml … [-o FILE]: files only, nothing of this host. */
 static int run_merge(const struct options *opt, int argc, char **argv)
 {
@@ -293,6 +388,8 @@ static int run_merge(const struct options *opt, int argc, char **argv)
             err = merge_file(&mesh, &other, argv, i, &diag);
         mn_mesh_free(&other);
     }
+    if (!err)
+        err = take_nics(opt, &mesh, &diag);
     if (!err && opt->output)
         err = write_mesh(&mesh, opt->output, opt->force, &diag);
     if (err)
@@ -324,9 +421,13 @@ static enum mn_err check_usage(const struct options *opt, int argc, char **argv,
     if (opt->node && !opt->output)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--node names this host in a mesh file: add --output FILE");
-    if (opt->skip.count && !opt->output)
+    if (opt->skip.count && (!opt->output || argc))
         return mn_fail(diag, MN_ERR_USAGE,
-                       "--skip leaves NICs out of a mesh file: add --output FILE");
+                       "--skip leaves NICs of this host out of a mesh file: add --output FILE%s",
+                       argc ? ", without files to merge" : "");
+    if (opt->take.count && !opt->output && !argc)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--take makes cables in a mesh file: add --output FILE or files to merge");
     if (opt->node && !opt->node[0])
         return mn_fail(diag, MN_ERR_USAGE, "--node \"\": a name is expected");
     return MN_OK;
@@ -356,7 +457,8 @@ const struct mn_command mn_cmd_discover = {
              "  meshnet discover                      what this host has\n"
              "  meshnet discover -v                   every attribute and GID\n"
              "  meshnet discover -o a.yaml --node a   this host as a mesh file\n"
-             "  meshnet discover -o a.yaml --skip eno1   without the management network\n"
+             "  meshnet discover -o a.yaml --skip ens5   without the storage network\n"
+             "  meshnet discover -o a.yaml --take eno1   with a cable that looks like management\n"
              "  meshnet discover -o mesh.yaml --merge a.yaml b.yaml c.yaml\n"
              "  meshnet discover --check mesh.yaml    read it and show the mesh",
     .exits = {{0, MN_GOOD},

@@ -9,6 +9,8 @@
 
 /* One row a NIC, or RDMA port without one. all: virtual interfaces too. */
 void mn_discover_nics(struct mn_out *out, const struct mn_host *host, int all, int wide);
+/* A line for each NIC that routes or neighbours speak of, with its role (mn_mesh_roles). */
+void mn_discover_roles(struct mn_out *out, const struct mn_host *host);
 /* Every address, every RDMA port with its attributes and GIDs, every GPU. */
 void mn_discover_details(struct mn_out *out, const struct mn_host *host, int all);
 /* One row a GPU, with the NICs nearest to it. title: NULL for none. */

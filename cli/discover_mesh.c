@@ -143,6 +143,7 @@ static void put_nic(struct mn_out *out, const struct mn_mesh_nic *nic)
     cell_known(out, nic->speed_mbps);
     cell_known(out, nic->mtu);
     cell_optional(out, nic->group);
+    mn_out_cell(out, mn_nic_role_name(nic->role));
 }
 
 /* Every NIC as the file has it: with the links, enough to wire the mesh from. */
@@ -159,6 +160,7 @@ static void put_nics(struct mn_out *out, const struct mn_mesh *mesh)
         {"mbps", "MBIT/S", 1},
         {"mtu", "MTU", 1},
         {"group", "GROUP", MN_DROP(3)},
+        {"role", "ROLE", 0},
     };
     mn_out_table(out, "nics", NULL, cols, COUNT(cols));
     for (size_t i = 0; i < mesh->n_nodes; i++) {
@@ -262,6 +264,25 @@ static void put_reach(struct mn_out *out, const struct mn_mesh *mesh)
     free(hops);
 }
 
+static void say_management(struct mn_out *out, const struct mn_mesh *mesh)
+{
+    char *text = mn_strdup("");
+    for (size_t i = 0; i < mesh->n_nodes; i++)
+        for (size_t k = 0; k < mesh->nodes[i].n_nics; k++) {
+            const struct mn_mesh_nic *nic = &mesh->nodes[i].nics[k];
+            if (nic->role != MN_ROLE_MANAGEMENT)
+                continue;
+            char *more = mn_asprintf("%s %s/%s", text, mesh->nodes[i].name, nic->name);
+            free(text);
+            text = more;
+        }
+    if (*text) {
+        mn_out_note(out, MN_PLAIN, "For management, no cables:%s", text);
+        mn_out_note(out, MN_PLAIN, "%s", "");
+    }
+    free(text);
+}
+
 void mn_discover_mesh(struct mn_out *out, const struct mn_mesh *mesh, const char *path, int self)
 {
     mn_out_str(out, "file", "File", path);
@@ -275,6 +296,7 @@ void mn_discover_mesh(struct mn_out *out, const struct mn_mesh *mesh, const char
     mn_out_note(out, MN_PLAIN, "%s", "");
     put_nics(out, mesh);
     mn_out_note(out, MN_PLAIN, "%s", "");
+    say_management(out, mesh);
     put_links(out, mesh);
     mn_out_note(out, MN_PLAIN, "%s", "");
     put_reach(out, mesh);

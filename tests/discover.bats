@@ -330,6 +330,113 @@ make_triangle()
     [[ "$stderr" == *"--output"* ]]
 }
 
+# sparks ARG…: mesh files of two recorded DGX Sparks in one office, joined by one cable: a.yaml, b.yaml.
+sparks()
+{
+    local n
+    for n in a b; do
+        recorded spark-lan-$n -o "$BATS_TEST_TMPDIR/$n.yaml" --force "$@"
+        [ "$status" -eq 0 ]
+    done
+}
+
+# links_of ARG…: name and ends of each link that discover shows.
+links_of()
+{
+    run --separate-stderr "$MESHNET" discover --json "$@"
+    [ "$status" -eq 0 ]
+    LINKS="$(jq -r '.links[] | "\(.link) \(.a) \(.b)"' <<<"$output")"
+}
+
+@test "two Sparks in one office: both halves of the cable, and not the office" {
+    local cables lan
+    cables='spark-1-spark-2 spark-1/enp1s0f0np0 spark-2/enp1s0f0np0
+spark-1-spark-2-2 spark-1/enP2p1s0f0np0 spark-2/enP2p1s0f0np0'
+    lan='spark-1-spark-2-3 spark-1/enP7s7 spark-2/enP7s7'
+    cd "$BATS_TEST_TMPDIR"
+    sparks
+    [[ "$output" == *"enP7s7: management network, no cable"*"the default route by 192.0.2.1, 1 beside 200 Gb/s, 3 other hosts in its subnet, a leased address"* ]]
+    [[ "$output" == *"--take enP7s7"*"wlP9s9: management network, no cable"*"wireless"* ]]
+    links_of --merge a.yaml b.yaml
+    diff <(echo "$cables") <(echo "$LINKS")
+    [ "$(jq -r '[.nics[] | select(.role == "management") | .node + "/" + .nic] | join(" ")' <<<"$output")" = \
+        'spark-1/enP7s7 spark-1/wlP9s9 spark-2/enP7s7 spark-2/wlP9s9' ]
+    # The file is one that can be read, and keeps them for what is no data.
+    run "$MESHNET" discover -o mesh.yaml --merge a.yaml b.yaml
+    [ "$(grep -c 'role: management' mesh.yaml)" -eq 4 ]
+    run "$MESHNET" discover --check mesh.yaml
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"For management, no cables: spark-1/enP7s7 spark-1/wlP9s9 spark-2/enP7s7 spark-2/wlP9s9"* ]]
+    # Taken in from files, from the hosts, and from one host's file.
+    links_of --take enP7s7 --merge a.yaml b.yaml
+    diff <(sort <<<"$cables"$'\n'"$lan") <(sort <<<"$LINKS")
+    links_of --take spark-1/enP7s7 --merge a.yaml b.yaml
+    [ "$(wc -l <<<"$LINKS")" -eq 2 ]
+    links_of --take spark-1/enP7s7,spark-2/enP7s7 --merge a.yaml b.yaml
+    [ "$(wc -l <<<"$LINKS")" -eq 3 ]
+    sparks --take enP7s7
+    links_of --merge a.yaml b.yaml
+    [ "$(wc -l <<<"$LINKS")" -eq 3 ]
+    [[ "$LINKS" == *"spark-1/enP7s7 spark-2/enP7s7"* ]]
+    grep -q 'role: cable' a.yaml
+    run --separate-stderr "$MESHNET" discover --take enp9 --merge a.yaml b.yaml
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--take enp9: no file has such a NIC"* ]]
+}
+
+@test "an old mesh with the office in it loses it, and the cables' names have no gap" {
+    cd "$BATS_TEST_TMPDIR"
+    sparks --take enP7s7
+    "$MESHNET" discover -o mesh.yaml --merge a.yaml b.yaml
+    sed -i '/role: cable/d' mesh.yaml
+    links_of --check mesh.yaml
+    [[ "$LINKS" == "spark-1-spark-2 spark-1/enP7s7 "*"spark-1-spark-2-3 "* ]]
+    recorded spark-lan-a -o mesh.yaml --merge
+    [ "$status" -eq 0 ]
+    links_of --check mesh.yaml
+    [ "$(awk '{ print $1 }' <<<"$LINKS" | xargs)" = 'spark-1-spark-2 spark-1-spark-2-2' ]
+    # What the owner writes into the file stays.
+    sed -i '0,/role: management/s//role: cable/' mesh.yaml
+    recorded spark-lan-a -o mesh.yaml --merge
+    [[ "$output" != *"enP7s7: management"* ]]
+    recorded spark-lan-b -o mesh.yaml --merge --take enP7s7
+    links_of --check mesh.yaml
+    [ "$(wc -l <<<"$LINKS")" -eq 3 ]
+}
+
+@test "routes, neighbours and leases of this host tell a network from a cable" {
+    needs_namespaces
+    local file="$BATS_TEST_TMPDIR/mesh.yaml" i
+    new_ns a
+    new_ns b
+    for i in office lease busy cable; do
+        cable a $i - b p$i -
+    done
+    ip -n "$NS-a" address add 192.0.2.7/24 dev office
+    ip -n "$NS-a" route add default via 192.0.2.1
+    ip -n "$NS-a" address add 198.51.100.7/24 dev lease valid_lft 3600 preferred_lft 3600
+    ip -n "$NS-a" address add 203.0.113.7/24 dev busy
+    ip -n "$NS-a" address add 10.9.0.1/24 dev cable
+    for i in 1 2; do
+        ip -n "$NS-a" neighbour add 203.0.113.$i lladdr 02:00:00:00:00:0$i dev busy
+        ip -n "$NS-a" neighbour add 10.9.0.1$i lladdr 02:00:00:00:00:01 dev cable
+    done
+    discover_in a --json -o "$file"
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '.roles[] | .nic + " " + .role + ": " + .why' <<<"$output")" = \
+        'office management: the default route by 192.0.2.1
+lease management: a leased address
+busy management: 2 other hosts in its subnet' ]
+    # With --skip nothing else is left: it has to do, and is said.
+    discover_in a --json -o "$file" --force --skip cable,lease,busy
+    [ "$(jq -r '.roles[] | .role + ": " + .why' <<<"$output")" = \
+        'cable: the default route by 192.0.2.1; but there is no other network' ]
+    ! grep -q role "$file"
+    discover_in a -o "$file" --force --take lo
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--take lo: no cable can be told from it"* ]]
+}
+
 @test "a folder that cannot be written is named and left clean" {
     run --separate-stderr "$MESHNET" discover -o "$BATS_TEST_TMPDIR/missing/mesh.yaml"
     [ "$status" -eq 1 ]
@@ -377,14 +484,14 @@ make_triangle()
         --check "$BATS_TEST_DIRNAME/../configs/pair-two-links.yaml"
     jq -e '.nics | length == 4 and .[3] == {node: "spark-b", nic: "enP2p1s0f0np0",
         netdev: "enP2p1s0f0np0", device: "roceP2p1s0f0", port: 1, addresses: "10.0.2.2/24",
-        mac: null, mbps: 200000, mtu: 9000, group: "port0"}' <<<"$output"
+        mac: null, mbps: 200000, mtu: 9000, group: "port0", role: "cable"}' <<<"$output"
     printf '%s\n' 'version: 1' 'nodes:' '  - name: a' '    nics:' \
         '      - {netdev: x, mac: "02:00:00:AA:00:01", addresses: [10.0.1.1/31, "fd00::1/64"]}' \
         >"$BATS_TEST_TMPDIR/one.yaml"
     run --separate-stderr "$MESHNET" discover --json --check "$BATS_TEST_TMPDIR/one.yaml"
     jq -e '.nics == [{node: "a", nic: "x", netdev: "x", device: null, port: null,
         addresses: "10.0.1.1/31 fd00::1/64", mac: "02:00:00:aa:00:01", mbps: null, mtu: null,
-        group: null}]' <<<"$output"
+        group: null, role: "cable"}]' <<<"$output"
 }
 
 @test "no colour in a pipe, nor on a terminal with NO_COLOR" {
@@ -430,6 +537,8 @@ stray.yaml
 --format xml
 --check /nonexistent/mesh.yaml
 --merge a.yaml -o mesh.yaml
+--take eth0
+--skip eth0 --merge a.yaml b.yaml
 ARGS
 }
 

@@ -75,7 +75,8 @@ static void pair_same_subnet(void *arg, const struct mn_nic *a, const struct mn_
 {
     struct pair_arg *p = arg;
     char a_text[MN_ADDR_TEXT], b_text[MN_ADDR_TEXT], suggestion[192];
-    if (mn_addr_equal(aa, ba) || !mn_addr_share_subnet(aa, ba))
+    if (mn_addr_equal(aa, ba) || !mn_addr_share_subnet(aa, ba) || a->role == MN_ROLE_MANAGEMENT ||
+        b->role == MN_ROLE_MANAGEMENT)
         return;
     struct mn_finding *f = mn_finding_add(p->found, p->rule, b->netdev);
     snprintf(f->seen, sizeof f->seen, "%s shares a subnet with %s (%s)%s",

@@ -14,10 +14,10 @@ static int is_roce(const struct mn_rdma_port *port)
     return !strcmp(port->link_layer, "Ethernet");
 }
 
-/* The RoCE port of a NIC, or NULL. */
+/* The RoCE port of a NIC that data goes through, or NULL. */
 static const struct mn_rdma_port *roce_port(const struct mn_host *host, const struct mn_nic *nic)
 {
-    if (nic->rdma < 0 || (size_t)nic->rdma >= host->n_rdma)
+    if (nic->rdma < 0 || (size_t)nic->rdma >= host->n_rdma || nic->role == MN_ROLE_MANAGEMENT)
         return NULL;
     const struct mn_rdma_port *port = &host->rdma[nic->rdma];
     return is_roce(port) ? port : NULL;

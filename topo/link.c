@@ -26,6 +26,81 @@ static void end_name(const struct mn_mesh *mesh, const struct mn_mesh_end *end, 
              mn_mesh_end_nic(mesh, end)->name);
 }
 
+/* --- names ---------------------------------------------------------------------------------- */
+
+static int name_taken(const struct mn_mesh *mesh, const char *name)
+{
+    for (size_t i = 0; i < mesh->n_links; i++)
+        if (!strcmp(mesh->links[i].name, name))
+            return 1;
+    return 0;
+}
+
+/* Bytes of text up to max, not through the middle of a character. */
+static int whole_characters(const char *text, size_t max)
+{
+    size_t len = strnlen(text, max + 1);
+    if (len > max)
+        for (len = max; len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80;)
+            len--;
+    return (int)len;
+}
+
+/* The name of the nth link between two nodes. */
+static void default_name(const struct mn_mesh *mesh, const struct mn_mesh_link *link, int n,
+                         char name[MN_NAME_MAX])
+{
+    const size_t share = (MN_NAME_MAX - 8) / 2; /* leaves room for "-" and "-4096" */
+    const char *a = mesh->nodes[link->ends[0].node].name;
+    const char *b = mesh->nodes[link->ends[1].node].name;
+    int len = snprintf(name, MN_NAME_MAX, "%.*s-%.*s", whole_characters(a, share), a,
+                       whole_characters(b, share), b);
+    if (n > 1)
+        snprintf(name + len, MN_NAME_MAX - (size_t)len, "-%d", n);
+}
+
+void mn_link_name(struct mn_mesh *mesh)
+{
+    for (size_t i = 0; i < mesh->n_links; i++) {
+        struct mn_mesh_link *link = &mesh->links[i];
+        char name[MN_NAME_MAX];
+        int n = 1;
+        if (link->name[0])
+            continue;
+        do
+            default_name(mesh, link, n++, name);
+        while (name_taken(mesh, name));
+        mn_strlcpy(link->name, name, sizeof link->name);
+    }
+}
+
+/* A link that has gone because it was management leaves its number to those after it. */
+static void close_gap(struct mn_mesh *mesh, const struct mn_mesh_link *gone)
+{
+    for (int n = 2; n <= MN_MESH_LINKS_MAX; n++) {
+        char name[MN_NAME_MAX], before[MN_NAME_MAX];
+        size_t i = 0;
+        default_name(mesh, gone, n, name);
+        default_name(mesh, gone, n - 1, before);
+        while (i < mesh->n_links && strcmp(mesh->links[i].name, name) != 0)
+            i++;
+        if (i < mesh->n_links && !name_taken(mesh, before))
+            mn_strlcpy(mesh->links[i].name, before, sizeof mesh->links[i].name);
+        else if (i == mesh->n_links && n > (int)mesh->n_links + 1)
+            return;
+    }
+}
+
+static void close_gaps(struct mn_mesh *mesh, const struct mn_mesh *old)
+{
+    for (size_t i = 0; i < old->n_links; i++) {
+        const struct mn_mesh_link *was = &old->links[i];
+        if (mn_mesh_end_nic(mesh, &was->ends[0])->role == MN_ROLE_MANAGEMENT ||
+            mn_mesh_end_nic(mesh, &was->ends[1])->role == MN_ROLE_MANAGEMENT)
+            close_gap(mesh, was);
+    }
+}
+
 /* --- finding -------------------------------------------------------------------------------- */
 
 /* All NICs of the mesh in one row, joined into nets of those that share a subnet. */
@@ -48,6 +123,8 @@ static enum mn_err nets_join(struct nets *nets, struct mn_diag *diag)
     const struct mn_mesh *mesh = nets->mesh;
     for (size_t n = 0; n < mesh->n_nodes; n++)
         for (size_t i = 0; i < mesh->nodes[n].n_nics; i++) {
+            if (mesh->nodes[n].nics[i].role == MN_ROLE_MANAGEMENT)
+                continue;
             struct mn_mesh_end *end = mn_push(&nets->ends, &nets->n_ends, sizeof *end, diag);
             if (!end)
                 return MN_ERR_NOMEM;
@@ -143,6 +220,7 @@ enum mn_err mn_link_find(struct mn_mesh *mesh, const char *file, struct mn_diag 
         err = links_of(mesh, &old, &nets, file, diag);
     free(nets.ends);
     free(nets.root);
+    close_gaps(mesh, &old);
     free(old.links);
     mn_link_name(mesh);
     return err ? err : mn_link_overlap(mesh, file, diag);
@@ -154,43 +232,7 @@ enum mn_err mn_mesh_link_up(struct mn_mesh *mesh, struct mn_diag *diag)
     return err ? err : mn_link_find(mesh, NULL, diag);
 }
 
-/* --- names and subnets ---------------------------------------------------------------------- */
-
-static int name_taken(const struct mn_mesh *mesh, const char *name)
-{
-    for (size_t i = 0; i < mesh->n_links; i++)
-        if (!strcmp(mesh->links[i].name, name))
-            return 1;
-    return 0;
-}
-
-/* Bytes of text up to max, not through the middle of a character. */
-static int whole_characters(const char *text, size_t max)
-{
-    size_t len = strnlen(text, max + 1);
-    if (len > max)
-        for (len = max; len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80;)
-            len--;
-    return (int)len;
-}
-
-void mn_link_name(struct mn_mesh *mesh)
-{
-    const size_t share = (MN_NAME_MAX - 8) / 2; /* leaves room for "-" and "-4096" */
-    for (size_t i = 0; i < mesh->n_links; i++) {
-        struct mn_mesh_link *link = &mesh->links[i];
-        const char *a = mesh->nodes[link->ends[0].node].name;
-        const char *b = mesh->nodes[link->ends[1].node].name;
-        char name[2 * MN_NAME_MAX];
-        if (link->name[0])
-            continue;
-        int len = snprintf(name, sizeof name, "%.*s-%.*s", whole_characters(a, share), a,
-                           whole_characters(b, share), b);
-        for (int n = 2; name_taken(mesh, name); n++)
-            snprintf(name + len, sizeof name - (size_t)len, "-%d", n);
-        mn_strlcpy(link->name, name, sizeof link->name);
-    }
-}
+/* --- subnets -------------------------------------------------------------------------------- */
 
 struct link_net {
     size_t link;

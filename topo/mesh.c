@@ -140,19 +140,6 @@ static enum mn_err put_node(struct mn_mesh *mesh, struct mn_mesh_node *node, str
     return MN_OK;
 }
 
-/* What may be a cable: bridges and virtual odds and ends carry the containers and tunnels of the
- * host, a bond's or bridge's members have no traffic of their own, every fe80::/10 address is in
- * everybody's subnet, and a host's own prefix (/32, /128) is in nobody's. */
-static int usable(const struct mn_nic *nic)
-{
-    size_t addrs = 0;
-    for (size_t i = 0; i < nic->n_addrs; i++)
-        addrs += !mn_addr_is_link_local(&nic->addrs[i]) &&
-                 nic->addrs[i].prefix < (nic->addrs[i].family == AF_INET6 ? 128 : 32);
-    return addrs > 0 && !nic->master[0] && nic->kind != MN_NIC_LOOPBACK &&
-           nic->kind != MN_NIC_BRIDGE && nic->kind != MN_NIC_OTHER;
-}
-
 /* "port0", … for NICs that share a physical port with another usable one; "" for those that do not.
  */
 static void nic_group(const struct mn_host *host, const struct mn_nic *nic, char *group)
@@ -163,13 +150,13 @@ static void nic_group(const struct mn_host *host, const struct mn_nic *nic, char
         return;
     for (size_t i = 0; i < host->n_nics; i++) {
         const struct mn_nic *other = &host->nics[i];
-        if (!usable(other) || !other->phys_port[0])
+        if (!mn_mesh_usable(other) || !other->phys_port[0])
             continue;
         sharers += !strcmp(other->phys_port, nic->phys_port);
         int first = 1;
         for (size_t j = 0; j < i; j++)
-            first &=
-                !usable(&host->nics[j]) || strcmp(host->nics[j].phys_port, other->phys_port) != 0;
+            first &= !mn_mesh_usable(&host->nics[j]) ||
+                     strcmp(host->nics[j].phys_port, other->phys_port) != 0;
         if (first && sharers == 0)
             number++;
     }
@@ -189,6 +176,7 @@ static void nic_from_host(struct mn_mesh_nic *to, const struct mn_host *host,
     to->mtu = nic->mtu;
     to->port = 1;
     to->gid_index = -1;
+    to->role = nic->role;
     nic_group(host, nic, to->group);
     for (size_t i = 0; i < nic->n_addrs; i++) {
         if (mn_addr_is_link_local(&nic->addrs[i]))
@@ -223,7 +211,7 @@ enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host, s
     mn_strlcpy(node.name, host->hostname, sizeof node.name);
     mn_strlcpy(node.hostname, host->hostname, sizeof node.hostname);
     for (size_t i = 0; i < host->n_nics; i++) {
-        if (!usable(&host->nics[i]))
+        if (!mn_mesh_usable(&host->nics[i]))
             continue;
         if (node.n_nics == MN_MESH_NICS_MAX) {
             MN_WARN("%s: left out, a node has at most %d NICs", host->nics[i].netdev,

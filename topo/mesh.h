@@ -22,6 +22,7 @@ struct mn_mesh_nic {
     long speed_mbps;         /* 0 = ask the host */
     int mtu;                 /* 0 = ask the host */
     char group[MN_NAME_MAX]; /* capacity group: NICs of one node that share a port; "" = alone */
+    enum mn_nic_role role;   /* management: never a cable's end; hosts are reached over it */
     int line, column;        /* where it stands in the file; 0 = not read from a file */
 };
 
@@ -130,15 +131,23 @@ void mn_mesh_free(struct mn_mesh *mesh);
 enum mn_err mn_mesh_find_self(const struct mn_mesh *mesh, const struct mn_host *host, int *node,
                               char *why, size_t why_size, struct mn_diag *diag);
 
+/* Whether a mesh can have the NIC. */
+int mn_mesh_usable(const struct mn_nic *nic);
+/* Says of the host's NICs which are cables' ends and which lead to a network for management:
+ * routes, neighbours, leases and speeds tell (mn_host_around). A role that is set stays, so does
+ * one that the node of that name has in mesh (NULL: no mesh). Something is left for cables, if need
+ * be. */
+void mn_mesh_roles(struct mn_host *host, const struct mn_mesh *mesh, const char *node);
 /* Adds this host as a node (its usable NICs: not loopback, bridge, tunnel or enslaved, with an
  * address other than fe80::/10, /32 and /128; the GPUs that mn_host_locality found, each with the
- * nearest of these NICs), or replaces the node of that name. */
+ * nearest of these NICs that are no management), or replaces the node of that name. */
 enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host,
                              struct mn_diag *diag);
-/* Recomputes links: every pair of NICs of different nodes with an address pair that shares a subnet
- * under both real netmasks. Keeps names of links that existed. A subnet of more than two nodes is a
- * switched network and gives none; addresses used twice, two NICs of a node in one subnet and
- * subnets that overlap are MN_ERR_CONFIG. */
+/* Recomputes links: every pair of NICs of different nodes, none for management, with an address
+ * pair that shares a subnet under both real netmasks. Keeps names of links that existed, but for
+ * gaps in the numbers of default names. A subnet of more than two nodes is a switched network and
+ * gives none; addresses used twice, two NICs of a node in one subnet and subnets that overlap are
+ * MN_ERR_CONFIG. */
 enum mn_err mn_mesh_link_up(struct mn_mesh *mesh, struct mn_diag *diag);
 /* Takes nodes of other that mesh lacks, replaces those of equal name, then mn_mesh_link_up. */
 enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, struct mn_diag *diag);

@@ -33,6 +33,10 @@ static int conflict(const struct mn_mesh *mesh, size_t node, size_t nic, size_t 
             one, mine->name, mine->nics[nic].name, theirs->name, theirs->nics[other_nic].name, two);
         return 1;
     }
+    /* Wired and wireless in one office. */
+    if (mine->nics[nic].role == MN_ROLE_MANAGEMENT ||
+        theirs->nics[other_nic].role == MN_ROLE_MANAGEMENT)
+        return 0;
     if (node != other_node || nic == other_nic || mn_addr_is_link_local(addr) ||
         !mn_addr_share_subnet(addr, other))
         return 0;

@@ -15,6 +15,7 @@
  *           speed: 200000             # optional, Mbit/s
  *           mtu: 9000                 # optional
  *           group: port0              # optional, capacity group
+ *           role: cable               # optional; or management: no end of a link
  *       gpus:                         # optional: the nearest NICs of each GPU
  *         - {pci: "0000:1a:00.0", name: NVIDIA 2330, nics: [p0], path: switch}   # name: optional
  *   links:                            # optional: default every pair that shares a subnet

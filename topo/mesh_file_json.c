@@ -55,6 +55,8 @@ static cJSON *nic_tree(const struct mn_mesh_nic *nic)
         cJSON_AddNumberToObject(map, "mtu", nic->mtu);
     if (nic->group[0])
         add_text(map, "group", nic->group);
+    if (nic->role)
+        add_text(map, "role", mn_nic_role_name(nic->role));
     return map;
 }
 

@@ -88,6 +88,11 @@ static enum mn_err read_end(struct mn_reader *r, const struct mn_yaml *value,
     if (end->nic < 0)
         return mn_read_fail(r, value, "ends: \"%.130s\": node %s has no NIC named \"%.64s\"",
                             value->text, node, slash + 1);
+    if (mn_mesh_end_nic(r->mesh, end)->role == MN_ROLE_MANAGEMENT)
+        return mn_read_fail(r, value,
+                            "ends: \"%.130s\" has the role management, so that no data goes over "
+                            "it; expected another NIC, or \"role: cable\" there",
+                            value->text);
     return MN_OK;
 }
 

@@ -89,6 +89,7 @@ static void assert_same_nic(const struct mn_mesh_nic *a, const struct mn_mesh_ni
     assert_int_equal(a->gid_index, b->gid_index);
     assert_int_equal(a->speed_mbps, b->speed_mbps);
     assert_int_equal(a->mtu, b->mtu);
+    assert_int_equal(a->role, b->role);
     assert_same_addrs(a, b);
 }
 

@@ -195,13 +195,32 @@ static enum mn_err nic_group(struct mn_reader *r, const char *key, const struct 
     return mn_read_name(r, key, value, this_nic(r)->group);
 }
 
+static enum mn_err nic_role(struct mn_reader *r, const char *key, const struct mn_yaml *value)
+{
+    const char *text = value->kind == MN_YAML_SCALAR ? value->text : "";
+    for (int role = MN_ROLE_CABLE; role <= MN_ROLE_MANAGEMENT; role++)
+        if (!strcmp(text, mn_nic_role_name((enum mn_nic_role)role))) {
+            this_nic(r)->role = (enum mn_nic_role)role;
+            return MN_OK;
+        }
+    return mn_read_fail_kind(r, key, value, "cable or management");
+}
+
 enum mn_err mn_read_nic(struct mn_reader *r, const struct mn_yaml *value)
 {
-    static const struct mn_read_key keys[] =
-        {{"netdev", nic_netdev, 1}, {"name", nic_name, 0},   {"device", nic_device, 0},
-         {"port", nic_port, 0},     {"mac", nic_mac, 0},     {"addresses", nic_addresses, 0},
-         {"gid", nic_gid, 0},       {"speed", nic_speed, 0}, {"mtu", nic_mtu, 0},
-         {"group", nic_group, 0},   {NULL, NULL, 0}};
+    static const struct mn_read_key keys[] = {{"netdev", nic_netdev, 1},
+                                              {"name", nic_name, 0},
+                                              {"role", nic_role,
+                                               0}, /* which addresses may be in one subnet */
+                                              {"device", nic_device, 0},
+                                              {"port", nic_port, 0},
+                                              {"mac", nic_mac, 0},
+                                              {"addresses", nic_addresses, 0},
+                                              {"gid", nic_gid, 0},
+                                              {"speed", nic_speed, 0},
+                                              {"mtu", nic_mtu, 0},
+                                              {"group", nic_group, 0},
+                                              {NULL, NULL, 0}};
     struct mn_mesh_node *node = mn_reader_node(r);
     struct mn_mesh_nic *nic = mn_push(&node->nics, &node->n_nics, sizeof *nic, r->diag);
     if (!nic)

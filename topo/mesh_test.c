@@ -78,6 +78,31 @@ static void parallel_links_have_names(void **state)
     mn_mesh_free(&mesh);
 }
 
+/* What has become management is no link, and its number is not missed. */
+static void management_is_no_link(void **state)
+{
+    (void)state;
+    struct mn_mesh mesh, other;
+    struct mn_diag diag = {0};
+    parse(&mesh,
+          MESH(NODE("a",
+                    NIC("lan",
+                        "192.0.2.1/24") ", " NIC("p0", "10.0.1.1/24") ", " NIC("p1", "10.0.2.1/24"))
+                   NODE("b", NIC("lan", "192.0.2.2/24") ", " NIC("p0", "10.0.1.2/24") ", " NIC(
+                                 "p1", "10.0.2.2/24"))));
+    assert_int_equal(mesh.n_links, 3);
+    assert_string_equal(mesh.links[2].name, "a-b-3");
+    parse(&other, MESH(NODE("b", "{netdev: lan, role: management, addresses: [192.0.2.2/24]}, " NIC(
+                                     "p0", "10.0.1.2/24") ", " NIC("p1", "10.0.2.2/24"))));
+    assert_int_equal(mn_mesh_merge(&mesh, &other, &diag), MN_OK);
+    mn_mesh_free(&other);
+    assert_int_equal(mesh.n_links, 2);
+    assert_string_equal(mesh.links[0].name, "a-b");
+    assert_int_equal(mesh.links[0].ends[0].nic, 1);
+    assert_string_equal(mesh.links[1].name, "a-b-2");
+    mn_mesh_free(&mesh);
+}
+
 static void long_names_are_cut_between_characters(void **state)
 {
     (void)state;
@@ -511,6 +536,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(links_under_both_netmasks),
         cmocka_unit_test(parallel_links_have_names),
+        cmocka_unit_test(management_is_no_link),
         cmocka_unit_test(long_names_are_cut_between_characters),
         cmocka_unit_test(merge_keeps_link_names),
         cmocka_unit_test(merge_refuses_too_many_nodes),
