@@ -127,6 +127,22 @@ static const struct mn_addr *over_ends(const struct mn_mesh *mesh, int self, int
     return nic->n_addrs ? &nic->addrs[0] : NULL;
 }
 
+/* The other end of a network for management that both are in. */
+static const struct mn_addr *over_management(const struct mn_mesh_node *own,
+                                             const struct mn_mesh_node *far)
+{
+    for (size_t i = 0; i < own->n_nics; i++)
+        for (size_t k = 0; k < far->n_nics; k++)
+            for (size_t a = 0; a < own->nics[i].n_addrs; a++) {
+                const struct mn_addr *addr = &own->nics[i].addrs[a];
+                int there = mn_addr_is_link_local(addr) ? -1 : in_subnet(&far->nics[k], addr);
+                if (there >= 0 && own->nics[i].role == MN_ROLE_MANAGEMENT &&
+                    far->nics[k].role == MN_ROLE_MANAGEMENT)
+                    return &far->nics[k].addrs[there];
+            }
+    return NULL;
+}
+
 const struct mn_addr *mn_names_address(const struct mn_mesh *mesh, int self, int node)
 {
     const struct mn_addr *addr = NULL;
@@ -137,7 +153,7 @@ const struct mn_addr *mn_names_address(const struct mn_mesh *mesh, int self, int
         addr = over_ends(mesh, self, node, mesh->links[i].ends);
     for (size_t i = 0; i < mesh->n_routes && !addr; i++)
         addr = over_ends(mesh, self, node, mesh->routes[i].ends);
-    return addr;
+    return addr ? addr : over_management(&mesh->nodes[self], &mesh->nodes[node]);
 }
 
 enum mn_err mn_names_host(const struct mn_names *names, const char *option, const char *name,

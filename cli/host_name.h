@@ -19,7 +19,8 @@ void mn_names_free(struct mn_names *names);
 
 /* Which node of the mesh it is by name or host name; -1: none. */
 int mn_names_node(const struct mn_mesh *mesh, const char *name);
-/* Where node self reaches the other one over a cable or a route of both; NULL: it does not. */
+/* Where node self reaches the other one, over a cable or a route of both, else over a network for
+ * management; NULL: it does not. */
 const struct mn_addr *mn_names_address(const struct mn_mesh *mesh, int self, int node);
 /* 0 when the system resolves it, else why not: for gai_strerror. */
 int mn_names_unknown(const char *name);

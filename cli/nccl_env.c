@@ -167,14 +167,15 @@ static void unusable_rdma(const struct mn_nccl_subject *s, struct mn_nccl_env *e
                          devices, host->verbs);
 }
 
-static int is_cable(const struct mn_nccl_subject *s, const struct mn_nic *nic)
+/* In the mesh file, or NULL. */
+static const struct mn_mesh_nic *in_file(const struct mn_nccl_subject *s, const struct mn_nic *nic)
 {
     const struct mn_mesh_node *node = s->self >= 0 ? &s->mesh.nodes[s->self] : NULL;
 
     for (size_t i = 0; node && i < node->n_nics; i++)
         if (!strcmp(node->nics[i].netdev, nic->netdev))
-            return 1;
-    return 0;
+            return &node->nics[i];
+    return NULL;
 }
 
 static int has_address(const struct mn_nic *nic)
@@ -183,6 +184,16 @@ static int has_address(const struct mn_nic *nic)
         if (!mn_addr_is_link_local(&nic->addrs[i]))
             return 1;
     return 0;
+}
+
+/* Leads beside the mesh. */
+static int is_beside(const struct mn_nccl_subject *s, const struct mn_nic *nic, int management)
+{
+    const struct mn_mesh_nic *file = in_file(s, nic);
+
+    return nic->admin_up && nic->carrier && !nic->master[0] && nic->kind != MN_NIC_LOOPBACK &&
+           nic->kind != MN_NIC_BRIDGE && nic->kind != MN_NIC_OTHER && has_address(nic) &&
+           (management ? file && file->role == MN_ROLE_MANAGEMENT : !file);
 }
 
 /* NCCL's ranks first meet over TCP, each with each. Where that is possible without the mesh, an
@@ -199,11 +210,10 @@ static void bootstrap(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
             ->kept = 1;
         return;
     }
-    for (size_t i = 0; i < s->host.n_nics && s->self >= 0; i++) {
-        const struct mn_nic *nic = &s->host.nics[i];
-        if (!nic->admin_up || !nic->carrier || nic->master[0] || nic->kind == MN_NIC_LOOPBACK ||
-            nic->kind == MN_NIC_BRIDGE || nic->kind == MN_NIC_OTHER || !has_address(nic) ||
-            is_cable(s, nic))
+    /* Those that the file calls so come first. */
+    for (size_t i = 0; i < 2 * s->host.n_nics && s->self >= 0; i++) {
+        const struct mn_nic *nic = &s->host.nics[i % s->host.n_nics];
+        if (!is_beside(s, nic, i < s->host.n_nics))
             continue;
         if (!first)
             first = nic;

@@ -63,6 +63,11 @@ static enum mn_err select_from_file(struct selection *sel, const struct mn_mesh 
     mn_routes_from_mesh(mesh, self, &config->routes);
     for (size_t i = 0; i < node->n_nics; i++) {
         const struct mn_mesh_nic *want = &node->nics[i];
+        if (want->role == MN_ROLE_MANAGEMENT) {
+            MN_INFO("node %s, NIC %s: for management, no data goes over it", node->name,
+                    want->name);
+            continue;
+        }
         const struct mn_nic *nic = mn_host_nic(host, want->netdev);
         for (size_t a = 0; !nic && a < want->n_addrs; a++)
             nic = mn_host_nic_by_addr(host, &want->addrs[a]);
@@ -77,9 +82,11 @@ static enum mn_err select_from_file(struct selection *sel, const struct mn_mesh 
             pick(sel, nic, want, "named by the mesh file");
     }
     if (!sel->n)
-        return mn_fail(diag, MN_ERR_CONFIG,
-                       "the mesh file names node %s, but none of its %zu NICs is usable here",
-                       node->name, node->n_nics);
+        return mn_fail(
+            diag, MN_ERR_CONFIG,
+            "the mesh file names node %s, but none of its %zu NICs is usable here (those "
+            "with \"role: management\" carry no data)",
+            node->name, node->n_nics);
     return MN_OK;
 }
 

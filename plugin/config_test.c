@@ -210,6 +210,32 @@ static void a_key_is_there_or_is_not(void **state)
     mn_host_free(&host);
 }
 
+/* A NIC for management is in the file, and in no device. */
+static void management_carries_no_data(void **state)
+{
+    static const char text[] = "version: 1\nnodes:\n  - name: spark-1\n    nics:\n"
+                               "      - {netdev: enP7s7, %saddresses: [192.0.2.11/24]}\n"
+                               "      - {netdev: enp1s0f0np0, %saddresses: [10.10.1.1/24]}\n";
+    static const char management[] = "role: management, ";
+    struct mn_host host = load_host("dgx-spark");
+
+    setenv("MESHNET_CONFIG", *state, 1);
+    for (int n = 0; n < 3; n++) {
+        struct mn_config config;
+        struct mn_diag diag = {.text = ""};
+        char *yaml = mn_asprintf(text, n > 0 ? management : "", n > 1 ? management : "");
+        assert_int_equal(mn_file_write(*state, yaml, strlen(yaml), 1, NULL), MN_OK);
+        free(yaml);
+        enum mn_err err = mn_config_from_host(&config, &host, &diag);
+        assert_int_equal(err, n == 2 ? MN_ERR_CONFIG : MN_OK);
+        assert_true(n < 2 || strstr(diag.text, "role: management"));
+        for (int i = 0, n_locals = n < 2 ? config.devices[0].n_locals : 0; i < n_locals; i++)
+            assert_true(n == 0 || strcmp(config.devices[0].locals[i].netdev, "enP7s7") != 0);
+        assert_true(n == 2 || config.devices[0].n_locals == 2 - n);
+    }
+    mn_host_free(&host);
+}
+
 static int make_place(void **state)
 {
     static const char *const others[] = {"NCCL_SOCKET_IFNAME",  "NCCL_IB_HCA",
@@ -236,6 +262,7 @@ int main(void)
         cmocka_unit_test(a_nic_without_address_is_no_device),
         cmocka_unit_test(one_device_has_the_place_of_its_fastest_nic),
         cmocka_unit_test(a_key_is_there_or_is_not),
+        cmocka_unit_test(management_carries_no_data),
     };
     return cmocka_run_group_tests(tests, make_place, remove_place);
 }

@@ -92,6 +92,27 @@ env_of()
     [[ "$two" != *"NCCL_SOCKET_IFNAME="* ]]
 }
 
+@test "env: ranks meet over what the mesh file calls management" {
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    NS=mne$$
+    sed -i 's/\[{netdev: n1, addresses: \[10.1.1.1\/30\]}/&, {netdev: mgmt, role: management, addresses: [192.0.2.7\/24]}/' mesh.yaml
+    ip netns add $NS
+    for nic in n1 n2 other mgmt; do
+        ip -n $NS link add $nic type veth peer name p$nic
+        ip -n $NS link set $nic up
+        ip -n $NS link set p$nic up
+    done
+    ip -n $NS addr add 10.1.1.1/30 dev n1
+    ip -n $NS addr add 10.1.2.1/30 dev n2
+    ip -n $NS addr add 198.51.100.7/24 dev other
+    ip -n $NS addr add 192.0.2.7/24 dev mgmt
+    run --separate-stderr nsenter --net=/run/netns/$NS "$MESHNET" env --mesh mesh.yaml --json
+    ip netns del $NS
+    echo "$output"
+    [ "$(jq -r '.variables[] | select(.name == "NCCL_SOCKET_IFNAME").value' <<<"$output")" = =mgmt ]
+    [[ "$(jq -r '.warnings[].text' <<<"$output")" == *"mgmt was taken, there are also other"* ]]
+}
+
 @test "env: what shadows the plugin is named" {
     mkdir -p other .local/lib/python3.11/site-packages/{nvidia/nccl,torch}/lib
     touch other/libnccl-net.so

@@ -223,3 +223,33 @@ cell()
     [ "$status" -eq 2 ]
     [[ "$output" == *"--mesh FILE"* ]]
 }
+
+# sent NODE NIC: bytes, as its namespace counts them.
+sent()
+{
+    on "$1" ip -s -j link show dev "$2" | jq '.[0].stats64.tx.bytes'
+}
+
+@test "matrix: a network for management has no cell and carries no data" {
+    local before after
+    sed -i -e 's/.*netdev: ab,.*/      - {netdev: mgmt, role: management, addresses: [10.9.0.1\/24]}\n&/' \
+        -e 's/.*netdev: ba,.*/      - {netdev: mgmt, role: management, addresses: [10.9.0.2\/24]}\n&/' mesh.yaml
+    before=$(sent a mgmt)
+    matrix 'a b' --links --pairs --json
+    [ "$status" -eq 0 ]
+    after=$(sent a mgmt)
+    [ "$(jq -r '[.cells[] | select(.status == "ok") | .link // .mode] | join(" ")' <<<"$output")" = 'a-b a-b-2 pair' ]
+    [ "$(jq '[.carried[].link] | index("mgmt")' <<<"$output")" = null ]
+    echo "management: $((after - before)) of $(sent a ab)"
+    [ $(((after - before) * 4)) -lt "$(sent a ab)" ]
+}
+
+@test "matrix: a node without a cable to this one is reached over the network for management" {
+    sed -i -e 's/.*netdev: ab,.*/      - {netdev: mgmt, role: management, addresses: [10.9.0.1\/24]}\n&/' \
+        -e 's/.*netdev: cb,.*/      - {netdev: mgmt, role: management, addresses: [10.9.0.3\/24]}\n&/' mesh.yaml
+    export MESHNET_CONFIG=$PWD/mesh.yaml
+    run on a env MESHNET_NODE=a timeout -k 1 60 "$MESHNET" bench --peer c --port "$(free_port)" --duration 20ms
+    echo "$output"
+    [ "$status" -ne 0 ]
+    [[ "$output" == *10.9.0.3* ]]
+}

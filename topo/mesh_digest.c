@@ -54,6 +54,8 @@ static uint64_t value_of_nic(const struct mn_mesh_nic *nic)
     mix(&h, "%s/%s/%s/%d/%d/%d/%ld/%d/%s", nic->name, nic->netdev, nic->device,
         nic->device[0] ? nic->port : 1, nic->has_mac, nic->gid_index, nic->speed_mbps, nic->mtu,
         nic->group);
+    if (nic->role == MN_ROLE_MANAGEMENT)
+        mix(&h, "management");
     for (size_t i = 0; i < sizeof nic->mac && nic->has_mac; i++)
         mix(&h, "%02x", nic->mac[i]);
     for (size_t i = 0; i < nic->n_addrs; i++)

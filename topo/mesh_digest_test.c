@@ -53,15 +53,16 @@ static void what_means_the_same_is_the_same(void **state)
 {
     (void)state;
     assert_string_equal(said_of(base), "");
-    assert_string_equal(said_of("# of another day\n"
-                                "transport:\n  silence: 30s   # seconds\n"
-                                "  allow_tcp: auto\n"
-                                "nodes:\n"
-                                "  - {nics: [{addresses: [10.0.1.2/24], netdev: e0}], name: b}\n"
-                                "  - {name: a, nics: [{netdev: e0, addresses: [10.0.1.1/24]}]}\n"
-                                "links: [{ends: [b/e0, a/e0], name: a-b}]\n"
-                                "version: 1\n"),
-                        "");
+    assert_string_equal(
+        said_of("# of another day\n"
+                "transport:\n  silence: 30s   # seconds\n"
+                "  allow_tcp: auto\n"
+                "nodes:\n"
+                "  - {nics: [{addresses: [10.0.1.2/24], role: cable, netdev: e0}], name: b}\n"
+                "  - {name: a, nics: [{netdev: e0, addresses: [10.0.1.1/24]}]}\n"
+                "links: [{ends: [b/e0, a/e0], name: a-b}]\n"
+                "version: 1\n"),
+        "");
 }
 
 static void what_differs_is_named(void **state)
@@ -71,6 +72,7 @@ static void what_differs_is_named(void **state)
     } rows[] = {
         {"30s", "31s", "; different: transport.silence; put"},
         {"10.0.1.2/24", "10.0.1.3/24", "; different: node b; put"},
+        {"[10.0.1.2/24]", "[10.0.1.2/24], role: management", "different: node b"},
         {"name: b", "name: c",
          "; only here: node b, link a-b; only there: 2 of nodes, links and settings; put"},
         {"transport: {silence: 30s}", "plugin: {port_range: 1000-2000}",

@@ -11,7 +11,7 @@ struct view {
     struct mn_host host;
     struct mn_mesh mesh;
     const struct mn_mesh_node *node; /* this one in the mesh file; NULL = there is no file */
-    int links;                       /* with an end at it */
+    int nics, links;                 /* of it that carry data */
     long slowest, sum;               /* of its NICs, Mb/s; 0 = not all are known */
 };
 
@@ -24,10 +24,15 @@ static const struct mn_nic *nic_of_file(const struct mn_host *host, const struct
     return nic;
 }
 
+static int is_data(const struct mn_mesh_nic *file)
+{
+    return file->role != MN_ROLE_MANAGEMENT;
+}
+
 static const struct mn_mesh_nic *in_file(const struct view *view, const struct mn_nic *nic)
 {
     for (size_t i = 0; view->node && i < view->node->n_nics; i++)
-        if (nic_of_file(&view->host, &view->node->nics[i]) == nic)
+        if (is_data(&view->node->nics[i]) && nic_of_file(&view->host, &view->node->nics[i]) == nic)
             return &view->node->nics[i];
     return NULL;
 }
@@ -39,17 +44,20 @@ static long speed_of(const struct mn_mesh_nic *file, const struct mn_nic *nic)
 
 static void sum_up(struct view *view)
 {
-    size_t known = 0;
+    int known = 0;
 
     for (size_t i = 0; i < view->node->n_nics; i++) {
         const struct mn_mesh_nic *file = &view->node->nics[i];
+        if (!is_data(file))
+            continue;
+        view->nics++;
         long speed = speed_of(file, nic_of_file(&view->host, file));
         known += speed > 0;
         view->sum += speed;
         if (!view->slowest || speed < view->slowest)
             view->slowest = speed;
     }
-    if (known < view->node->n_nics)
+    if (known < view->nics)
         view->slowest = view->sum = 0;
 }
 
@@ -129,7 +137,8 @@ static void judge_nic(struct mn_check *check, const struct view *view, int dev,
                       p->speed, nic->netdev, speed,
                       file && file->speed_mbps ? "mesh file" : "kernel");
     if (view->node && !file)
-        mn_check_fail(check, "device %d (%s) is %s, which the mesh file does not name for node %s",
+        mn_check_fail(check,
+                      "device %d (%s) is %s, which the mesh file does not name for node %s's data",
                       dev, p->name, nic->netdev, view->node->name);
 }
 
@@ -157,6 +166,8 @@ static void judge_virtual(struct mn_check *check, const struct view *view, int d
                       dev, name, p->speed, view->node->name, view->slowest, view->sum);
     for (size_t i = 0; i < view->node->n_nics; i++) {
         const struct mn_nic *nic = nic_of_file(&view->host, &view->node->nics[i]);
+        if (!is_data(&view->node->nics[i]))
+            continue;
         known += nic && nic->pci.path[0];
         there += nic && p->pci_path && strcmp(p->pci_path, nic->pci.path) == 0;
     }
@@ -195,10 +206,10 @@ void mn_device_agrees(struct mn_check *check)
         compared += judge(check, &view, dev);
     if (!compared)
         mn_check_skip(check, "no mesh file, and no device that is a NIC by name or pciPath");
-    if (view.node && check->n_dev != 1 && check->n_dev != (int)view.node->n_nics &&
-        check->n_dev != view.links)
-        mn_check_fail(check, "%d devices; node %s of the mesh file has %zu NICs and %d links",
-                      check->n_dev, view.node->name, view.node->n_nics, view.links);
+    if (view.node && check->n_dev != 1 && check->n_dev != view.nics && check->n_dev != view.links)
+        mn_check_fail(check,
+                      "%d devices; node %s of the mesh file has %d NICs for data and %d links",
+                      check->n_dev, view.node->name, view.nics, view.links);
     mn_check_note(check, "%d of %d devices compared%s%s", compared, check->n_dev,
                   view.node ? "; this is node " : "", view.node ? view.node->name : "");
 }

@@ -59,7 +59,8 @@ enum mn_err mn_matrix_devices(struct mn_plugin *plugin, const struct mn_mesh_nod
         struct mn_plugin_props props;
         result = mn_plugin_properties(plugin, d, &props);
         for (size_t i = 0; !result && props.net.name && i < node->n_nics && i < MN_MATRIX_NICS; i++)
-            if (is_of_nic(props.net.name, &node->nics[i]))
+            if (node->nics[i].role != MN_ROLE_MANAGEMENT &&
+                is_of_nic(props.net.name, &node->nics[i]))
                 devices[i] = d;
     }
     mn_plugin_finalize(plugin);
@@ -92,6 +93,8 @@ void mn_matrix_read_losses(const struct mn_mesh_node *node, struct mn_matrix_los
     memset(losses, 0, sizeof *losses);
     for (size_t i = 0; i < node->n_nics && i < MN_MATRIX_NICS; i++) {
         const struct mn_mesh_nic *nic = &node->nics[i];
+        if (nic->role == MN_ROLE_MANAGEMENT)
+            continue;
         for (size_t k = 0; nic->device[0] && k < sizeof rdma_losses / sizeof *rdma_losses; k++) {
             char path[256];
             snprintf(path, sizeof path, "/sys/class/infiniband/%s/ports/%d/hw_counters/%s",

@@ -88,7 +88,8 @@ void mn_emit_head(FILE *file, const char *format, const struct mn_mesh *mesh, in
 const struct mn_mesh_nic *mn_emit_nic(const struct mn_mesh *mesh, int node, size_t *at)
 {
     for (; *at < mesh->nodes[node].n_nics; (*at)++)
-        if (mesh->nodes[node].nics[*at].n_addrs)
+        if (mesh->nodes[node].nics[*at].n_addrs &&
+            mesh->nodes[node].nics[*at].role != MN_ROLE_MANAGEMENT)
             return &mesh->nodes[node].nics[(*at)++];
     return NULL;
 }

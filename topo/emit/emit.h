@@ -43,7 +43,8 @@ FILE *mn_emit_begin(struct mn_emit *out, unsigned mode, const char *path, ...)
     __attribute__((format(printf, 3, 4)));
 /* "Written by meshnet topo emit FORMAT for node N of mesh M." */
 void mn_emit_head(FILE *file, const char *format, const struct mn_mesh *mesh, int node);
-/* The next NIC of the node that has an address, from *at on; NULL after the last. */
+/* The next NIC of the node that has an address, from *at on; NULL after the last. None for
+ * management: that network is set up already, by others, and the host reached over it. */
 const struct mn_mesh_nic *mn_emit_nic(const struct mn_mesh *mesh, int node, size_t *at);
 /* Its next address of a family (AF_INET, AF_INET6; 0: any), from *at on, as text in buf; NULL after
  * the last. */

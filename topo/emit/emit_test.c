@@ -19,8 +19,10 @@ static void read_mesh(struct mn_mesh *mesh, const char *netdev)
     mn_mesh_init(mesh);
     snprintf(text, sizeof text,
              "version: 1\nnodes:\n"
-             "  - {name: a, nics: [{netdev: \"%s\", addresses: [10.0.0.1/24]}, {netdev: spare}]}\n"
-             "  - {name: b, nics: [{netdev: eth0}]}\n",
+             "  - {name: a, nics: [{netdev: \"%s\", addresses: [10.0.0.1/24]}, {netdev: spare}, "
+             "{netdev: office, role: management, addresses: [192.0.2.1/24]}]}\n"
+             "  - {name: b, nics: [{netdev: eth0}, "
+             "{netdev: office, role: management, addresses: [192.0.2.2/24]}]}\n",
              netdev);
     if (mn_mesh_parse("mesh", text, strlen(text), mesh, &diag))
         fail_msg("%s", diag.text);
@@ -41,6 +43,7 @@ static void every_row_writes_a_file(void **state)
         assert_non_null(
             strstr(out.files[0].text, !strcmp(f->name, "hostfile") ? "a slots=1" : "eth0"));
         assert_null(strstr(out.files[0].text, "spare"));
+        assert_null(strstr(out.files[0].text, "office"));
         mn_emit_free(&out);
     }
     assert_null(mn_emit_find("ifupdown"));
