@@ -68,9 +68,7 @@ static enum mn_err select_from_file(struct selection *sel, const struct mn_mesh 
                     want->name);
             continue;
         }
-        const struct mn_nic *nic = mn_host_nic(host, want->netdev);
-        for (size_t a = 0; !nic && a < want->n_addrs; a++)
-            nic = mn_host_nic_by_addr(host, &want->addrs[a]);
+        const struct mn_nic *nic = mn_mesh_nic_on_host(host, want);
         if (!nic)
             MN_WARN("node %s, NIC %s: no netdev %s on this host and none with its address; check "
                     "the mesh file or the cable",

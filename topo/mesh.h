@@ -125,6 +125,10 @@ void mn_settings_from_nccl(struct mn_settings *settings, uint64_t given);
 void mn_mesh_init(struct mn_mesh *mesh); /* empty, default settings */
 void mn_mesh_free(struct mn_mesh *mesh);
 
+/* The host's NIC that the file's is: by netdev, else by an address; NULL = none. */
+const struct mn_nic *mn_mesh_nic_on_host(const struct mn_host *host,
+                                         const struct mn_mesh_nic *file);
+
 /* Finds this host's node: by NIC identity (MAC, then addresses that the host has), then host name,
  * then $MESHNET_NODE (which wins when set). *why says in words what matched. MN_ERR_CONFIG when
  * none or two match, naming what was compared. */

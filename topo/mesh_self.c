@@ -5,6 +5,15 @@
 
 #include "topo/mesh_check.h"
 
+const struct mn_nic *mn_mesh_nic_on_host(const struct mn_host *host, const struct mn_mesh_nic *file)
+{
+    const struct mn_nic *nic = mn_host_nic(host, file->netdev);
+    for (size_t i = 0; !nic && i < file->n_addrs; i++)
+        if (!mn_addr_is_link_local(&file->addrs[i]))
+            nic = mn_host_nic_by_addr(host, &file->addrs[i]);
+    return nic;
+}
+
 /* A way to tell that a node is this host: 1 and what matched in text. */
 struct test {
     const char *what;

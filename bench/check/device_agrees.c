@@ -15,15 +15,6 @@ struct view {
     long slowest, sum;               /* of its NICs, Mb/s; 0 = not all are known */
 };
 
-static const struct mn_nic *nic_of_file(const struct mn_host *host, const struct mn_mesh_nic *want)
-{
-    const struct mn_nic *nic = mn_host_nic(host, want->netdev);
-
-    for (size_t a = 0; !nic && a < want->n_addrs; a++)
-        nic = mn_host_nic_by_addr(host, &want->addrs[a]);
-    return nic;
-}
-
 static int is_data(const struct mn_mesh_nic *file)
 {
     return file->role != MN_ROLE_MANAGEMENT;
@@ -32,7 +23,8 @@ static int is_data(const struct mn_mesh_nic *file)
 static const struct mn_mesh_nic *in_file(const struct view *view, const struct mn_nic *nic)
 {
     for (size_t i = 0; view->node && i < view->node->n_nics; i++)
-        if (is_data(&view->node->nics[i]) && nic_of_file(&view->host, &view->node->nics[i]) == nic)
+        if (is_data(&view->node->nics[i]) &&
+            mn_mesh_nic_on_host(&view->host, &view->node->nics[i]) == nic)
             return &view->node->nics[i];
     return NULL;
 }
@@ -51,7 +43,7 @@ static void sum_up(struct view *view)
         if (!is_data(file))
             continue;
         view->nics++;
-        long speed = speed_of(file, nic_of_file(&view->host, file));
+        long speed = speed_of(file, mn_mesh_nic_on_host(&view->host, file));
         known += speed > 0;
         view->sum += speed;
         if (!view->slowest || speed < view->slowest)
@@ -165,7 +157,7 @@ static void judge_virtual(struct mn_check *check, const struct view *view, int d
                       "together",
                       dev, name, p->speed, view->node->name, view->slowest, view->sum);
     for (size_t i = 0; i < view->node->n_nics; i++) {
-        const struct mn_nic *nic = nic_of_file(&view->host, &view->node->nics[i]);
+        const struct mn_nic *nic = mn_mesh_nic_on_host(&view->host, &view->node->nics[i]);
         if (!is_data(&view->node->nics[i]))
             continue;
         known += nic && nic->pci.path[0];
