@@ -40,7 +40,8 @@ static const struct mn_opt option_rows[] = {
      .help = "Make cables of these NICs, though they look like a management network.", AT(take)},
     {"check", 'c', MN_OPT_STRING, "FILE",
      .help = "Read a mesh file and show nodes, links and who reaches whom.", AT(check)},
-    {"strict", 0, MN_OPT_FLAG, .help = "Exit 1 when there is a warning or an error.", AT(strict)},
+    {"strict", 0, MN_OPT_FLAG, .help = "Exit 1 when there is a warning, as with an error.",
+     AT(strict)},
     {"sysfs", 0, MN_OPT_STRING, "DIR", .help = "Look at a recorded host instead of this one.",
      AT(sysfs)},
     {"netlink", 0, MN_OPT_STRING, "FILE", .help = "The recorded host's interfaces and addresses.",
@@ -172,6 +173,13 @@ struct scene {
     struct mn_host named; /* this host as a node: its NICs have roles */
 };
 
+/* The file of another host says nothing of a recorded one, unless it was named. */
+static int may_be_in_force(const struct options *opt)
+{
+    const char *named = getenv("MESHNET_CONFIG");
+    return !opt->sysfs || (named && *named);
+}
+
 /* Reads the file of --output that is to be merged into, or the one in force, and gives NICs their
  * roles. */
 static enum mn_err set_scene(const struct options *opt, const struct mn_host *host,
@@ -184,7 +192,7 @@ static enum mn_err set_scene(const struct options *opt, const struct mn_host *ho
     if (opt->output && mn_strlcpy(scene->path, opt->output, sizeof scene->path)) {
         if (opt->merge && access(opt->output, F_OK) == 0)
             err = mn_mesh_read(opt->output, &scene->mesh, diag);
-    } else if (!opt->sysfs && mn_mesh_find_file(scene->path, sizeof scene->path)) {
+    } else if (may_be_in_force(opt) && mn_mesh_find_file(scene->path, sizeof scene->path)) {
         err = mn_mesh_read(scene->path, &scene->mesh, diag);
         if (!err)
             err = mn_mesh_find_self(&scene->mesh, host, &scene->self, why, sizeof why, diag);
@@ -212,7 +220,7 @@ static enum mn_err report_mesh(const struct options *opt, const struct mn_host *
         }
     }
     if (!err && scene->self >= 0 && scene->mesh.n_nodes > 1)
-        mn_discover_neighbours(out, &scene->mesh, scene->path, scene->self);
+        mn_discover_neighbours(out, &scene->mesh, scene->path, scene->self, host);
     return err;
 }
 
@@ -291,13 +299,13 @@ static int run_host(const struct options *opt)
     if (!err)
         err = set_scene(opt, &host, &scene, &diag);
     copy_roles(&scene.named, &host);
-    mn_findings_check(&host, &found);
+    const struct mn_in_force force = {&scene.mesh, scene.self, scene.path};
+    mn_findings_check(&host, !err && scene.self >= 0 ? &force : NULL, &found);
     report_host(opt, &host, &found, out);
     if (!err)
         err = report_mesh(opt, &host, &scene, out, &diag);
-    if (opt->strict && mn_findings_count(&found, MN_SEVERITY_WARNING) +
-                               mn_findings_count(&found, MN_SEVERITY_ERROR) >
-                           0)
+    if (mn_findings_count(&found, MN_SEVERITY_ERROR) > 0 ||
+        (opt->strict && mn_findings_count(&found, MN_SEVERITY_WARNING) > 0))
         code = 1;
     code = close_report(out, code);
     if (err)
@@ -462,8 +470,8 @@ const struct mn_command mn_cmd_discover = {
              "  meshnet discover -o mesh.yaml --merge a.yaml b.yaml c.yaml\n"
              "  meshnet discover --check mesh.yaml    read it and show the mesh",
     .exits = {{0, MN_GOOD},
-              {1, MN_FAILED "the host could not be read whole, a file could not be written, or "
-                            "with --strict a warning"},
+              {1, MN_FAILED "an error among the findings, with --strict a warning, the host could "
+                            "not be read whole, or a file could not be written"},
               {2, MN_REFUSED "a mistake in a mesh file"}},
     .run = run,
 };

@@ -22,9 +22,11 @@ void mn_discover_findings(struct mn_out *out, const struct mn_findings *found);
 
 /* Nodes, links, shape, and who reaches whom. self: index of this host's node or -1. */
 void mn_discover_mesh(struct mn_out *out, const struct mn_mesh *mesh, const char *path, int self);
-/* This node's links: name, NIC, neighbour, subnet. */
+/* This node's links: neighbour, name, NIC and its state on host, addresses, subnet. */
 void mn_discover_neighbours(struct mn_out *out, const struct mn_mesh *mesh, const char *path,
-                            int self);
+                            int self, const struct mn_host *host);
+/* The end of a cable on this host: "up", "no link", "off"; nic may be NULL: "not here". */
+void mn_discover_state(struct mn_out *out, const struct mn_host *host, const struct mn_nic *nic);
 
 /* "200G", "2.5G", "100M"; "" for 0. Returns buf. */
 char *mn_discover_speed(long mbps, char *buf, size_t size);

@@ -66,12 +66,13 @@ static void put_link_tail(struct mn_out *out, const struct mn_mesh *mesh,
 }
 
 void mn_discover_neighbours(struct mn_out *out, const struct mn_mesh *mesh, const char *path,
-                            int self)
+                            int self, const struct mn_host *host)
 {
     static const struct mn_col cols[] = {
         {"neighbour", "NEIGHBOUR", 0},
         {"link", "LINK", 0},
         {"nic", "NIC", 0},
+        {"state", "STATE", 0},
         {"address", "ADDRESS", 0},
         {"peer_nic", "ITS NIC", 0},
         {"peer_address", "ITS ADDRESS", 0},
@@ -92,7 +93,9 @@ void mn_discover_neighbours(struct mn_out *out, const struct mn_mesh *mesh, cons
         mn_out_row(out);
         mn_out_cell(out, end_node(mesh, &link->ends[!mine])->name);
         mn_out_cell(out, link->name);
-        mn_out_cell(out, end_nic(mesh, &link->ends[mine])->name);
+        const struct mn_mesh_nic *own = end_nic(mesh, &link->ends[mine]);
+        mn_out_cell(out, own->name);
+        mn_discover_state(out, host, mn_mesh_nic_on_host(host, own));
         cell_optional(out, end_address(mesh, link, mine, text, sizeof text));
         mn_out_cell(out, end_nic(mesh, &link->ends[!mine])->name);
         cell_optional(out, end_address(mesh, link, !mine, text, sizeof text));

@@ -58,18 +58,29 @@ static void cell_address(struct mn_out *out, const struct row *row)
     mn_out_cell(out, addr ? mn_addr_format(addr, text, sizeof text) : NULL);
 }
 
+void mn_discover_state(struct mn_out *out, const struct mn_host *host, const struct mn_nic *nic)
+{
+    const struct mn_rdma_port *port = nic && nic->rdma >= 0 ? &host->rdma[nic->rdma] : NULL;
+    int up = nic && nic->admin_up && nic->carrier;
+    int idle = up && port && port->state[0] && strcmp(port->state, "ACTIVE") != 0;
+    mn_out_color(out, idle ? MN_YELLOW : up ? MN_GREEN : nic ? MN_DIM : MN_RED);
+    if (idle)
+        mn_out_cellf(out, "up, rdma %s", port->state);
+    else
+        mn_out_cell(out, up ? "up" : !nic ? "not here" : nic->admin_up ? "no link" : "off");
+}
+
 static void cell_state(struct mn_out *out, const struct row *row)
 {
     if (!row->nic) {
         mn_out_cellf(out, "rdma %s", row->port->state[0] ? row->port->state : "unknown");
-        return;
-    }
-    int up = row->nic->admin_up && row->nic->carrier;
-    mn_out_color(out, up ? MN_GREEN : MN_DIM);
-    if (row->nic->master[0])
+    } else if (row->nic->master[0]) {
+        int up = row->nic->admin_up && row->nic->carrier;
+        mn_out_color(out, up ? MN_GREEN : MN_DIM);
         mn_out_cellf(out, "%s, in %s", up ? "up" : "down", row->nic->master);
-    else
-        mn_out_cell(out, up ? "up" : row->nic->admin_up ? "no link" : "off");
+    } else {
+        mn_discover_state(out, row->host, row->nic);
+    }
 }
 
 static long row_speed(const struct row *row)
@@ -83,6 +94,11 @@ static void cell_speed(struct mn_out *out, const struct row *row)
 {
     char text[24];
     cell_text(out, mn_discover_speed(row_speed(row), text, sizeof text));
+}
+
+static void cell_mtu(struct mn_out *out, const struct row *row)
+{
+    cell_known(out, row->nic ? row->nic->mtu : 0);
 }
 
 static const struct mn_pci *row_pci(const struct row *row)
@@ -140,11 +156,6 @@ static void cell_mac(struct mn_out *out, const struct row *row)
         mn_out_cellf(out, "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]);
     else
         mn_out_cell(out, NULL);
-}
-
-static void cell_mtu(struct mn_out *out, const struct row *row)
-{
-    cell_known(out, row->nic ? row->nic->mtu : 0);
 }
 
 static void cell_pci_address(struct mn_out *out, const struct row *row)
@@ -213,6 +224,7 @@ static const struct column columns[] = {
     {{"address", "ADDRESS", 0}, cell_address},
     {{"state", "STATE", 0}, cell_state},
     {{"speed", "SPEED", 1}, cell_speed},
+    {{"mtu", "MTU", 1}, cell_mtu},
     {{"pcie", "PCIE", MN_DROP(3)}, cell_pcie},
     {{"numa", "NUMA", 1 | MN_DROP(2)}, cell_numa},
     {{"gid_index", "GID", 1}, cell_gid},
@@ -220,7 +232,6 @@ static const struct column columns[] = {
     {{"kind", "KIND", 0}, cell_kind},
     {{"driver", "DRIVER", 0}, cell_driver},
     {{"mac", "MAC", 0}, cell_mac},
-    {{"mtu", "MTU", 1}, cell_mtu},
     {{"pci_address", "PCI", 0}, cell_pci_address},
     {{"pcie_max", "PCIE MAX", 0}, cell_pcie_max},
     {{"pcie_gbps", "PCIE GB/S", 1}, cell_gbps},
@@ -231,7 +242,7 @@ static const struct column columns[] = {
     {{"ifindex", "IFINDEX", 1}, cell_ifindex},
     {{"speed_mbps", "MBIT/S", 1}, cell_mbps},
 };
-#define GLANCE  10
+#define GLANCE  11
 #define COLUMNS ((int)(sizeof columns / sizeof *columns))
 
 static void put_row(struct mn_out *out, const struct row *row, int n_columns)
@@ -302,6 +313,7 @@ void mn_discover_findings(struct mn_out *out, const struct mn_findings *found)
     for (size_t i = 0; i < found->count; i++) {
         const struct mn_finding *f = &found->items[i];
         const char *severity = mn_severity_name(f->rule->severity);
+        char place[520];
         mn_out_begin(out, NULL, NULL);
         mn_out_str(out, "id", NULL, f->rule->id);
         mn_out_str(out, "severity", NULL, severity);
@@ -310,10 +322,15 @@ void mn_discover_findings(struct mn_out *out, const struct mn_findings *found)
         mn_out_str(out, "seen", NULL, f->seen);
         mn_out_str(out, "expected", NULL, f->expected);
         mn_out_str(out, "fix", NULL, f->fix);
+        if (f->line)
+            snprintf(place, sizeof place, "%.500s:%d", found->force->file, f->line);
+        mn_out_str(out, "file", NULL, f->line ? place : NULL);
         mn_out_str(out, "advice", NULL, f->rule->advice);
         mn_out_note(out, colors[f->rule->severity], "%s: %s: %s", severity, f->nic, f->rule->title);
         mn_out_note(out, MN_PLAIN, "  seen      %s", f->seen);
         mn_out_note(out, MN_PLAIN, "  expected  %s", f->expected);
+        if (f->line)
+            mn_out_note(out, MN_PLAIN, "  file      %s", place);
         mn_out_note(out, MN_PLAIN, "  fix       %s", f->fix);
         /* The reason once for a row of like findings. */
         if (i + 1 == found->count || found->items[i + 1].rule != f->rule)

@@ -437,6 +437,106 @@ busy management: 2 other hosts in its subnet' ]
     [[ "$stderr" == *"--take lo: no cable can be told from it"* ]]
 }
 
+# in_force: the mesh file of two recorded Sparks, in force.
+in_force()
+{
+    cd "$BATS_TEST_TMPDIR"
+    sparks
+    "$MESHNET" discover -o mesh.yaml --merge a.yaml b.yaml >/dev/null
+    export MESHNET_CONFIG=mesh.yaml
+}
+
+@test "the host is set against the mesh file in force: what differs, and on which line" {
+    local line
+    in_force
+    recorded spark-lan-a
+    [ "$status" -eq 0 ]
+    [[ "$output" != *file-* ]] && [[ "$output" != *"  file  "* ]]
+    line=$(grep -n 'netdev: enp1s0f0np0' mesh.yaml | head -n 1 | cut -d : -f 1)
+    sed -i -e '0,/10.10.1.1\/24/s//10.10.1.9\/24/' -e '0,/address: 10.10.1.1/s//address: 10.10.1.9/' \
+        -e '0,/speed: 200000/s//speed: 400000/' -e '0,/mtu: 9000/s//mtu: 4200/' \
+        -e '0,/device: roceP2p1s0f0/s//device: mlx5_7/' mesh.yaml
+    recorded spark-lan-a
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"error: enp1s0f0np0: address of the mesh file missing"* ]]
+    [[ "$output" == *"  seen      10.10.1.1/24"*"  expected  10.10.1.9/24"*"  file      mesh.yaml:$line"*"  fix       ip address add 10.10.1.9/24 dev enp1s0f0np0"* ]]
+    # What text says, JSON says: and the exit status.
+    recorded spark-lan-a --json
+    [ "$status" -eq 1 ]
+    [ "$(jq -r '.findings[] | select(.file) | "\(.id) \(.severity) \(.nic) \(.file)"' <<<"$output")" = \
+        "file-address error enp1s0f0np0 mesh.yaml:$line
+file-device error enP2p1s0f0np0 mesh.yaml:$((line + 8))
+file-mtu warning enp1s0f0np0 mesh.yaml:$line
+file-speed warning enp1s0f0np0 mesh.yaml:$line" ]
+    recorded spark-lan-a --format csv
+    [ "$status" -eq 1 ]
+    # A recorded host is no node of the file that happens to be in force here.
+    mkdir -p "$XDG_CONFIG_HOME/meshnet"
+    mv mesh.yaml "$XDG_CONFIG_HOME/meshnet/"
+    unset MESHNET_CONFIG
+    recorded spark-lan-a
+    rm -r "$XDG_CONFIG_HOME"
+    [ "$status" -eq 0 ]
+    [[ "$output" != *"spark-2"* ]]
+}
+
+@test "a NIC that went, came, or lost its address is told by the file, live, with the way back" {
+    needs_namespaces
+    local fix
+    new_ns a
+    new_ns b
+    cable a ab 10.9.0.1/30 b ba 10.9.0.2/30
+    cable a ab2 10.9.1.1/30 b ba2 10.9.1.2/30
+    cd "$BATS_TEST_TMPDIR"
+    discover_in a -o mesh.yaml --node a
+    discover_in b -o mesh.yaml --merge --node b
+    export MESHNET_CONFIG=mesh.yaml
+    MESHNET_NODE=a discover_in a
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"No findings."*NEIGHBOUR*STATE* ]]
+    grep -Eq '^b +a-b +ab +up +10.9.0.1/30' <<<"$output"
+    ip -n "$NS-b" link set ba2 down
+    MESHNET_NODE=a discover_in a
+    grep -Eq '^b +a-b-2 +ab2 +no link +' <<<"$output"
+    ip -n "$NS-b" link set ba2 up
+    # Without its address, and with a second cable that the file does not have.
+    ip -n "$NS-a" address flush dev ab
+    cable a ab3 10.9.2.1/30 b ba3 10.9.2.2/30
+    MESHNET_NODE=a discover_in a --json
+    [ "$status" -eq 1 ]
+    [ "$(jq -r '.findings[] | .id + " " + .nic' <<<"$output")" = 'file-address ab
+file-nic-extra ab3' ]
+    fix="$(jq -r '.findings[0].fix' <<<"$output")"
+    ip netns exec "$NS-a" sh -c "$fix"
+    ip -n "$NS-a" link del ab3
+    MESHNET_NODE=a discover_in a
+    [[ "$output" == *"No findings."* ]]
+    ip -n "$NS-a" link del ab2
+    MESHNET_NODE=a discover_in a --json
+    [ "$status" -eq 1 ]
+    [ "$(jq -r '.findings[] | .id + " " + .nic + " " + .file' <<<"$output")" = \
+        "file-nic-missing ab2 mesh.yaml:$(grep -n 'netdev: ab2' mesh.yaml | cut -d : -f 1)" ]
+    [ "$(jq -r '[.neighbours[].state] | join(", ")' <<<"$output")" = 'up, not here' ]
+}
+
+@test "an address inside another cable's /31 is an error, in text and in JSON" {
+    needs_namespaces
+    new_ns a
+    new_ns b
+    cable a x0 10.9.0.0/31 b y0 10.9.0.1/31
+    cable a x1 10.9.1.0/31 b y1 10.9.1.1/31
+    ip -n "$NS-a" address add 10.9.0.1/32 dev x1
+    discover_in a
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"error: x1: an address from a cable's subnet of two"*"10.9.0.1/32 is the peer's in the subnet of x0 (10.9.0.0/31)"* ]]
+    discover_in a --json
+    [ "$status" -eq 1 ]
+    [ "$(finding_ids)" = "peer-address " ]
+    ip netns exec "$NS-a" sh -c "$(jq -r '.findings[0].fix' <<<"$output")"
+    discover_in a --strict
+    [ "$status" -eq 0 ]
+}
+
 @test "a folder that cannot be written is named and left clean" {
     run --separate-stderr "$MESHNET" discover -o "$BATS_TEST_TMPDIR/missing/mesh.yaml"
     [ "$status" -eq 1 ]

@@ -11,6 +11,21 @@ const struct mn_finding_rule mn_finding_rules[] = {
     {"duplicate-address", MN_SEVERITY_ERROR, "one address on two NICs",
      "The kernel answers for the address on either NIC, so traffic takes the wrong cable.",
      mn_check_duplicate_address},
+    {"peer-address", MN_SEVERITY_ERROR, "an address from a cable's subnet of two",
+     "The other address of such a subnet is the peer's: the kernel keeps here what is meant for "
+     "the "
+     "peer, and the cable is of no use.",
+     mn_check_peer_address},
+    {"file-nic-missing", MN_SEVERITY_ERROR, "NIC of the mesh file missing",
+     "The plugin goes on without it. A NIC that was moved or renamed needs its new name in the "
+     "file, on every node.",
+     mn_check_file_missing},
+    {"file-address", MN_SEVERITY_ERROR, "address of the mesh file missing",
+     "Peers look for this node at the address that the file gives it: without it the cable is not "
+     "used. Make it permanent in netplan, systemd-networkd or NetworkManager.",
+     mn_check_file_address},
+    {"file-device", MN_SEVERITY_ERROR, "not the RDMA device of the mesh file",
+     "The plugin opens the device that the file names.", mn_check_file_device},
     {"link-down", MN_SEVERITY_WARNING, "link down",
      "Check that the cable is in, that it is rated for this speed and that the other end is up.",
      mn_check_link_down},
@@ -45,6 +60,20 @@ const struct mn_finding_rule mn_finding_rules[] = {
      "RDMA packets of 4096 bytes need 4200 with their headers; a smaller MTU costs bandwidth and "
      "both ends must agree.",
      mn_check_mtu},
+    {"file-nic-other", MN_SEVERITY_WARNING, "not the NIC that the mesh file means",
+     "Another card, or another name for it: the cables may have changed places.",
+     mn_check_file_other},
+    {"file-mtu", MN_SEVERITY_WARNING, "MTU differs from the mesh file",
+     "Both ends of a cable need the same. Make it permanent where the address is.",
+     mn_check_file_mtu},
+    {"file-speed", MN_SEVERITY_WARNING, "speed differs from the mesh file",
+     "Data is spread over links by the file's speeds. A cable or port that trained slower than it "
+     "did is worth a look; if it is to be so, the file wants the new one.",
+     mn_check_file_speed},
+    {"file-gid", MN_SEVERITY_WARNING, "GID index differs from the mesh file",
+     "The plugin finds the GID of the address by itself; other tools that are told an index do "
+     "not.",
+     mn_check_file_gid},
     {"pcie-slow", MN_SEVERITY_WARNING, "PCIe slower than the port",
      "The slot, not the cable, sets the speed. Another slot, a reseated card or the BIOS's link "
      "settings may give the lanes back.",
@@ -58,6 +87,11 @@ const struct mn_finding_rule mn_finding_rules[] = {
     {"pcie-shared", MN_SEVERITY_NOTE, "ports share PCIe lanes",
      "Each port reaches its own speed alone, not all at once. Nothing to mend.",
      mn_check_pcie_shared},
+    {"file-management", MN_SEVERITY_NOTE, "management differs from the mesh file",
+     "No data goes over it; who reaches this host by the file's address will not.",
+     mn_check_file_management},
+    {"file-nic-extra", MN_SEVERITY_NOTE, "NIC not in the mesh file",
+     "Fine when it is no cable's end.", mn_check_file_extra},
     {"port-idle", MN_SEVERITY_NOTE, "nothing connected",
      "Fine when the port is not meant to be used.", mn_check_port_idle},
 };
@@ -78,9 +112,11 @@ struct mn_finding *mn_finding_add(struct mn_findings *found, const struct mn_fin
     return f;
 }
 
-void mn_findings_check(const struct mn_host *host, struct mn_findings *found)
+void mn_findings_check(const struct mn_host *host, const struct mn_in_force *force,
+                       struct mn_findings *found)
 {
     memset(found, 0, sizeof *found);
+    found->force = force;
     for (size_t i = 0; i < mn_finding_rule_count; i++)
         mn_finding_rules[i].check(&mn_finding_rules[i], host, found);
 }
@@ -144,37 +180,53 @@ const struct mn_nic *mn_nic_twin(const struct mn_host *host, const struct mn_nic
     return NULL;
 }
 
-static int subnet_taken(const struct mn_host *host, const struct mn_addr *addr)
+/* Overlap in either direction, not only mutual reach. */
+static int overlap(struct mn_addr a, struct mn_addr b)
 {
-    for (size_t i = 0; i < host->n_nics; i++) {
-        for (size_t k = 0; k < host->nics[i].n_addrs; k++) {
-            /* Overlap in either direction, not only mutual reach. */
-            struct mn_addr wide = host->nics[i].addrs[k], narrow = *addr;
-            if (wide.prefix > narrow.prefix)
-                wide.prefix = narrow.prefix;
-            narrow.prefix = wide.prefix;
-            if (mn_addr_share_subnet(&wide, &narrow))
+    a.prefix = b.prefix = a.prefix < b.prefix ? a.prefix : b.prefix;
+    return mn_addr_share_subnet(&a, &b);
+}
+
+static int subnet_taken(const struct mn_findings *found, const struct mn_host *host,
+                        const struct mn_addr *addr)
+{
+    const struct mn_mesh *mesh = found->force ? found->force->mesh : NULL;
+    for (size_t i = 0; i < host->n_nics; i++)
+        for (size_t k = 0; k < host->nics[i].n_addrs; k++)
+            if (overlap(host->nics[i].addrs[k], *addr))
                 return 1;
-        }
-    }
+    for (size_t n = 0; mesh && n < mesh->n_nodes; n++)
+        for (size_t i = 0; i < mesh->nodes[n].n_nics; i++)
+            for (size_t k = 0; k < mesh->nodes[n].nics[i].n_addrs; k++)
+                if (overlap(mesh->nodes[n].nics[i].addrs[k], *addr))
+                    return 1;
     return 0;
 }
 
-void mn_finding_suggest_address(const struct mn_host *host, const struct mn_nic *nic, char *buf,
-                                size_t size)
+void mn_finding_suggest_address(const struct mn_findings *found, const struct mn_host *host,
+                                const struct mn_nic *nic, struct mn_finding *f)
 {
-    size_t skip = (size_t)(nic - host->nics);
+    size_t skip = (size_t)(nic - host->nics), used = strlen(f->fix), size = sizeof f->fix - used;
+    const struct mn_addr *wanted = mn_finding_file_addr(found, host, nic);
+    char text[MN_ADDR_TEXT];
+    if (wanted) {
+        f->line = mn_finding_file_nic(found, host, nic)->line;
+        snprintf(f->fix + used, size, "ip address add %s dev %s",
+                 mn_addr_format(wanted, text, sizeof text), nic->netdev);
+        return;
+    }
     for (unsigned net = 1; net < 65536; net++) {
         struct mn_addr addr = {
             .family = AF_INET,
             .prefix = 30,
             .bytes = {10, (uint8_t)(net >> 8), (uint8_t)net, 1},
         };
-        if (subnet_taken(host, &addr) || skip-- > 0)
+        if (subnet_taken(found, host, &addr) || skip-- > 0)
             continue;
-        snprintf(buf, size, "ip address add 10.%u.%u.1/30 dev %s   # other end: 10.%u.%u.2/30",
-                 net >> 8, net & 255, nic->netdev, net >> 8, net & 255);
+        snprintf(f->fix + used, size,
+                 "ip address add 10.%u.%u.1/30 dev %s   # other end: 10.%u.%u.2/30", net >> 8,
+                 net & 255, nic->netdev, net >> 8, net & 255);
         return;
     }
-    snprintf(buf, size, "ip address add ADDRESS/30 dev %s", nic->netdev);
+    snprintf(f->fix + used, size, "ip address add ADDRESS/30 dev %s", nic->netdev);
 }

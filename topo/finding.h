@@ -2,12 +2,19 @@
 #ifndef MN_FINDING_H
 #define MN_FINDING_H
 
-#include "topo/nic.h"
+#include "topo/mesh.h"
 
 enum mn_severity { MN_SEVERITY_NOTE, MN_SEVERITY_WARNING, MN_SEVERITY_ERROR };
 const char *mn_severity_name(enum mn_severity severity); /* "note", "warning", "error" */
 
 struct mn_finding_rule;
+
+/* The mesh file in force here, which says what the host should be like. */
+struct mn_in_force {
+    const struct mn_mesh *mesh;
+    int node; /* this host's */
+    const char *file;
+};
 
 struct mn_finding {
     const struct mn_finding_rule *rule;
@@ -15,11 +22,13 @@ struct mn_finding {
     char seen[256];     /* the value found */
     char expected[192]; /* what it should be */
     char fix[384];      /* a command to paste; what follows "#" is for the other end */
+    int line;           /* of the mesh file, which wants it so; 0 = none does */
 };
 
 struct mn_findings {
     struct mn_finding *items; /* worst first, then in the order of the rules and NICs */
     size_t count;
+    const struct mn_in_force *force; /* NULL = no file */
 };
 
 struct mn_finding_rule {
@@ -35,8 +44,9 @@ struct mn_finding_rule {
 extern const struct mn_finding_rule mn_finding_rules[];
 extern const size_t mn_finding_rule_count;
 
-/* Runs every rule. Free with mn_findings_free. */
-void mn_findings_check(const struct mn_host *host, struct mn_findings *found);
+/* Runs every rule; force is NULL, or lives as long as *found. Free with mn_findings_free. */
+void mn_findings_check(const struct mn_host *host, const struct mn_in_force *force,
+                       struct mn_findings *found);
 void mn_findings_free(struct mn_findings *found);
 size_t mn_findings_count(const struct mn_findings *found, enum mn_severity severity);
 

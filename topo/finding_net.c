@@ -70,11 +70,19 @@ void mn_check_duplicate_address(const struct mn_finding_rule *rule, const struct
     each_address_pair(host, pair_duplicate, &arg);
 }
 
+/* The file names this NIC and finds its addresses there: the one too many need only go. */
+static int has_wanted_address(const struct pair_arg *p, const struct mn_nic *nic)
+{
+    const struct mn_mesh_nic *file = mn_finding_file_nic(p->found, p->host, nic);
+    return file && file->n_addrs && file->n_addrs < nic->n_addrs &&
+           !mn_finding_file_addr(p->found, p->host, nic);
+}
+
 static void pair_same_subnet(void *arg, const struct mn_nic *a, const struct mn_addr *aa,
                              const struct mn_nic *b, const struct mn_addr *ba)
 {
     struct pair_arg *p = arg;
-    char a_text[MN_ADDR_TEXT], b_text[MN_ADDR_TEXT], suggestion[192];
+    char a_text[MN_ADDR_TEXT], b_text[MN_ADDR_TEXT];
     if (mn_addr_equal(aa, ba) || !mn_addr_share_subnet(aa, ba) || a->role == MN_ROLE_MANAGEMENT ||
         b->role == MN_ROLE_MANAGEMENT)
         return;
@@ -85,9 +93,11 @@ static void pair_same_subnet(void *arg, const struct mn_nic *a, const struct mn_
              mn_nic_twin(p->host, b) == a ? ", its twin on the same port" : "");
     snprintf(f->expected, sizeof f->expected, "a subnet for each cable%s",
              mn_nic_twin(p->host, b) == a ? " and for each PCIe function of a port" : "");
-    mn_finding_suggest_address(p->host, b, suggestion, sizeof suggestion);
-    snprintf(f->fix, sizeof f->fix, "ip address del %s dev %s && %s", b_text, b->netdev,
-             suggestion);
+    snprintf(f->fix, sizeof f->fix, "ip address del %s dev %s", b_text, b->netdev);
+    if (has_wanted_address(p, b))
+        return;
+    strcat(f->fix, " && ");
+    mn_finding_suggest_address(p->found, p->host, b, f);
 }
 
 void mn_check_same_subnet(const struct mn_finding_rule *rule, const struct mn_host *host,
@@ -95,6 +105,46 @@ void mn_check_same_subnet(const struct mn_finding_rule *rule, const struct mn_ho
 {
     struct pair_arg arg = {rule, host, found};
     each_address_pair(host, pair_same_subnet, &arg);
+}
+
+/* A subnet with room for the two ends of a cable alone. */
+static int is_of_two(const struct mn_addr *addr)
+{
+    return addr->family == AF_INET ? addr->prefix == 30 || addr->prefix == 31 : addr->prefix == 127;
+}
+
+/* An address of nic inside the cable's subnet, which its own mask does not say. */
+static void inside_subnet(const struct pair_arg *p, const struct mn_nic *nic,
+                          const struct mn_nic *cable, const struct mn_addr *own)
+{
+    char one[MN_ADDR_TEXT], two[MN_ADDR_TEXT];
+    for (size_t i = 0; i < nic->n_addrs; i++) {
+        const struct mn_addr *addr = &nic->addrs[i];
+        struct mn_addr as_there = *addr;
+        as_there.prefix = own->prefix;
+        if (mn_addr_equal(addr, own) || !mn_addr_share_subnet(&as_there, own) ||
+            (nic != cable && mn_addr_share_subnet(addr, own) && stands_alone(p->host, nic)))
+            continue; /* same-subnet says the last */
+        if (nic == cable && addr < own && mn_addr_share_subnet(addr, own))
+            continue; /* once for the two */
+        struct mn_finding *f = mn_finding_add(p->found, p->rule, nic->netdev);
+        snprintf(f->seen, sizeof f->seen, "%s is the peer's in the subnet of %s (%s)",
+                 mn_addr_format(addr, one, sizeof one), cable->netdev,
+                 mn_addr_format(own, two, sizeof two));
+        snprintf(f->expected, sizeof f->expected, "%s alone has an address there", cable->netdev);
+        snprintf(f->fix, sizeof f->fix, "ip address del %s dev %s", one, nic->netdev);
+    }
+}
+
+void mn_check_peer_address(const struct mn_finding_rule *rule, const struct mn_host *host,
+                           struct mn_findings *found)
+{
+    const struct pair_arg arg = {rule, host, found};
+    for (size_t i = 0; i < host->n_nics; i++)
+        for (size_t k = 0; k < host->nics[i].n_addrs; k++)
+            for (size_t n = 0; n < host->n_nics; n++)
+                if (stands_alone(host, &host->nics[i]) && is_of_two(&host->nics[i].addrs[k]))
+                    inside_subnet(&arg, &host->nics[n], &host->nics[i], &host->nics[i].addrs[k]);
 }
 
 void mn_check_link_down(const struct mn_finding_rule *rule, const struct mn_host *host,
@@ -146,13 +196,13 @@ void mn_check_no_address(const struct mn_finding_rule *rule, const struct mn_hos
         if (mn_nic_main_addr(nic) || !stands_alone(host, nic) || !nic->admin_up || !nic->carrier ||
             address_is_elsewhere(host, nic))
             continue;
-        if (twin && mn_nic_main_addr(twin))
-            continue; /* half-port says it better */
+        if ((twin && mn_nic_main_addr(twin)) || mn_finding_file_addr(found, host, nic))
+            continue; /* half-port and file-address say it better */
         struct mn_finding *f = mn_finding_add(found, rule, nic->netdev);
         snprintf(f->seen, sizeof f->seen, "the link is up, %s%s",
                  nic->n_addrs ? "the only address is IPv6 link-local" : "there is no address",
                  nic->rdma >= 0 ? ", so the RDMA port has no GID to send from yet" : "");
         snprintf(f->expected, sizeof f->expected, "an address in a subnet of this cable alone");
-        mn_finding_suggest_address(host, nic, f->fix, sizeof f->fix);
+        mn_finding_suggest_address(found, host, nic, f);
     }
 }

@@ -224,6 +224,6 @@ void mn_check_half_port(const struct mn_finding_rule *rule, const struct mn_host
                      twin->netdev, text);
         snprintf(f->expected, sizeof f->expected,
                  "an address in another subnet, so that both halves carry traffic");
-        mn_finding_suggest_address(host, nic, f->fix, sizeof f->fix);
+        mn_finding_suggest_address(found, host, nic, f);
     }
 }

@@ -78,7 +78,7 @@ static void expect(const struct bench *b, const char *ids, struct mn_finding *fi
 {
     struct mn_findings found;
     char seen[512] = "";
-    mn_findings_check(&b->host, &found);
+    mn_findings_check(&b->host, NULL, &found);
     for (size_t i = 0; i < found.count; i++) {
         const struct mn_finding *f = &found.items[i];
         if (i > 0)
@@ -149,7 +149,7 @@ static void test_suggestions_differ(void **state)
     build(&b, 2);
     address(&b, 0, NULL);
     address(&b, 1, NULL);
-    mn_findings_check(&b.host, &found);
+    mn_findings_check(&b.host, NULL, &found);
     assert_int_equal(found.count, 2);
     assert_non_null(strstr(found.items[0].fix, "add 10.0.1.1/30 dev nic0"));
     assert_non_null(strstr(found.items[1].fix, "add 10.0.2.1/30 dev nic1"));
@@ -176,6 +176,38 @@ static void test_subnets(void **state)
     address(&b, 0, "192.168.1.0/31");
     address(&b, 1, "192.168.1.2/31");
     expect(&b, "", NULL);
+}
+
+static void test_peer_address(void **state)
+{
+    struct bench b;
+    struct mn_finding f;
+    struct mn_addr two[2];
+    (void)state;
+    build(&b, 2);
+    address(&b, 0, "10.1.0.0/31");
+    address(&b, 1, "10.1.0.1/32");
+    expect(&b, "peer-address", &f);
+    assert_string_equal(f.nic, "nic1");
+    assert_string_equal(f.seen, "10.1.0.1/32 is the peer's in the subnet of nic0 (10.1.0.0/31)");
+    assert_string_equal(f.fix, "ip address del 10.1.0.1/32 dev nic1");
+    /* On loopback it is as bad; in a larger subnet it is somebody's address, why not this host's.
+     */
+    b.nics[1].kind = MN_NIC_LOOPBACK;
+    b.nics[1].rdma = -1;
+    expect(&b, "peer-address", NULL);
+    address(&b, 0, "10.1.0.0/24");
+    expect(&b, "", NULL);
+    /* Both ends on one NIC. */
+    build(&b, 1);
+    mn_addr_parse("10.1.0.0/31", &two[0], NULL);
+    mn_addr_parse("10.1.0.1/31", &two[1], NULL);
+    b.nics[0].addrs = two;
+    b.nics[0].n_addrs = 2;
+    b.nics[0].rdma = -1;
+    b.host.n_rdma = 0;
+    expect(&b, "peer-address", &f);
+    assert_string_equal(f.fix, "ip address del 10.1.0.1/31 dev nic0");
 }
 
 static void test_gid(void **state)
@@ -386,7 +418,8 @@ static void test_rows(void **state)
             assert_string_not_equal(rule->id, mn_finding_rules[k].id);
         if (i > 0)
             assert_true(rule->severity <= mn_finding_rules[i - 1].severity);
-        if (!(fired >> i & 1))
+        /* Those of the mesh file have a test of their own. */
+        if (!(fired >> i & 1) && strncmp(rule->id, "file-", 5) != 0)
             fail_msg("no test made the rule %s fire", rule->id);
     }
 }
@@ -396,12 +429,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good_host),    cmocka_unit_test(test_link_down),
         cmocka_unit_test(test_no_address),   cmocka_unit_test(test_suggestions_differ),
-        cmocka_unit_test(test_subnets),      cmocka_unit_test(test_gid),
-        cmocka_unit_test(test_mtu),          cmocka_unit_test(test_rdma_ports),
-        cmocka_unit_test(test_masters),      cmocka_unit_test(test_memlock),
-        cmocka_unit_test(test_pcie_figures), cmocka_unit_test(test_pcie_slow),
-        cmocka_unit_test(test_twins),        cmocka_unit_test(test_shared_lanes),
-        cmocka_unit_test(test_relevant),     cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_subnets),      cmocka_unit_test(test_peer_address),
+        cmocka_unit_test(test_gid),          cmocka_unit_test(test_mtu),
+        cmocka_unit_test(test_rdma_ports),   cmocka_unit_test(test_masters),
+        cmocka_unit_test(test_memlock),      cmocka_unit_test(test_pcie_figures),
+        cmocka_unit_test(test_pcie_slow),    cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_shared_lanes), cmocka_unit_test(test_relevant),
+        cmocka_unit_test(test_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
