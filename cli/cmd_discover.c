@@ -64,72 +64,6 @@ static int close_report(struct mn_out *out, int code)
     return mn_cmd_fail(NAME, &diag);
 }
 
-static int listed(const struct mn_opt_list *list, const char *text)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (!strcmp(list->items[i], text))
-            return 1;
-    return 0;
-}
-
-static enum mn_err check_names(const struct mn_host *host, const struct mn_opt_list *list,
-                               const char *option, struct mn_diag *diag)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (!mn_host_nic(host, list->items[i]))
-            return mn_fail(diag, MN_ERR_USAGE, "--%s %s: this host has no such NIC", option,
-                           list->items[i]);
-    return MN_OK;
-}
-
-/* Into *to: host as a node of mesh (self, or -1 for a new one), without the NICs of --skip, each
- * NIC with its role, under the name of --node. It shares all but the NICs' array with host. */
-static enum mn_err subject(const struct options *opt, const struct mn_host *host,
-                           const struct mn_mesh *mesh, int self, struct mn_host *to,
-                           struct mn_diag *diag)
-{
-    *to = *host;
-    to->n_nics = 0;
-    to->nics = mn_zalloc((host->n_nics + 1) * sizeof *to->nics);
-    enum mn_err err = check_names(host, &opt->skip, "skip", diag);
-    if (!err)
-        err = check_names(host, &opt->take, "take", diag);
-    for (size_t i = 0; i < host->n_nics && !err; i++) {
-        struct mn_nic *nic = &to->nics[to->n_nics];
-        if (listed(&opt->skip, host->nics[i].netdev))
-            continue;
-        *nic = host->nics[i];
-        to->n_nics++;
-        if (!listed(&opt->take, nic->netdev))
-            continue;
-        nic->role = MN_ROLE_CABLE;
-        if (!mn_mesh_usable(nic))
-            err = mn_fail(diag, MN_ERR_USAGE,
-                          "--take %s: no cable can be told from it; expected a port or VLAN that "
-                          "has an address in a subnet, in no bond or bridge",
-                          nic->netdev);
-    }
-    if (!err && opt->node &&
-        !mn_strlcpy(to->hostname, opt->node,
-                    sizeof to->hostname < MN_NAME_MAX ? sizeof to->hostname : MN_NAME_MAX))
-        err = mn_fail(diag, MN_ERR_USAGE, "--node %s: the name is longer than %d characters",
-                      opt->node, MN_NAME_MAX - 1);
-    if (!err)
-        mn_mesh_roles(to, mesh, self < 0 ? to->hostname : mesh->nodes[self].name);
-    return err;
-}
-
-/* Adds host under the name of --node; its host name stays what it is. */
-static enum mn_err add_host(const struct mn_host *named, struct mn_mesh *mesh, const char *hostname,
-                            struct mn_diag *diag)
-{
-    enum mn_err err = mn_mesh_add_host(mesh, named, diag);
-    for (size_t i = 0; !err && i < mesh->n_nodes; i++)
-        if (!strcmp(mesh->nodes[i].name, named->hostname))
-            mn_strlcpy(mesh->nodes[i].hostname, hostname, sizeof mesh->nodes[i].hostname);
-    return err;
-}
-
 /* Writes mesh, after making sure that what is written can be read again. */
 static enum mn_err write_mesh(const struct mn_mesh *mesh, const char *path, int force,
                               struct mn_diag *diag)
@@ -197,9 +131,10 @@ static enum mn_err set_scene(const struct options *opt, const struct mn_host *ho
         if (!err)
             err = mn_mesh_find_self(&scene->mesh, host, &scene->self, why, sizeof why, diag);
     }
+    const struct mn_discover_ask ask = {opt->node, &opt->skip, &opt->take};
     struct mn_diag later;
     enum mn_err bad =
-        subject(opt, host, &scene->mesh, scene->self, &scene->named, err ? &later : diag);
+        mn_discover_node(&ask, host, &scene->mesh, scene->self, &scene->named, err ? &later : diag);
     return err ? err : bad;
 }
 
@@ -209,7 +144,7 @@ static enum mn_err report_mesh(const struct options *opt, const struct mn_host *
 {
     enum mn_err err = MN_OK;
     if (opt->output) {
-        err = add_host(&scene->named, &scene->mesh, host->hostname, diag);
+        err = mn_discover_add(&scene->named, &scene->mesh, host->hostname, diag);
         if (!err)
             err = mn_mesh_link_up(&scene->mesh, diag);
         if (!err)
@@ -268,18 +203,6 @@ static enum mn_err whole(const struct options *opt, const struct mn_host *host,
                    host->missing, opt->output ? "; no mesh file is written" : "");
 }
 
-/* Of a NIC of --skip nothing was asked. */
-static void copy_roles(const struct mn_host *from, struct mn_host *to)
-{
-    for (size_t i = 0; i < to->n_nics; i++) {
-        const struct mn_nic *nic = mn_host_nic(from, to->nics[i].netdev);
-        if (!nic)
-            continue;
-        to->nics[i].role = nic->role;
-        mn_strlcpy(to->nics[i].role_why, nic->role_why, sizeof to->nics[i].role_why);
-    }
-}
-
 static int run_host(const struct options *opt)
 {
     struct mn_findings found = {0};
@@ -298,7 +221,7 @@ static int run_host(const struct options *opt)
     err = whole(opt, &host, &diag);
     if (!err)
         err = set_scene(opt, &host, &scene, &diag);
-    copy_roles(&scene.named, &host);
+    mn_discover_copy_roles(&scene.named, &host);
     const struct mn_in_force force = {&scene.mesh, scene.self, scene.path};
     mn_findings_check(&host, !err && scene.self >= 0 ? &force : NULL, &found);
     report_host(opt, &host, &found, out);
@@ -354,32 +277,6 @@ static enum mn_err merge_file(struct mn_mesh *mesh, const struct mn_mesh *other,
                : MN_OK;
 }
 
-/* --take NETDEV or NODE/NIC, of files. */
-static enum mn_err take_nics(const struct options *opt, struct mn_mesh *mesh, struct mn_diag *diag)
-{
-    for (size_t t = 0; t < opt->take.count; t++) {
-        const char *name = opt->take.items[t], *slash = strchr(name, '/');
-        int taken = 0;
-        for (size_t n = 0; n < mesh->n_nodes; n++)
-            for (size_t i = 0; i < mesh->nodes[n].n_nics; i++) {
-                const char *node = mesh->nodes[n].name;
-                struct mn_mesh_nic *nic = &mesh->nodes[n].nics[i];
-                if (slash ? strlen(node) != (size_t)(slash - name) ||
-                                strncmp(node, name, strlen(node)) != 0 ||
-                                strcmp(slash + 1, nic->name) != 0
-                          : strcmp(name, nic->netdev) != 0)
-                    continue;
-                nic->role = MN_ROLE_CABLE;
-                taken = 1;
-            }
-        if (!taken)
-            return mn_fail(diag, MN_ERR_USAGE,
-                           "--take %s: no file has such a NIC; expected a netdev or NODE/NIC",
-                           name);
-    }
-    return opt->take.count ? mn_mesh_link_up(mesh, diag) : MN_OK;
-}
-
 /* discover --merge a.yaml b.yaml … [-o FILE]: files only, nothing of this host. */
 static int run_merge(const struct options *opt, int argc, char **argv)
 {
@@ -397,7 +294,7 @@ static int run_merge(const struct options *opt, int argc, char **argv)
         mn_mesh_free(&other);
     }
     if (!err)
-        err = take_nics(opt, &mesh, &diag);
+        err = mn_discover_take(&opt->take, &mesh, &diag);
     if (!err && opt->output)
         err = write_mesh(&mesh, opt->output, opt->force, &diag);
     if (err)
