@@ -8,6 +8,7 @@
 #define MN_GROUP_H
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "bench/area.h"
@@ -23,6 +24,16 @@
 
 struct mn_group;
 
+/* What rank 0 and who starts the ranks tell each other, in memory that they share. */
+struct mn_group_roll {
+    struct {
+        atomic_int came;   /* it has joined */
+        atomic_int absent; /* it will not come; why says why not */
+        char why[200];
+    } ranks[MN_GROUP_RANKS];
+    char ended[256]; /* why all are asked to end; "" = a person interrupted them */
+};
+
 struct mn_group_plan {
     int rank, nranks;
     const char *host; /* of rank 0, as this rank reaches it */
@@ -32,9 +43,13 @@ struct mn_group_plan {
     uint8_t token[MN_KEY_SIZE];
     unsigned timeout_ms;               /* longest wait without news */
     const volatile sig_atomic_t *stop; /* not 0: the group ends, interrupted. NULL: never */
+    /* Of rank 0 and NULL elsewhere, or where nobody starts ranks. */
+    struct mn_group_roll *roll;
+    /* With roll: ranks that do not come are left out, and those after them get lower numbers. */
+    int go_on;
 };
 
-/* Returns when all are there. */
+/* Returns when all are there that will come. */
 enum mn_err mn_group_join(const struct mn_group_plan *plan, struct mn_group **group,
                           struct mn_diag *diag);
 /* Closes and frees everything; NULL is fine. When nothing failed, mn_group_barrier goes before, or
@@ -66,6 +81,8 @@ enum mn_err mn_group_look(struct mn_group *group, struct mn_diag *diag);
 /* This rank failed with what *diag says: tells the others. When the cause is another rank, *diag
  * says so afterwards. Returns its code. */
 enum mn_err mn_group_fail(struct mn_group *group, enum mn_err err, struct mn_diag *diag);
+/* "interrupted", or why else the plan's stop was set. */
+const char *mn_group_stop_reason(const struct mn_group *group);
 /* Whether rank 0 knows why the group ended, and may be left to say it. */
 int mn_group_told(const struct mn_group *group);
 

@@ -131,6 +131,42 @@ static void ranks_talk(void **state)
     }
 }
 
+static int three(struct mn_group *g)
+{
+    uint16_t mine = (uint16_t)mn_group_rank(g), all[RANKS] = {0};
+    struct mn_diag diag;
+
+    return mn_group_allgather(g, &mine, sizeof mine, all, &diag) || mn_group_size(g) != 3 ||
+           all[1] != 1 || all[2] != 2 || strncmp(mn_group_name(g, 2), "rank 4 (", 8) != 0;
+}
+
+/* Rank 1 never comes, 3 not in time: the others close the gap. */
+static void absent_ranks_are_left_out(void **state)
+{
+    struct party parties[RANKS];
+    static struct mn_group_roll roll;
+
+    (void)state;
+    prepare(parties, RANKS, three, 2000);
+    parties[0].plan.roll = &roll;
+    parties[0].plan.go_on = 1;
+    atomic_store(&roll.ranks[1].absent, 1);
+    pthread_t threads[RANKS];
+    for (int r = 0; r < RANKS; r += 2)
+        assert_int_equal(pthread_create(&threads[r], NULL, one_rank, &parties[r]), 0);
+    for (int r = 0; r < RANKS; r += 2)
+        pthread_join(threads[r], NULL);
+    for (int i = 0; i < 2; i++)
+        close(parties[0].plan.doors[i]);
+    for (int r = 0; r < RANKS; r += 2) {
+        assert_int_equal(parties[r].err, MN_OK);
+        assert_int_equal(parties[r].result, 0);
+        assert_int_equal(atomic_load(&roll.ranks[r].came), r > 0);
+    }
+    assert_string_equal(roll.ranks[3].why, "its rank did not come within 2 s");
+    assert_int_equal(atomic_load(&roll.ranks[3].absent), 1);
+}
+
 /* Rank r's text has r * r * 9000 bytes: none, less than a block, several blocks. */
 static int tell(struct mn_group *g)
 {
@@ -458,6 +494,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_talk),
+        cmocka_unit_test(absent_ranks_are_left_out),
         cmocka_unit_test(texts_of_any_length_reach_all),
         cmocka_unit_test(hosts_say_what_they_are),
         cmocka_unit_test(ranks_have_lines),

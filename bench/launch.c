@@ -21,6 +21,7 @@ struct child {
     pid_t pid; /* 0 = has ended */
     int fd;    /* what it writes; -1 = closed */
     struct mn_lines lines;
+    char last[200]; /* of them */
 };
 
 struct crew {
@@ -91,11 +92,20 @@ static void hurry(struct crew *crew, double seconds)
         crew->deadline = deadline;
 }
 
+static void on_line(void *ctx, int rank, const char *text)
+{
+    struct crew *crew = ctx;
+
+    if (*text)
+        mn_strlcpy_words(crew->children[rank].last, text, sizeof crew->children[rank].last);
+    crew->launch->line(crew->launch->ctx, rank, text);
+}
+
 static void read_lines(struct crew *crew, int rank)
 {
     struct child *child = &crew->children[rank];
 
-    if (!mn_lines_read(&child->lines, child->fd, crew->launch->line, crew->launch->ctx, rank)) {
+    if (!mn_lines_read(&child->lines, child->fd, on_line, crew, rank)) {
         close(child->fd);
         child->fd = -1;
     }
@@ -114,6 +124,11 @@ static void has_ended(struct crew *crew, int rank, int status)
     }
     child->pid = 0;
     crew->running--;
+    if (code && rank && crew->launch->lost &&
+        crew->launch->lost(crew->launch->ctx, rank, child->last)) {
+        crew->code = crew->code ? crew->code : 1;
+        return;
+    }
     if (rank == 0)
         crew->code = code > crew->code ? code : crew->code;
     else if (code && !crew->code)
@@ -165,10 +180,14 @@ static void ask_to_end(struct crew *crew)
 /* A rank that failed before it could join is missed by nobody but the launcher. */
 static void end_for_failed(struct crew *crew)
 {
-    char text[128];
+    const char *last = crew->children[crew->failed].last;
+    char text[256];
 
     snprintf(text, sizeof text, "rank %d failed; ending the others", crew->failed);
     crew->launch->line(crew->launch->ctx, -1, text);
+    snprintf(text, sizeof text, "rank %d failed%s%s", crew->failed, *last ? ": " : "", last);
+    if (crew->launch->ending)
+        crew->launch->ending(crew->launch->ctx, text);
     ask_to_end(crew);
 }
 

@@ -13,6 +13,12 @@ struct mn_launch {
     /* Lines that ranks other than 0 write to either output; those of rank 0 go where this
      * process's go. rank -1: what the launcher has to say. */
     void (*line)(void *ctx, int rank, const char *text);
+    /* Rank, not 0, ended in error, with this as its last line: whether the others go on without it.
+     * NULL: never. */
+    int (*lost)(void *ctx, int rank, const char *last);
+    /* Rank 0 is about to be asked to end, for this reason and not by a person. NULL: nobody cares.
+     */
+    void (*ending)(void *ctx, const char *why);
     void *ctx;
 };
 

@@ -19,7 +19,8 @@ struct mn_matrix_plan {
     unsigned long iters, warmup;       /* instead of a time; 0 = none */
     unsigned timeout_ms;               /* longest wait of a cell without progress */
     const volatile sig_atomic_t *stop; /* as in the group's plan */
-    size_t buffers;                    /* as in struct mn_p2p_plan */
+    const char *const *absent; /* by node why it takes no part; NULL = it does, or by choice */
+    size_t buffers;            /* as in struct mn_p2p_plan */
     enum mn_memory_kind memory;
     int gpu;
     const char *plugin_path;
@@ -50,6 +51,7 @@ struct mn_matrix_cell {
     int32_t link;            /* index into the mesh's links; -1: a pair of nodes */
     int32_t from, to;        /* nodes */
     int32_t status, carrier; /* enum mn_matrix_status, enum mn_p2p_carrier */
+    int32_t absent;          /* not measured, since a node is not there that should be */
     float gbps[MN_P2P_DIRECTIONS];
     float p50_us, p99_us; /* half round trips of 8 bytes */
     /* Of so many packets, under RDMA of at least so many, so many were lost. */

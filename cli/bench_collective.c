@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,6 +10,8 @@
 #include "cli/rank_env.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
+#include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 
 /* Ranks of this host, and those that ssh leads back here, come to loopback. */
 static enum mn_err meet_here(struct mn_collective_session *s, struct mn_diag *diag)
@@ -48,6 +51,32 @@ static void on_line(void *ctx, int rank, const char *text)
         fprintf(stderr, "[%d] %s\n", rank, text);
 }
 
+/* The matrix goes on without a host that never came; with one that came and went, nothing does. */
+static int on_lost(void *ctx, int rank, const char *last)
+{
+    const struct mn_collective_session *s = ctx;
+    struct mn_group_roll *roll = s->plan.roll;
+    char ways[MN_BENCH_WAYS][MN_ADDR_TEXT];
+
+    if (!s->plan.go_on || !s->hosts->count || atomic_load(&roll->ranks[rank].came))
+        return 0;
+    int n = mn_bench_ways(s, rank, ways);
+    char *why = n ? mn_asprintf("none of %d ways to it works, the last: %s", n + 1, last)
+                  : mn_asprintf("%s", *last ? last : "its rank ended");
+    mn_strlcpy_words(roll->ranks[rank].why, mn_clean(why), sizeof roll->ranks[rank].why);
+    free(why);
+    atomic_store(&roll->ranks[rank].absent, 1);
+    return 1;
+}
+
+static void on_ending(void *ctx, const char *why)
+{
+    const struct mn_collective_session *s = ctx;
+
+    mn_strlcpy(s->plan.roll->ended, why, sizeof s->plan.roll->ended);
+    mn_clean(s->plan.roll->ended);
+}
+
 static int is_matrix(const struct mn_collective_session *s)
 {
     return s->options->links || s->options->pairs;
@@ -79,7 +108,11 @@ static enum mn_err plan(struct mn_collective_session *s, struct mn_diag *diag)
 
 static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_diag *diag)
 {
-    struct mn_launch crew = {.body = start_rank, .line = on_line, .ctx = s};
+    struct mn_launch crew = {.body = start_rank,
+                             .line = on_line,
+                             .lost = on_lost,
+                             .ending = on_ending,
+                             .ctx = s};
     const struct mn_opt_list *hosts = s->hosts;
     enum mn_err err;
 
@@ -101,10 +134,18 @@ static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_
                        hosts->items[0]);
     if (s->missing && crew.nranks > 2 && !is_matrix(s))
         fprintf(stderr, "meshnet bench: %d steps of the ring of ranks have no cable\n", s->missing);
+    s->plan.roll =
+        mmap(NULL, sizeof *s->plan.roll, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (s->plan.roll == MAP_FAILED)
+        return mn_fail_errno(diag, "memory that the ranks share");
+    s->plan.go_on = is_matrix(s);
     err = plan(s, diag);
     if (!err)
         err = meet_here(s, diag);
-    return err ? err : mn_launch_local(&crew, code, diag);
+    if (!err)
+        err = mn_launch_local(&crew, code, diag);
+    munmap(s->plan.roll, sizeof *s->plan.roll);
+    return err;
 }
 
 int mn_bench_collective(const struct mn_bench_options *options)

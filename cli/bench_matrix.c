@@ -77,6 +77,7 @@ static enum mn_err measure(const struct mn_collective_session *s, struct mn_grou
         .warmup = (unsigned long)o->warmup,
         .timeout_ms = o->timeout_ms,
         .stop = s->plan.stop,
+        .absent = results->absent,
         .buffers = (size_t)o->buffers,
         .memory = (enum mn_memory_kind)o->memory,
         .gpu = (int)o->gpu,
@@ -153,6 +154,30 @@ static enum mn_err environments(const struct mn_collective_session *s, struct mn
     return err;
 }
 
+/* By node why it takes no part, of those that should; *error says it of all in a line, NULL = none.
+ */
+static const char **absent_nodes(const struct mn_collective_session *s, int rank, char **error)
+{
+    const char **absent = mn_zalloc((s->mesh.n_nodes + 1) * sizeof *absent);
+    const struct mn_group_roll *roll = rank == 0 && s->hosts->count ? s->plan.roll : NULL;
+
+    *error = NULL;
+    for (int r = 1; roll && r < s->plan.nranks; r++) {
+        if (!atomic_load(&roll->ranks[r].absent))
+            continue;
+        const char *host = s->hosts->items[r], *why = roll->ranks[r].why;
+        int node = mn_bench_node(&s->mesh, s->self, host);
+        if (node >= 0)
+            absent[node] = why;
+        char *more =
+            mn_asprintf("%s%s%s takes no part: %s", *error ? *error : "", *error ? "; " : "",
+                        node >= 0 ? s->mesh.nodes[node].name : host, why);
+        free(*error);
+        *error = more;
+    }
+    return absent;
+}
+
 int mn_matrix_rank(void *ctx, int rank)
 {
     const struct mn_collective_session *s = ctx;
@@ -160,6 +185,7 @@ int mn_matrix_rank(void *ctx, int rank)
     struct mn_group *group;
     struct mn_matrix_results results = {.started = time(NULL), .report = {.mesh = &s->mesh}};
     struct mn_diag diag = {.text = ""};
+    char *missing = NULL;
     int code = 0;
 
     plan.rank = rank;
@@ -167,6 +193,9 @@ int mn_matrix_rank(void *ctx, int rank)
     mn_wipe(plan.token, sizeof plan.token);
     if (err)
         return mn_cmd_fail("bench", &diag);
+    rank = mn_group_rank(group);
+    const char **absent = absent_nodes(s, rank, &missing);
+    results.absent = absent;
     err = mn_collective_pin(s, group, NULL, &diag);
     if (!err)
         err = environments(s, group, &results, &diag);
@@ -174,11 +203,15 @@ int mn_matrix_rank(void *ctx, int rank)
         err = measure(s, group, rank, &results, &diag);
     if (err)
         mn_group_fail(group, err, &diag);
-    results.error = err ? diag.text : NULL;
+    if (!err && missing)
+        mn_fail(&diag, MN_ERR_FAILED, "%s", missing);
+    results.error = err || missing ? diag.text : NULL;
     if (rank == 0 && results.environments)
         code = print(s->options, &results);
-    if (err && (rank == 0 || !mn_group_told(group)))
+    if ((err && (rank == 0 || !mn_group_told(group))) || missing)
         code = mn_cmd_fail("bench", &diag);
+    free(missing);
+    free(absent);
     mn_group_leave(group);
     mn_matrix_free(&results.report);
     free(results.environments);

@@ -1,13 +1,20 @@
 /* Ranks at other hosts, through OpenSSH. The control connection comes back through ssh's own, so
  * that it needs no address of this host and ends with it. */
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
 #include "topo/base/alloc.h"
+
+#define NOT_REACHED 255 /* ssh's own failure */
 
 /* Of the environment these go along, less what belongs to one host or one process. */
 static const char *const prefixes[] = {"NCCL_", "MESHNET_"};
@@ -83,11 +90,70 @@ static int seen_before(const struct mn_opt_list *hosts, int rank)
     return 0;
 }
 
-int mn_collective_ssh(const struct mn_collective_session *s, int rank)
+/* Becomes ssh, to where the host's name or the way leads; returns when that cannot be. */
+static int become_ssh(const struct mn_collective_session *s, int rank, const char *way,
+                      const char *command)
 {
     const char *host = s->hosts->items[rank], *ssh = getenv("MESHNET_SSH");
-    char forward[64], *command = NULL;
+    char forward[64], where[MN_ADDR_TEXT + 16], alias[300];
     struct mn_diag diag;
+
+    if (mn_key_to_stdin(s->plan.token, &diag))
+        return mn_cmd_fail("bench", &diag);
+    /* The keys and settings of the name hold wherever it leads. */
+    snprintf(where, sizeof where, "HostName=%s", way ? way : "");
+    snprintf(alias, sizeof alias, "HostKeyAlias=%s", host);
+    const char *const found[] = {"-o", where, "-o", alias, "-o", "CheckHostIP=no"};
+    const char *words[32] = {NULL};
+    int n = 0;
+    snprintf(forward, sizeof forward, "127.0.0.1:%u:127.0.0.1:%u", s->plan.port, s->plan.port);
+    /* Ranks of one host share the way back of the first. */
+    const char *strict =
+        seen_before(s->hosts, rank) ? "ExitOnForwardFailure=no" : "ExitOnForwardFailure=yes";
+    ssh = ssh && *ssh ? ssh : "ssh";
+    const char *const fixed[] = {ssh,  "-T",
+                                 "-o", "BatchMode=yes",
+                                 "-o", "ConnectTimeout=10",
+                                 "-o", "ServerAliveInterval=3",
+                                 "-o", "ServerAliveCountMax=2",
+                                 "-o", strict,
+                                 "-R", forward};
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        words[n++] = fixed[i];
+    for (size_t i = 0; way && i < sizeof found / sizeof *found; i++)
+        words[n++] = found[i];
+    words[n++] = "--";
+    words[n++] = host;
+    words[n++] = command;
+    execvp(ssh, (char *const *)(uintptr_t)words);
+    fprintf(stderr, "%s: cannot be run\n", ssh);
+    return 1;
+}
+
+/* In a process of its own, which ends with this one. Returns its exit code. */
+static int try_ssh(const struct mn_collective_session *s, int rank, const char *way, char *command)
+{
+    pid_t self = getpid(), pid;
+    int status = 0;
+
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != self)
+            _exit(1);
+        int code = become_ssh(s, rank, way, command);
+        fflush(NULL);
+        _exit(code);
+    }
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+int mn_collective_ssh(const struct mn_collective_session *s, int rank)
+{
+    char ways[MN_BENCH_WAYS][MN_ADDR_TEXT], *command = NULL;
+    int n = mn_bench_ways(s, rank, ways);
     size_t size;
     FILE *file = open_memstream(&command, &size);
 
@@ -96,16 +162,13 @@ int mn_collective_ssh(const struct mn_collective_session *s, int rank)
     add_command(file, s, rank);
     if (fclose(file))
         return 1;
-    if (mn_key_to_stdin(s->plan.token, &diag))
-        return mn_cmd_fail("bench", &diag);
-    snprintf(forward, sizeof forward, "127.0.0.1:%u:127.0.0.1:%u", s->plan.port, s->plan.port);
-    /* Ranks of one host share the way back of the first. */
-    const char *strict =
-        seen_before(s->hosts, rank) ? "ExitOnForwardFailure=no" : "ExitOnForwardFailure=yes";
-    ssh = ssh && *ssh ? ssh : "ssh";
-    execlp(ssh, ssh, "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o",
-           "ServerAliveInterval=3", "-o", "ServerAliveCountMax=2", "-o", strict, "-R", forward,
-           "--", host, command, (char *)NULL);
-    fprintf(stderr, "%s: cannot be run\n", ssh);
-    return 1;
+    int code = try_ssh(s, rank, NULL, command);
+    for (int i = 0; i < n && code == NOT_REACHED && !atomic_load(&s->plan.roll->ranks[rank].came);
+         i++) {
+        fprintf(stderr, "meshnet bench: %s: trying its address %s\n", s->hosts->items[rank],
+                ways[i]);
+        code = try_ssh(s, rank, ways[i], command);
+    }
+    free(command);
+    return code;
 }

@@ -229,6 +229,22 @@ static void print_findings(struct mn_out *out, const struct mn_matrix_report *r)
     mn_out_table_end(out);
 }
 
+/* JSON alone: in text it is a finding of each cell, and the error. */
+static void print_absent(struct mn_out *out, const struct mn_matrix_results *results)
+{
+    const struct mn_mesh *mesh = results->report.mesh;
+
+    mn_out_list_begin(out, "unreachable", NULL);
+    for (size_t i = 0; results->absent && i < mesh->n_nodes; i++)
+        if (results->absent[i]) {
+            mn_out_begin(out, NULL, NULL);
+            mn_out_str(out, "node", NULL, mesh->nodes[i].name);
+            mn_out_str(out, "why", NULL, results->absent[i]);
+            mn_out_end(out);
+        }
+    mn_out_list_end(out);
+}
+
 /* In text, findings are sentences. */
 static void say_findings(struct mn_out *out, const struct mn_matrix_report *r)
 {
@@ -253,6 +269,7 @@ void mn_matrix_print(struct mn_out *out, enum mn_out_format format,
                           results->n_environments);
     mn_out_bool(out, "complete", NULL, results->error == NULL);
     mn_out_str(out, "error", NULL, results->error);
+    print_absent(out, results);
     mn_out_str(out, "clock", "clock", "CLOCK_MONOTONIC");
     if (format == MN_OUT_JSON) {
         mn_out_table(out, "nodes", NULL, cols, 1);

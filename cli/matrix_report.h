@@ -12,8 +12,9 @@ struct mn_matrix_results {
     time_t started;
     struct mn_environment *environments;
     int n_environments;
-    unsigned long long bytes; /* of a message */
-    const char *error;        /* why it ended early, NULL = it did not */
+    unsigned long long bytes;  /* of a message */
+    const char *error;         /* why it ended early or is not whole, NULL = it is */
+    const char *const *absent; /* by node, as in the plan */
     struct mn_matrix_report report;
 };
 

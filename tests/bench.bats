@@ -667,5 +667,7 @@ none_left()
     [ "$status" -eq 1 ]
     [ $SECONDS -lt 15 ]
     [[ "$stderr" == *"[1 b] no route to the host"* ]]
-    [[ "$stderr" == *"rank 1 failed"* ]]
+    [[ "$stderr" == *"rank 1 failed; ending the others"* ]]
+    [[ "$stderr" == *"meshnet bench: "*"rank 1 failed: no route to the host"* ]]
+    [[ "$stderr" != *interrupted* ]]
 }

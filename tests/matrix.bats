@@ -198,6 +198,73 @@ cell()
     [ "$(jq '.cells | length' <<<"$output")" -eq 5 ]
 }
 
+# over_ssh OPTION…: --links from a, the others' ranks started over ssh.
+over_ssh()
+{
+    run --separate-stderr on a env MESHNET_NODE=a timeout 100 "$MESHNET" bench --links \
+        --mesh mesh.yaml --duration 20ms "$@"
+    echo "$output"
+    echo "$stderr"
+}
+
+@test "matrix: a host that cannot be reached is named, with why, and the rest is measured" {
+    [ -x /usr/sbin/sshd ] || skip "no OpenSSH server"
+    ssh_to b 10.9.0.2 c 10.9.0.3 d 10.9.0.4
+    sshd_at b
+    sshd_at d
+    over_ssh --json
+    report=$output said=$stderr reached=$status
+    over_ssh
+    kill "$(cat sshd.b.pid)" "$(cat sshd.d.pid)"
+    [ $reached -eq 1 ]
+    [ "$(jq -r '[.cells[] | "\(.link) \(.status)"] | join("; ")' <<<"$report")" = \
+        'a-b ok; a-b-2 ok; a-d ok; b-c not measured; c-d not measured' ]
+    [[ "$(jq -r '.cells[] | select(.link == "c-d") | .error' <<<"$report")" == "c takes no part: none of 3 ways to it works, the last: ssh: "* ]]
+    [ "$(jq -r '[.findings[] | select(.link == "b-c") | .severity] | join(" ")' <<<"$report")" = bad ]
+    [[ "$(jq -r '"\(.complete) \(.error)"' <<<"$report")" == "false c takes no part: none of 3 ways "* ]]
+    [[ "$(jq -r '.unreachable | map(.node + " " + .why) | join("; ")' <<<"$report")" == "c none of 3 ways "* ]]
+    [[ "$said" == *"[2 c] "*"Connection refused"* || "$said" == *"[3 c] "*"Connection refused"* ]]
+    [[ "$said" == *"meshnet bench: c takes no part: none of 3 ways to it works"* ]]
+    [[ "$said$report$output$stderr" != *interrupted* ]]
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"bad: link b-c: not measured: c takes no part: none of 3 ways"* ]]
+    echo "$report" >report.json
+    ! python3 -c 'import jsonschema' 2>/dev/null || valid report.json
+}
+
+@test "matrix: a host whose name leads nowhere is reached by an address of the mesh file" {
+    [ -x /usr/sbin/sshd ] || skip "no OpenSSH server"
+    ssh_to b 10.9.0.2 c 10.9.0.3 d 10.9.0.4
+    for node in b c d; do
+        sshd_at $node
+    done
+    ip netns exec $NS-d nft add table inet wall
+    ip netns exec $NS-d nft 'add chain inet wall in { type filter hook input priority 0; }'
+    ip netns exec $NS-d nft add rule inet wall in ip daddr 10.9.0.4 tcp dport 2222 reject with tcp reset
+    over_ssh --json
+    for node in b c d; do
+        kill "$(cat sshd.$node.pid)"
+    done
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *" d] meshnet bench: d: trying its address 10.1.5.1"* ]]
+    [ "$(jq '[.cells[].status == "ok"] | all' <<<"$output")" = true ]
+    [ "$(jq -c .unreachable <<<"$output")" = '[]' ]
+}
+
+@test "matrix: agents that do not answer are left out and named" {
+    start_server serve.out serve.err on b env MESHNET_NODE=b \
+        MESHNET_CONFIG="$PWD/mesh.yaml" timeout -k 1 100 "$MESHNET" serve --listen 10.1.1.2
+    run --separate-stderr on a env MESHNET_NODE=a timeout 100 "$MESHNET" bench --links --agents \
+        --hosts a,b,c --mesh mesh.yaml --duration 20ms --json
+    echo "$output"
+    echo "$stderr"
+    kill "$SERVER"
+    [ "$status" -eq 1 ]
+    [ "$(cell a-b status)" = ok ]
+    [[ "$(jq -r .error <<<"$output")" == "c takes no part: none of 3 ways to it works, "*"port 18515"* ]]
+    [[ "$stderr$output" != *interrupted* ]]
+}
+
 @test "matrix: the order of ranks follows the cables" {
     run on b env MESHNET_NODE=b "$MESHNET" bench --print-order --mesh mesh.yaml
     [ "$output" = b,a,d,c ] || [ "$output" = b,c,d,a ]

@@ -110,6 +110,8 @@ static enum mn_err receive_guest(struct mn_group *g, struct mn_ctl *ctl, int *ca
         mn_ctl_close(ctl);
         return err;
     }
+    if (g->plan.roll)
+        atomic_store(&g->plan.roll->ranks[rank].came, 1);
     mn_ctl_watch(ctl);
     mn_strlcpy(ctl->peer, g->peers[rank].name, sizeof ctl->peer);
     g->peers[rank].ctl = *ctl;
@@ -124,6 +126,7 @@ static enum mn_err tell_names(struct mn_group *g, struct mn_diag *diag)
 
     for (int r = 1; r < g->plan.nranks && !err; r++) {
         cJSON *m = cJSON_CreateObject(), *names = cJSON_AddArrayToObject(m, "names");
+        cJSON_AddNumberToObject(m, "rank", r);
         for (int i = 0; i < g->plan.nranks; i++)
             cJSON_AddItemToArray(names, cJSON_CreateString(g->peers[i].name));
         err = mn_ctl_send(&g->peers[r].ctl, m, diag);
@@ -153,6 +156,46 @@ enum mn_err mn_group_door(const struct mn_group_plan *plan, struct mn_door **doo
     return err;
 }
 
+/* Of those who have not come, how many never will. */
+static int absent(const struct mn_group *g)
+{
+    int n = 0;
+
+    for (int r = 1; g->plan.go_on && g->plan.roll && r < g->plan.nranks; r++)
+        n += g->peers[r].ctl.fd < 0 && atomic_load(&g->plan.roll->ranks[r].absent);
+    return n;
+}
+
+/* 1: it goes on without those who did not come in time. */
+static int give_up_waiting(struct mn_group *g)
+{
+    struct mn_group_roll *roll = g->plan.roll;
+
+    for (int r = 1; g->plan.go_on && roll && r < g->plan.nranks; r++)
+        if (g->peers[r].ctl.fd < 0 && !atomic_load(&roll->ranks[r].absent)) {
+            snprintf(roll->ranks[r].why, sizeof roll->ranks[r].why,
+                     "its rank did not come within %u s", g->plan.timeout_ms / 1000);
+            atomic_store(&roll->ranks[r].absent, 1);
+        }
+    return g->plan.go_on && roll;
+}
+
+/* Those who came are all there is from now on. */
+static void close_ranks(struct mn_group *g)
+{
+    int n = 1;
+
+    for (int r = 1; r < g->plan.nranks; r++)
+        if (g->peers[r].ctl.fd >= 0) {
+            if (n < r) {
+                g->peers[n] = g->peers[r];
+                g->peers[r] = (struct mn_group_peer){.ctl = {.fd = -1}};
+            }
+            n++;
+        }
+    g->plan.nranks = n;
+}
+
 /* Ranks that have come are watched for their end meanwhile. */
 static enum mn_err join_as_hub(struct mn_group *g, struct mn_diag *diag)
 {
@@ -162,17 +205,19 @@ static enum mn_err join_as_hub(struct mn_group *g, struct mn_diag *diag)
     int came = 1;
     enum mn_err err = mn_group_door(&g->plan, &door, diag);
 
-    while (came < g->plan.nranks && !err) {
+    while (came + absent(g) < g->plan.nranks && !err) {
         struct pollfd p = {.fd = mn_door_fd(door), .events = POLLIN};
         (void)poll(&p, 1, 20);
         while (!err && came < g->plan.nranks && mn_door_look(door, 1, &ctl))
             err = receive_guest(g, &ctl, &came, diag);
         if (!err)
             err = mn_group_watch(g, 0, diag);
-        if (!err && mn_seconds() > deadline)
+        if (!err && mn_seconds() > deadline && !give_up_waiting(g))
             err = out_of_time(g, diag);
     }
     mn_door_close(door);
+    if (!err)
+        close_ranks(g);
     return err ? err : tell_names(g, diag);
 }
 
@@ -210,9 +255,17 @@ static enum mn_err learn_names(struct mn_group *g, struct mn_diag *diag)
     if (err)
         return err;
     const cJSON *names = cJSON_GetObjectItemCaseSensitive(m, "names");
-    if (!cJSON_IsArray(names) || cJSON_GetArraySize(names) != g->plan.nranks)
-        err =
-            mn_fail(diag, MN_ERR_PROTO, "rank 0: a list of %d names was expected", g->plan.nranks);
+    int n = cJSON_IsArray(names) ? cJSON_GetArraySize(names) : 0;
+    double rank = 0;
+    if (n < 2 || n > g->plan.nranks)
+        err = mn_fail(diag, MN_ERR_PROTO, "rank 0: a list of up to %d names was expected",
+                      g->plan.nranks);
+    else
+        err = mn_ctl_number(m, "rank", 1, n - 1, &rank, diag);
+    if (!err) {
+        g->plan.nranks = n;
+        g->plan.rank = (int)rank;
+    }
     for (int r = 0; r < g->plan.nranks && !err; r++) {
         const cJSON *name = cJSON_GetArrayItem(names, r);
         mn_strlcpy(g->peers[r].name, cJSON_IsString(name) ? name->valuestring : "?",

@@ -68,13 +68,20 @@ static void take(struct mn_group *g, int r)
     }
 }
 
+const char *mn_group_stop_reason(const struct mn_group *g)
+{
+    const struct mn_group_roll *roll = g->plan.roll;
+
+    return roll && roll->ended[0] ? roll->ended : "interrupted";
+}
+
 enum mn_err mn_group_watch(struct mn_group *g, int wait_ms, struct mn_diag *diag)
 {
     struct pollfd fds[MN_GROUP_RANKS];
     int ranks[MN_GROUP_RANKS], n = 0;
 
     if (!g->over && g->plan.stop && *g->plan.stop)
-        end_group(g, MN_ERR_FAILED, "interrupted", -1);
+        end_group(g, MN_ERR_FAILED, mn_group_stop_reason(g), -1);
     for (int r = 0; r < g->plan.nranks; r++) {
         if (g->peers[r].ctl.fd < 0)
             continue;

@@ -296,7 +296,8 @@ void mn_matrix_judge(struct mn_matrix_report *r)
             find(r, MN_MATRIX_BAD, c, "%s: %s: %s", title, mn_matrix_status_names[cell->status],
                  cell->error);
         else if (cell->status == MN_CELL_UNMEASURED)
-            find(r, MN_MATRIX_INFO, c, "%s: not measured: %s", title, cell->error);
+            find(r, cell->absent ? MN_MATRIX_BAD : MN_MATRIX_INFO, c, "%s: not measured: %s", title,
+                 cell->error);
         else
             judge_speed(r, c, title);
         if (cell->status == MN_CELL_OK && cell->link < 0)

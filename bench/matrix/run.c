@@ -302,6 +302,17 @@ static void combine(const struct mn_mesh *mesh, const struct said *from, const s
     cell->lost += from->lost + to->lost;
 }
 
+static void say_absent(const struct run *r, int node, struct mn_matrix_cell *cell)
+{
+    const char *why = r->plan->absent ? r->plan->absent[node] : NULL;
+    char *text = mn_asprintf("%s takes no part%s%s", r->mesh->nodes[node].name, why ? ": " : "",
+                             why ? why : "");
+
+    cell->absent = why != NULL;
+    mn_strlcpy_words(cell->error, text, sizeof cell->error);
+    free(text);
+}
+
 static enum mn_err do_cell(struct run *r, struct mn_matrix_cell cell, struct mn_diag *diag)
 {
     size_t n = (size_t)mn_group_size(r->group);
@@ -310,13 +321,12 @@ static enum mn_err do_cell(struct run *r, struct mn_matrix_cell cell, struct mn_
     enum mn_err err = MN_OK;
 
     if (from < 0 || to < 0)
-        snprintf(cell.error, sizeof cell.error, "%s takes no part",
-                 r->mesh->nodes[from < 0 ? cell.from : cell.to].name);
+        say_absent(r, from < 0 ? cell.from : cell.to, &cell);
     else if (r->node == cell.from || r->node == cell.to)
         take_part(r, &own);
     r->line++;
     if (r->plan->stop && *r->plan->stop)
-        err = mn_fail(diag, MN_ERR_FAILED, "interrupted");
+        err = mn_fail(diag, MN_ERR_FAILED, "%s", mn_group_stop_reason(r->group));
     if (from >= 0 && to >= 0 && !err) {
         err = mn_group_allgather(r->group, &own, sizeof own, all, diag);
         if (!err) {
