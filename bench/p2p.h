@@ -44,6 +44,7 @@ struct mn_p2p_plan {
     int flush;                         /* iflush after each receive, as NCCL does for GPU memory */
     struct mn_repeat_plan repeat;      /* of each measurement, unless iters is given */
     unsigned long iters, warmup;
+    unsigned budget_ms; /* for all: what would not end in it is left out. 0 = as long as it takes */
     unsigned timeout_ms;               /* longest wait without progress */
     const volatile sig_atomic_t *stop; /* not 0: the run ends, interrupted. NULL: never */
     size_t buffers;                    /* bytes for the messages of one side */
@@ -148,7 +149,8 @@ struct mn_p2p_report {
     struct mn_p2p_end ends[2]; /* here, peer */
     struct mn_environment environments[2];
     time_t started;
-    const char *error; /* why it ended early; NULL = it did not. The caller's */
+    char left_out[400]; /* "in of 16M, both of 16M": for want of time; "" = nothing */
+    const char *error;  /* why it ended early; NULL = it did not. The caller's */
 };
 
 /* Called before each measurement: what, its number and how many there are. */
@@ -170,6 +172,8 @@ enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, cJSON *fi
 enum mn_p2p_carrier mn_p2p_carrier(const struct mn_p2p_report *report, const struct mn_p2p_end *end,
                                    double shares[MN_P2P_NICS]);
 
+/* The part of the wire's bits that is payload in full packets of that MTU. */
+double mn_p2p_payload(int mtu, int rdma);
 double mn_p2p_gbytes(const struct mn_p2p_bandwidth *row); /* GB/s, 10^9 */
 
 #endif

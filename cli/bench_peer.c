@@ -57,14 +57,14 @@ static int below_gate(const struct mn_p2p_report *report, double min_gbps)
 }
 
 static int report_and_judge(const struct mn_bench_options *o, const struct mn_p2p_plan *plan,
-                            const char *mesh_path, const struct mn_p2p_report *report)
+                            const struct mn_names *names, const struct mn_p2p_report *report)
 {
     enum mn_out_format format = o->json ? MN_OUT_JSON : o->csv ? MN_OUT_CSV : MN_OUT_TEXT;
     struct mn_out *out = mn_out_new(stdout, format);
 
     if (o->wide)
         mn_out_width(out, 0);
-    mn_bench_print(out, plan, mesh_path, report);
+    mn_bench_print(out, plan, names->path, &names->mesh, names->self, report);
     if (mn_out_free(out)) {
         fprintf(stderr, "meshnet bench: writing the results failed\n");
         return 1;
@@ -137,7 +137,7 @@ int mn_bench_peer(const struct mn_bench_options *o)
     }
     report.error = err ? diag.text : NULL;
     if (!err || measured_something(&report))
-        code = report_and_judge(o, &plan, names.path, &report);
+        code = report_and_judge(o, &plan, &names, &report);
     if (err)
         code = mn_cmd_fail("bench", &diag);
     mn_ctl_close(&ctl);

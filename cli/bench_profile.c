@@ -4,6 +4,10 @@
 #include "cli/bench_collective.h"
 
 #define SMALL       (64u << 10)
+#define QUICK_SMALL (4u << 10)
+#define QUICK_MS                                                                                   \
+    12000             /* of 15 s; the rest is for connecting and what takes longer than thought    \
+                       */
 #define OUTSTANDING 8 /* as NCCL has */
 #define BURST       16
 
@@ -127,7 +131,8 @@ enum mn_err mn_bench_profile(const struct mn_bench_options *o, struct mn_p2p_pla
     plan->flush = o->flush;
     plan->burst_messages = o->burst ? (int)o->burst : BURST;
     plan->pause_ms = o->pause_ms;
-    plan->latency_max = small_limit(o, plan);
+    plan->latency_max = o->quick ? QUICK_SMALL : small_limit(o, plan);
+    plan->budget_ms = o->quick ? QUICK_MS : 0;
     return pick_ways(o, profiles, plan, diag);
 }
 

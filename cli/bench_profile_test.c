@@ -144,6 +144,41 @@ static void how_messages_flow(void **state)
     assert_int_equal(mn_bench_profile(&o, &plan, &diag), MN_ERR_USAGE);
 }
 
+/* All of a default run ends soon; who says how long or what to measure has it so. */
+static void what_is_quick(void **state)
+{
+    static const char *one[] = {"1M"};
+    static const struct {
+        struct mn_bench_options o;
+        int quick;
+        size_t sizes;
+        unsigned duration_ms;
+    } rows[] = {
+        {{.peer = "b"}, 1, 5, 150},
+        {{.peer = "b", .thorough = 1}, 0, 11, 500},
+        {{.peer = "b", .sizes = {one, 1}}, 0, 1, 500},
+        {{.peer = "b", .duration_ms = 30}, 0, 11, 30},
+        {{.peer = "b", .iters = 10}, 0, 11, 500},
+        {{.peer = "b", .max_duration_ms = 700}, 0, 11, 500},
+        {{.links = 1}, 0, 11, 500},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct mn_bench_options o = rows[i].o;
+        struct mn_p2p_plan plan = {.sizes = small, .n_sizes = 3};
+        struct mn_diag diag;
+        mn_bench_defaults(&o);
+        assert_int_equal(o.quick, rows[i].quick);
+        assert_int_equal(o.sizes.count, rows[i].sizes);
+        assert_int_equal(o.duration_ms, rows[i].duration_ms);
+        o.direction = MN_P2P_DIRECTIONS;
+        assert_int_equal(mn_bench_profile(&o, &plan, &diag), MN_OK);
+        assert_int_equal(plan.budget_ms > 0, rows[i].quick);
+        assert_true(plan.budget_ms < 15000);
+    }
+}
+
 static enum mn_err refused(const char *type, int direction, int collective, const char *says)
 {
     const char *types[] = {type}, *collectives[] = {"all-reduce"};
@@ -174,6 +209,7 @@ int main(void)
         cmocka_unit_test(ranges),
         cmocka_unit_test(bad_ranges),
         cmocka_unit_test(profiles),
+        cmocka_unit_test(what_is_quick),
         cmocka_unit_test(how_messages_flow),
         cmocka_unit_test(two_meanings_of_type),
     };

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/bench.h"
 #include "cli/bench_report.h"
 #include "cli/results_head.h"
 #include "topo/base/alloc.h"
@@ -312,8 +313,9 @@ void mn_bench_print_tables(struct mn_out *out, const struct mn_p2p_plan *plan,
 }
 
 void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const char *mesh_path,
-                    const struct mn_p2p_report *report)
+                    const struct mn_mesh *mesh, int self, const struct mn_p2p_report *report)
 {
+    char quote[512];
     const struct mn_p2p_end *ends = report->ends;
 
     mn_results_print_head(out, MN_RESULTS_LINK, report->started, report->environments, 2);
@@ -341,4 +343,12 @@ void mn_bench_print(struct mn_out *out, const struct mn_p2p_plan *plan, const ch
     print_counters(out, "counters_here", "bytes of each NIC here, during the run", report,
                    &ends[0]);
     print_counters(out, "counters_peer", "bytes of each NIC of the peer", report, &ends[1]);
+    mn_out_str(out, "left_out", NULL, report->left_out[0] ? report->left_out : NULL);
+    if (report->left_out[0])
+        mn_out_note(out, MN_YELLOW, "left out, to end in time: %s; --thorough measures all",
+                    report->left_out);
+    mn_bench_quote(report, mesh, self, quote, sizeof quote);
+    mn_out_str(out, "summary", NULL, quote[0] ? quote : NULL);
+    if (quote[0])
+        mn_out_note(out, MN_BOLD, "%s", quote);
 }

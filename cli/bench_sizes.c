@@ -52,6 +52,21 @@ static enum mn_err add_range(struct mn_bench_sizes *sizes, const char *text, str
     return err;
 }
 
+void mn_bench_defaults(struct mn_bench_options *o)
+{
+    static const char *all[] = {"8",    "64", "512", "4K",  "16K", "64K",
+                                "256K", "1M", "4M",  "16M", "64M"},
+                      *few[] = {"8", "4K", "64K", "1M", "16M"};
+
+    o->quick = o->peer && !o->thorough && !o->sizes.count && !o->duration_ms &&
+               !o->max_duration_ms && !o->iters;
+    if (!o->duration_ms)
+        o->duration_ms = o->quick ? 150 : 500;
+    if (!o->sizes.count)
+        o->sizes = o->quick ? (struct mn_opt_list){few, sizeof few / sizeof *few}
+                            : (struct mn_opt_list){all, sizeof all / sizeof *all};
+}
+
 enum mn_err mn_bench_sizes_parse(const struct mn_opt_list *list, struct mn_bench_sizes *sizes,
                                  struct mn_diag *diag)
 {

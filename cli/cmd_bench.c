@@ -134,9 +134,10 @@ static const struct mn_opt options[] = {
      .letter = 's',
      .type = MN_OPT_LIST,
      .arg = "LIST",
-     .def = "8,64,512,4K,16K,64K,256K,1M,4M,16M,64M",
      .offset = offsetof(struct mn_bench_options, sizes),
-     .help = "Message sizes, and ranges of them: BEGIN:END:FACTOR."},
+     .help =
+         "Message sizes, and ranges of them: BEGIN:END:FACTOR "
+         "[8,64,512,4K,16K,64K,256K,1M,4M,16M,64M; --peer without --thorough: 8,4K,64K,1M,16M]."},
     {.name = "tests",
      .type = MN_OPT_LIST,
      .arg = "LIST",
@@ -152,11 +153,17 @@ static const struct mn_opt options[] = {
     {.name = "duration",
      .type = MN_OPT_DURATION,
      .arg = "TIME",
-     .def = "500ms",
      .offset = offsetof(struct mn_bench_options, duration_ms),
      .min = 10,
      .max = 3600000,
-     .help = "How long each measurement lasts, in ten or more repetitions."},
+     .help = "How long each measurement lasts, in ten or more repetitions [500ms; --peer without "
+             "--thorough: 150ms]."},
+    {.name = "thorough",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_bench_options, thorough),
+     .help =
+         "With --peer: all sizes, each as long as it takes; else all ends within 15 s, as long as "
+         "none of --sizes, --duration, --max-duration and --iters is given."},
     {.name = "precision",
      .type = MN_OPT_DOUBLE,
      .arg = "PERCENT",
@@ -314,6 +321,8 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
     if ((o->collectives.count != 0) + (o->peer != NULL) + (o->links || o->pairs) > 1)
         return mn_fail(diag, MN_ERR_USAGE,
                        "one of --peer, --collective and --links or --pairs at a time");
+    if (o->thorough && !o->peer)
+        return mn_fail(diag, MN_ERR_USAGE, "--thorough goes with --peer");
     if (o->min_ratio > 0 && !o->links && !o->pairs)
         return mn_fail(diag, MN_ERR_USAGE, "--min goes with --links or --pairs");
     if (o->max_duration_ms && o->max_duration_ms < o->duration_ms)
@@ -338,12 +347,13 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
 
 static int run(const void *values, int argc, char **argv)
 {
-    const struct mn_bench_options *o = values;
+    struct mn_bench_options o = *(const struct mn_bench_options *)values;
     struct mn_diag diag;
 
-    if (check_mode(o, argc, argv, &diag))
+    mn_bench_defaults(&o);
+    if (check_mode(&o, argc, argv, &diag))
         return mn_cmd_fail("bench", &diag);
-    return o->peer ? mn_bench_peer(o) : mn_bench_collective(o);
+    return o.peer ? mn_bench_peer(&o) : mn_bench_collective(&o);
 }
 
 const struct mn_command mn_cmd_bench = {

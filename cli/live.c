@@ -5,7 +5,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "topo/base/clock.h"
 #include "topo/base/width.h"
+
+#define EVERY_S 5.0
 
 /* Rows and columns of the terminal. */
 static void find_size(int *rows, int *cols)
@@ -40,6 +43,19 @@ static int draw(const char *text, int rows, int cols)
     return lines - skip;
 }
 
+static void say_now_and_then(struct mn_live *live, size_t step, size_t steps, const char *what)
+{
+    double now = mn_seconds();
+
+    if (live->said == 0)
+        live->said = now;
+    if (now - live->said < EVERY_S)
+        return;
+    live->said = now;
+    fprintf(stderr, "meshnet bench: %zu of %zu: %s\n", step, steps, what);
+    fflush(stderr);
+}
+
 void mn_live_show(struct mn_live *live, size_t step, size_t steps, const char *what)
 {
     char *text = NULL;
@@ -47,9 +63,9 @@ void mn_live_show(struct mn_live *live, size_t step, size_t steps, const char *w
     int rows, cols;
     FILE *file = live->print && !live->off ? open_memstream(&text, &size) : NULL;
 
-    if (live->off || !isatty(STDERR_FILENO)) {
-        live->off = 1;
-    } else {
+    if (!live->off && !isatty(STDERR_FILENO)) {
+        say_now_and_then(live, step, steps, what);
+    } else if (!live->off) {
         find_size(&rows, &cols);
         mn_live_clear(live);
         if (file) {

@@ -110,6 +110,39 @@ moved()
     [ "$(jq -r '.environment[1].mesh_file.sha256' <<<"$output")" = "$(sha256sum <mesh.yaml | cut -d ' ' -f 1)" ]
 }
 
+@test "bench: a default run leaves out what a slow cable has no time for, and ends in a line to quote" {
+    cable a ab 10.1.0.0/31 b ba 10.1.0.1/31
+    tc -n $NS-a qdisc add dev ab root tbf rate 100mbit burst 64k latency 50ms
+    tc -n $NS-b qdisc add dev ba root tbf rate 100mbit burst 64k latency 50ms
+    cat >mesh.yaml <<-END
+	version: 1
+	nodes:
+	  - name: a
+	    nics:
+	      - {netdev: ab, addresses: [10.1.0.0/31], speed: 100}
+	  - name: b
+	    nics:
+	      - {netdev: ba, addresses: [10.1.0.1/31], speed: 100}
+	END
+    export MESHNET_CONFIG=$PWD/mesh.yaml
+    MESHNET_NODE=b serve b
+    run --separate-stderr on a env MESHNET_NODE=a timeout 100 "$MESHNET" bench --token-file token --peer b --json
+    echo "$output"
+    echo "$stderr"
+    [ "$status" -eq 0 ]
+    [[ "$(jq -r .left_out <<<"$output")" == *"of 16M"* ]]
+    [ "$(jq -c '[.latency[].size]' <<<"$output")" = '[8,4096]' ]
+    jq -e '.results | length > 5 and all(.size < 16777216)' <<<"$output"
+    [[ "$(jq -r .summary <<<"$output")" =~ ^a\ to\ b:\ [0-9.e-]+\ Gb/s\ over\ cable\ a-b,\ [0-9]+\ %\ of\ what\ TCP\ can,\ [0-9.]+\ µs$ ]]
+    MESHNET_NODE=a bench --peer b --sizes 64,4K --duration 20ms
+    [ "$status" -eq 0 ]
+    [[ "${lines[-1]}" == "a to b: "*" Gb/s over cable a-b, "*" % of what TCP can, "*" µs" ]]
+    [[ "$output" != *"left out"* ]]
+    bench --links --thorough
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--thorough goes with --peer"* ]]
+}
+
 @test "bench: several connections, text and CSV" {
     serve a --listen 127.0.0.1
     export NCCL_SOCKET_IFNAME=lo

@@ -57,23 +57,6 @@ static struct side side_of(const struct mn_matrix_report *r, const struct mn_mes
 
 /* --- limits ----------------------------------------------------------------------------------- */
 
-/* The part of the wire's bits that is payload in full packets. Ethernet adds 38 bytes (preamble,
- * header, check, gap: IEEE 802.3). TCP over IPv4 with timestamps takes 52 of the MTU (RFC 9293,
- * 7323). RoCEv2 puts IP, UDP, BTH and ICRC, 44 bytes, around a path MTU that is a power of two of
- * at most 4096 (IBTA, annex A17). */
-static double payload_part(int mtu, int rdma)
-{
-    int path = 4096;
-
-    if (mtu < 576)
-        return 1;
-    if (!rdma)
-        return (mtu - 52) / (mtu + 38.0);
-    while (path > 256 && path + 44 + 16 > mtu)
-        path /= 2;
-    return path / (path + 44 + 38.0);
-}
-
 static double less(double a, double b)
 {
     return a > 0 && (b <= 0 || a < b) ? a : b;
@@ -95,7 +78,7 @@ static struct mn_matrix_limit limit_of_link(const struct mn_matrix_report *r,
             slot = i;
     if (speed <= 0)
         return limit;
-    double part = payload_part(mtu, cell->carrier == MN_P2P_RDMA);
+    double part = mn_p2p_payload(mtu, cell->carrier == MN_P2P_RDMA);
     if (slot >= 0) {
         limit.gbps = s[slot].end->pcie_gbps * part;
         snprintf(limit.by, sizeof limit.by, "PCIe of %.60s, %.4g Gb/s", s[slot].name,

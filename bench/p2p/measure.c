@@ -1,6 +1,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/p2p/message.h"
 #include "bench/p2p/session.h"
@@ -204,13 +205,43 @@ static enum mn_err check(struct mn_p2p_session *r, size_t size, struct mn_diag *
     return err;
 }
 
+/* Seconds that a bandwidth takes at least, by what was measured before: warm-up and one repetition
+ * move what is under way at once three times. */
+static double least_seconds(const struct mn_p2p_session *r, size_t size,
+                            enum mn_p2p_direction direction)
+{
+    double moved = 3.0 * (double)size * r->pump.window * r->pump.connections * r->pump.group;
+    const struct mn_p2p_bandwidth *like = NULL;
+
+    for (size_t i = 0; i < r->report->n_bandwidth; i++)
+        if (!like || r->report->bandwidth[i].direction == direction || like->direction != direction)
+            like = &r->report->bandwidth[i];
+    double gbytes = like ? mn_p2p_gbytes(like) : 0;
+    return gbytes > 0 ? moved / gbytes / 1e9 : 0;
+}
+
+/* Whether it may still begin; what may not is noted. */
+static int fits(struct mn_p2p_session *r, const char *what, size_t size, double seconds)
+{
+    char *text = r->report->left_out, bytes[32];
+    size_t used = strlen(text), room = sizeof r->report->left_out - used;
+
+    if (!r->plan->budget_ms ||
+        (mn_seconds() - r->began + seconds) * 1000 + r->plan->repeat.most_ms <= r->plan->budget_ms)
+        return 1;
+    r->step++;
+    snprintf(text + used, room, "%s%s of %s", used ? ", " : "", what,
+             mn_format_size(size, bytes, sizeof bytes));
+    return 0;
+}
+
 static enum mn_err bursts(struct mn_p2p_session *r, size_t size, struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
 
     for (int d = 0; d < MN_P2P_DIRECTIONS && !err; d++) {
         struct mn_p2p_burst row;
-        if (!(r->plan->bursts & 1u << d))
+        if (!(r->plan->bursts & 1u << d) || !fits(r, "bursts", size, 0))
             continue;
         say(r, "bursts", size);
         err = mn_p2p_measure_bursts(&r->pump, r->plan, size, (enum mn_p2p_direction)d, &row, diag);
@@ -232,7 +263,7 @@ static enum mn_err rates(struct mn_p2p_session *r, size_t size, struct mn_diag *
 
     r->pump.window = r->plan->rate_outstanding;
     for (int d = 0; d < MN_P2P_DIRECTIONS && !err; d++) {
-        if (!(r->plan->rate & 1u << d))
+        if (!(r->plan->rate & 1u << d) || !fits(r, "message rate", size, 0))
             continue;
         say(r, "message rate", size);
         err = bandwidth(r, size, (enum mn_p2p_direction)d, diag);
@@ -252,11 +283,11 @@ enum mn_err mn_p2p_measure(struct mn_p2p_session *r, struct mn_diag *diag)
 
     for (size_t i = 0; i < plan->n_sizes && !err; i++) {
         size_t size = (size_t)plan->sizes[i];
-        if (plan->check) {
+        if (plan->check && fits(r, "check", size, least_seconds(r, size, MN_P2P_BOTH))) {
             say(r, "checking data", size);
             err = check(r, size, diag);
         }
-        if (plan->latency && size <= plan->latency_max && !err) {
+        if (plan->latency && size <= plan->latency_max && !err && fits(r, "latency", size, 0)) {
             say(r, "latency", size);
             err = latency(r, size, diag);
         }
@@ -265,12 +296,14 @@ enum mn_err mn_p2p_measure(struct mn_p2p_session *r, struct mn_diag *diag)
         if (size <= plan->latency_max && !err)
             err = rates(r, size, diag);
         for (int d = 0; d < MN_P2P_DIRECTIONS && !err; d++) {
-            if (!(plan->directions & 1u << d) || size < plan->bandwidth_min)
+            double least = least_seconds(r, size, (enum mn_p2p_direction)d);
+            if (!(plan->directions & 1u << d) || size < plan->bandwidth_min ||
+                !fits(r, mn_p2p_direction_names[d], size, least))
                 continue;
             say(r, mn_p2p_direction_names[d], size);
             err = bandwidth(r, size, (enum mn_p2p_direction)d, diag);
         }
-        if (plan->raw && !err) {
+        if (plan->raw && !err && fits(r, "verbs alone", size, 0)) {
             say(r, "verbs alone", size);
             err = mn_raw_measure(r, size, diag);
         }

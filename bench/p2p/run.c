@@ -6,6 +6,7 @@
 #include "bench/p2p/session.h"
 #include "bench/same_mesh.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clock.h"
 
 const char *const mn_p2p_direction_names[MN_P2P_DIRECTIONS] = {"out", "in", "both"};
 
@@ -139,6 +140,7 @@ enum mn_err mn_p2p_run(struct mn_plugin *plugin, struct mn_ctl *ctl, const struc
 
     memset(report, 0, sizeof *report);
     report->started = time(NULL);
+    r.began = mn_seconds();
     r.pump =
         (struct mn_p2p_pump){.plugin = plugin,
                              .ctl = ctl,

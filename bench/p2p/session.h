@@ -13,6 +13,7 @@ struct mn_p2p_session {
     mn_p2p_progress progress;
     void *ctx;
     int step, steps;
+    double began; /* for the plan's budget */
 };
 
 /* All of the plan, in its order. */
