@@ -50,9 +50,10 @@ void mn_out_note(struct mn_out *out, enum mn_color color, const char *fmt, ...)
 /* Tables: JSON gets a list of objects under key. Column order is call order.
  * A row has exactly one cell call a column. Cells after mn_out_color() use that colour once.
  *
- * In text the figures of a column share their decimals. A table wider than the terminal loses its
- * droppable columns, the lowest number first, and says which; what is still too wide has the text
- * of its widest column go on in further lines, or is printed in parts, each with the first column.
+ * In text the figures of a column share their decimals. A table wider than the terminal loses
+ * columns that hold nothing, then its droppable ones, the lowest number first, and says which; what
+ * is still too wide has the text of its widest column go on in further lines, or is printed in
+ * parts, each with the first column.
  */
 struct mn_col {
     const char *key;

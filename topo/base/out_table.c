@@ -85,6 +85,14 @@ static int fits(const struct layout *l)
     return l->room <= 0 || !l->n_shown || total(l, 0, l->n_shown - 1) <= l->room;
 }
 
+static int is_empty(const struct mn_out *out, int column)
+{
+    for (size_t i = (size_t)column; i < out->n_cells; i += (size_t)out->n_cols)
+        if (strcmp(out->cells[i].text, "-") != 0)
+            return 0;
+    return out->n_cells > 0;
+}
+
 /* Takes one out. 0: none is left that may go. */
 static int drop_one(struct layout *l, char **dropped)
 {
@@ -92,6 +100,8 @@ static int drop_one(struct layout *l, char **dropped)
 
     for (int i = 0; i < l->n_shown; i++) {
         int own = l->out->cols[l->shown[i]].how >> 1;
+        if (i && is_empty(l->out, l->shown[i]))
+            own = -1;
         if (own && (victim < 0 || own < order)) {
             victim = i;
             order = own;

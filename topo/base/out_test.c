@@ -137,6 +137,37 @@ static void test_narrow(void **state)
                      "(no room for: second, first; --wide shows all)\n");
 }
 
+/* What holds nothing goes first. */
+static void test_empty_column(void **state)
+{
+    static const struct mn_col cols[] = {{"from", "from", 0},
+                                         {"a", "alpha", 1 | MN_DROP(1)},
+                                         {"b", "beta", 1},
+                                         {"c", "gamma", 0}};
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    struct mn_out *out = mn_out_new(file, MN_OUT_TEXT);
+
+    (void)state;
+    mn_out_width(out, 19);
+    mn_out_table(out, "rows", NULL, cols, 4);
+    for (int row = 0; row < 2; row++) {
+        mn_out_row(out);
+        for (int i = 0; i < 3; i++)
+            mn_out_cell_int(out, i);
+        mn_out_cell(out, NULL);
+    }
+    mn_out_table_end(out);
+    mn_out_free(out);
+    fclose(file);
+    assert_string_equal(text, "from  alpha  beta\n"
+                              "0         1     2\n"
+                              "0         1     2\n"
+                              "(no room for: gamma; --wide shows all)\n");
+    free(text);
+}
+
 /* Nothing of it may go: it comes in parts. */
 static void test_parts(void **state)
 {
@@ -323,17 +354,12 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),
-        cmocka_unit_test(test_narrow),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_width),
-        cmocka_unit_test(test_wide_characters_align),
-        cmocka_unit_test(test_decimals),
-        cmocka_unit_test(test_json),
-        cmocka_unit_test(test_csv),
-        cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_reader_gone),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_text),         cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_empty_column), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_width),        cmocka_unit_test(test_wide_characters_align),
+        cmocka_unit_test(test_decimals),     cmocka_unit_test(test_json),
+        cmocka_unit_test(test_csv),          cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_reader_gone),  cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
