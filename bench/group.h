@@ -31,7 +31,7 @@ struct mn_group_roll {
         atomic_int absent; /* it will not come; why says why not */
         char why[200];
     } ranks[MN_GROUP_RANKS];
-    char ended[256]; /* why all are asked to end; "" = a person interrupted them */
+    char ended[256]; /* why all are asked to end; "" = as the signal says */
 };
 
 struct mn_group_plan {
@@ -41,8 +41,9 @@ struct mn_group_plan {
     /* Of rank 0: sockets that listen, there and elsewhere; they stay the caller's. */
     int doors[MN_GROUP_DOORS], n_doors;
     uint8_t token[MN_KEY_SIZE];
-    unsigned timeout_ms;               /* longest wait without news */
-    const volatile sig_atomic_t *stop; /* not 0: the group ends, interrupted. NULL: never */
+    unsigned timeout_ms; /* longest wait without news */
+    /* Not 0: the group ends, interrupted; SIGTERM: because a program asked. NULL: never. */
+    const volatile sig_atomic_t *stop;
     /* Of rank 0 and NULL elsewhere, or where nobody starts ranks. */
     struct mn_group_roll *roll;
     /* With roll: ranks that do not come are left out, and those after them get lower numbers. */
@@ -81,7 +82,7 @@ enum mn_err mn_group_look(struct mn_group *group, struct mn_diag *diag);
 /* This rank failed with what *diag says: tells the others. When the cause is another rank, *diag
  * says so afterwards. Returns its code. */
 enum mn_err mn_group_fail(struct mn_group *group, enum mn_err err, struct mn_diag *diag);
-/* "interrupted", or why else the plan's stop was set. */
+/* Once the plan's stop is set: "interrupted", or why else. */
 const char *mn_group_stop_reason(const struct mn_group *group);
 /* Whether rank 0 knows why the group ended, and may be left to say it. */
 int mn_group_told(const struct mn_group *group);

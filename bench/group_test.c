@@ -466,28 +466,43 @@ static void who_does_not_belong(void **state)
 }
 
 static volatile sig_atomic_t stop;
+static struct {
+    int number;
+    const char *ended; /* by who started the ranks */
+    const char *reason;
+} stops[] = {
+    {SIGINT, "", "interrupted"},
+    {SIGTERM, "", "asked to end by SIGTERM"},
+    {SIGTERM, "rank 1 failed: no route", "rank 1 failed: no route"},
+};
+static int stopped_by;
 
 static int interrupted(struct mn_group *g)
 {
     struct mn_diag diag;
 
-    if (mn_group_rank(g) == 0) {
-        stop = 1;
-        return mn_group_barrier(g, &diag) == MN_OK || strcmp(diag.text, "interrupted") != 0;
-    }
-    return mn_group_barrier(g, &diag) == MN_OK || strcmp(diag.text, "interrupted") != 0;
+    if (mn_group_rank(g) == 0)
+        stop = stops[stopped_by].number;
+    return mn_group_barrier(g, &diag) == MN_OK || strcmp(diag.text, stops[stopped_by].reason) != 0;
 }
 
 static void an_interrupt_ends_all(void **state)
 {
     struct party parties[RANKS];
 
+    static struct mn_group_roll roll;
+
     (void)state;
-    prepare(parties, 3, interrupted, 20000);
-    parties[0].plan.stop = &stop;
-    run_all(parties, 3);
-    for (int r = 0; r < 3; r++)
-        assert_int_equal(parties[r].result, 0);
+    for (stopped_by = 0; stopped_by < 3; stopped_by++) {
+        stop = 0;
+        strcpy(roll.ended, stops[stopped_by].ended);
+        prepare(parties, 3, interrupted, 20000);
+        parties[0].plan.stop = &stop;
+        parties[0].plan.roll = &roll;
+        run_all(parties, 3);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(parties[r].result, 0);
+    }
 }
 
 int main(void)

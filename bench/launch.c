@@ -34,8 +34,7 @@ struct crew {
 
 static void on_signal(int number)
 {
-    (void)number;
-    mn_launch_stop = 1;
+    mn_launch_stop = number;
 }
 
 void mn_launch_catch(void)
@@ -172,7 +171,7 @@ static void listen_to_all(struct crew *crew, struct pollfd *fds)
 
 static void ask_to_end(struct crew *crew)
 {
-    kill(crew->children[0].pid, SIGTERM);
+    kill(crew->children[0].pid, mn_launch_stop ? (int)mn_launch_stop : SIGTERM);
     hurry(crew, GRACE_S);
     crew->told = 1;
 }

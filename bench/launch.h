@@ -22,7 +22,8 @@ struct mn_launch {
     void *ctx;
 };
 
-/* Set when this process was asked to end: by SIGTERM, or SIGINT at rank 0 and the launcher. */
+/* The signal by which this process was asked to end: SIGTERM, or SIGINT at rank 0 and the launcher.
+ */
 extern volatile sig_atomic_t mn_launch_stop;
 /* SIGINT and SIGTERM set it from now on. */
 void mn_launch_catch(void);

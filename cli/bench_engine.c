@@ -91,7 +91,7 @@ static int run_apart(const struct mn_collective_session *s, int rank)
         if (errno != EINTR)
             return 1;
         if (mn_launch_stop)
-            kill(child, SIGTERM);
+            kill(child, (int)mn_launch_stop);
     }
     if (WIFSIGNALED(status))
         fprintf(stderr, "meshnet bench: rank %d was ended by signal %d (%s)\n", rank,

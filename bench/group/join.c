@@ -238,7 +238,7 @@ static enum mn_err reach_hub(struct mn_group *g, struct mn_diag *diag)
             return err;
         mn_ctl_close(hub);
         if (g->plan.stop && *g->plan.stop)
-            return mn_fail(diag, MN_ERR_FAILED, "interrupted");
+            return mn_fail(diag, MN_ERR_FAILED, "%s", mn_group_stop_reason(g));
         if (mn_seconds() > deadline)
             return there ? err
                          : mn_fail(diag, err, "rank 0 does not listen at %s port %u", g->plan.host,

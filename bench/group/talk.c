@@ -72,7 +72,9 @@ const char *mn_group_stop_reason(const struct mn_group *g)
 {
     const struct mn_group_roll *roll = g->plan.roll;
 
-    return roll && roll->ended[0] ? roll->ended : "interrupted";
+    if (roll && roll->ended[0])
+        return roll->ended;
+    return g->plan.stop && *g->plan.stop == SIGTERM ? "asked to end by SIGTERM" : "interrupted";
 }
 
 enum mn_err mn_group_watch(struct mn_group *g, int wait_ms, struct mn_diag *diag)
