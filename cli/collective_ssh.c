@@ -113,7 +113,7 @@ static int become_ssh(const struct mn_collective_session *s, int rank, const cha
     ssh = ssh && *ssh ? ssh : "ssh";
     const char *const fixed[] = {ssh,  "-T",
                                  "-o", "BatchMode=yes",
-                                 "-o", "ConnectTimeout=10",
+                                 "-o", way ? "ConnectTimeout=5" : "ConnectTimeout=10",
                                  "-o", "ServerAliveInterval=3",
                                  "-o", "ServerAliveCountMax=2",
                                  "-o", strict,

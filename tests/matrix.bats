@@ -247,6 +247,7 @@ over_ssh()
     done
     [ "$status" -eq 0 ]
     [[ "$stderr" == *" d] meshnet bench: d: trying its address 10.1.5.1"* ]]
+    [[ "$stderr" != *"trying its address 10.1.4.2"* ]]
     [ "$(jq '[.cells[].status == "ok"] | all' <<<"$output")" = true ]
     [ "$(jq -c .unreachable <<<"$output")" = '[]' ]
 }
