@@ -13,6 +13,7 @@
 
 #include "bench/ctl_greet.h"
 #include "bench/ctl_impl.h"
+#include "plugin/reach.h"
 #include "topo/mesh_file.h"
 
 #define BACKLOG  4096 /* the kernel takes its own limit where that is lower */
@@ -82,6 +83,27 @@ static enum mn_err wait_for(struct mn_ctl *ctl, short events, uint64_t deadline,
     }
 }
 
+/* error: of connect(), 0 = there was no answer in time. */
+static enum mn_err not_connected(const struct mn_ctl *ctl, const struct addrinfo *ai, int error,
+                                 struct mn_diag *diag)
+{
+    char what[160] = "no answer in time while connecting", why[256];
+    struct mn_addr remote;
+    int port = mn_addr_from_sockaddr(ai->ai_addr, &remote);
+
+    if (error == ECONNREFUSED)
+        return mn_fail(diag, MN_ERR_SYS,
+                       "%s: connection refused: is meshnet serve running there? Its host answers, "
+                       "unless a firewall rejects the port",
+                       ctl->peer);
+    if (error)
+        mn_reach_error(error, what, sizeof what);
+    if (error && error != EHOSTUNREACH && error != ETIMEDOUT)
+        return mn_fail(diag, MN_ERR_SYS, "%s: %s", ctl->peer, what);
+    return mn_fail(diag, error ? MN_ERR_SYS : MN_ERR_TIMEOUT, "%s: %s; %s", ctl->peer, what,
+                   mn_reach_why(NULL, &remote, (uint16_t)port, why, sizeof why));
+}
+
 static enum mn_err connect_one(const struct addrinfo *ai, uint64_t deadline, struct mn_ctl *ctl,
                                struct mn_diag *diag)
 {
@@ -92,12 +114,12 @@ static enum mn_err connect_one(const struct addrinfo *ai, uint64_t deadline, str
     if (ctl->fd < 0)
         return mn_fail_errno(diag, "opening a socket");
     if (connect(ctl->fd, ai->ai_addr, ai->ai_addrlen) && errno != EINPROGRESS)
-        return mn_fail_errno(diag, "%s", ctl->peer);
+        return not_connected(ctl, ai, errno, diag);
     enum mn_err err = wait_for(ctl, POLLOUT, deadline, "connecting", diag);
-    if (!err && !getsockopt(ctl->fd, SOL_SOCKET, SO_ERROR, &error, &len) && error) {
-        errno = error;
-        err = mn_fail_errno(diag, "%s: is meshnet serve running there?", ctl->peer);
-    }
+    if (err == MN_ERR_TIMEOUT)
+        return not_connected(ctl, ai, 0, diag);
+    if (!err && !getsockopt(ctl->fd, SOL_SOCKET, SO_ERROR, &error, &len) && error)
+        err = not_connected(ctl, ai, error, diag);
     return err;
 }
 

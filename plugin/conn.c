@@ -352,7 +352,7 @@ static enum mn_err look_at_clock(struct mn_conn *conn, struct mn_diag *diag)
     /* A kernel answers at once, whatever its processes do. */
     if (conn->state == MN_CONN_CONNECT && conn->control.connector != MN_ROUTED &&
         conn->idle_ms > limit / 3)
-        return passing(conn, mn_fail(diag, MN_ERR_LINK_DEAD, "nobody answers; " MN_NOBODY));
+        return passing(conn, mn_fail(diag, MN_ERR_LINK_DEAD, "nobody answers"));
     if (conn->idle_ms <= limit)
         return MN_ERR_AGAIN;
     return passing(conn, mn_fail(diag, MN_ERR_TIMEOUT,

@@ -170,7 +170,6 @@ uint64_t mn_lane_frame_id(const uint8_t *payload, size_t len);
  * socket to be had. */
 enum mn_err mn_dial(const struct mn_local *local, const struct mn_addr *remote, uint16_t port,
                     int traffic_class, int *fd, struct mn_diag *diag);
-#define MN_NOBODY "check that the peer still has this address, and the cable"
 /* TCP_NODELAY, keepalive and TCP_USER_TIMEOUT so that silence_ms bounds a silent link. */
 void mn_socket_tune(int fd, unsigned silence_ms);
 /* The opposite: TCP_NODELAY, and keepalive that hears of a process which ended while its link was

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "plugin/conn.h"
+#include "plugin/reach.h"
 
 #ifndef IP_BIND_ADDRESS_NO_PORT
 #define IP_BIND_ADDRESS_NO_PORT 24
@@ -75,10 +76,9 @@ static enum mn_err not_connected(struct mn_diag *diag)
         return mn_fail(
             diag, MN_ERR_PEER_DEAD,
             "connection refused: nobody listens there any more; the log of the peer says "
-            "why it ended, unless a firewall is in between");
-    if (errno == EHOSTUNREACH || errno == ETIMEDOUT)
-        return mn_fail(diag, MN_ERR_LINK_DEAD, "nobody answers (%s); " MN_NOBODY, strerror(errno));
-    return mn_fail(diag, MN_ERR_LINK_DEAD, "connecting: %s", strerror(errno));
+            "why it ended, unless a firewall rejects the port");
+    char text[160];
+    return mn_fail(diag, MN_ERR_LINK_DEAD, "%s", mn_reach_error(errno, text, sizeof text));
 }
 
 enum mn_err mn_dial(const struct mn_local *local, const struct mn_addr *remote, uint16_t port,

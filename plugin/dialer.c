@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include "plugin/listen.h"
+#include "plugin/reach.h"
 #include "plugin/transport.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
@@ -156,21 +157,38 @@ static void list_addresses(const struct mn_side *side, const char *between, char
     }
 }
 
-/* What both ends have, for a failure that is about addresses. */
+static int has_rdma(const struct mn_side *self, const struct mn_side *remote)
+{
+    int found = self->rdma_table[0] || self->rdma_text[0];
+
+    for (int i = 0; i < self->n_locals; i++)
+        found |= self->rdma[i].state != MN_RDMA_NONE;
+    for (int i = 0; i < remote->n_locals; i++)
+        found |= remote->locals[i].gid_index >= 0;
+    return found;
+}
+
+/* What both ends have, for a failure that is about addresses: GIDs where one of them has any. */
 static void add_tables(struct dialer *d, struct mn_diag *diag)
 {
     struct mn_side remote;
-    char theirs[320];
-    size_t used = strlen(diag->text);
+    char mine[320], theirs[320];
+    size_t used = strlen(diag->text), left = sizeof diag->text - used;
 
     remote_side(&d->handle, &remote);
     list_addresses(&remote, "\n  ", theirs, sizeof theirs);
     for (int i = 0; mn_transports[i]; i++)
         mn_transports[i]->explain(&d->self);
-    snprintf(diag->text + used, sizeof diag->text - used,
-             ". The peer's GIDs when it listened:\n  %s\nOwn GIDs now:\n%s%s%s", theirs,
-             d->self.rdma_table[0] ? d->self.rdma_table : "  none\n",
-             d->self.rdma_text[0] ? "not usable: " : "", d->self.rdma_text);
+    if (has_rdma(&d->self, &remote)) {
+        snprintf(diag->text + used, left,
+                 ". The peer's GIDs when it listened:\n  %s\nOwn GIDs now:\n%s%s%s", theirs,
+                 d->self.rdma_table[0] ? d->self.rdma_table : "  none\n",
+                 d->self.rdma_text[0] ? "not usable: " : "", d->self.rdma_text);
+        return;
+    }
+    list_addresses(&d->self, "\n  ", mine, sizeof mine);
+    snprintf(diag->text + used, left,
+             ". The peer's addresses when it listened:\n  %s\nOwn addresses:\n  %s", theirs, mine);
 }
 
 static enum mn_err find_candidates(const struct mn_config *config, struct dialer *d,
@@ -280,14 +298,16 @@ static enum mn_err explain(const struct dialer *d, enum mn_err code, const char 
 {
     struct mn_pair pair = d->candidates[d->current];
     struct mn_addr remote = d->handle.locals[pair.acceptor].addr;
-    char addr[MN_ADDR_TEXT];
+    const char *netdev = pair.connector == MN_ROUTED ? NULL : d->self.locals[pair.connector].netdev;
+    int silent = code == MN_ERR_LINK_DEAD && (!d->conn || d->conn->state == MN_CONN_CONNECT);
+    char addr[MN_ADDR_TEXT], reach[256] = "";
 
     remote.prefix = -1;
-    return mn_fail(diag, code, "peer %s port %u over %s: %s",
+    if (silent)
+        mn_reach_why(netdev, &remote, d->handle.port, reach, sizeof reach);
+    return mn_fail(diag, code, "peer %s port %u over %s: %s%s%s",
                    mn_addr_format(&remote, addr, sizeof addr), d->handle.port,
-                   pair.connector == MN_ROUTED ? "the routing table"
-                                               : d->self.locals[pair.connector].netdev,
-                   why);
+                   netdev ? netdev : "the routing table", why, silent ? "; " : "", reach);
 }
 
 /* Another attempt may go better, or only one at another address, or none. */
@@ -379,7 +399,7 @@ static enum mn_err give_up(struct dialer *d, unsigned seconds, struct mn_diag *d
              d->conn && d->conn->state > MN_CONN_CONNECT
                  ? "its host takes the connection, but the process does not accept it (is it "
                    "stopped, or still at work elsewhere?)"
-                 : "nobody answers; " MN_NOBODY,
+                 : "nobody answers",
              seconds);
     return explain(d, MN_ERR_LINK_DEAD, why, diag);
 }

@@ -174,11 +174,17 @@ static enum mn_err choose_kind(const struct mn_side *c, const struct mn_side *a,
         snprintf(plan->why_tcp, sizeof plan->why_tcp, "%.127s", why);
         return MN_OK;
     }
-    return mn_fail(diag, MN_ERR_CONFIG,
-                   "no RDMA between %s and %s: %s. TCP is used when transport.allow_tcp is true "
-                   "(MESHNET_ALLOW_TCP=true) on both. GIDs of %s:\n%sGIDs of %s:\n%s",
-                   c->node, a->node, why, c->node, gids_of(c, ours, sizeof ours), a->node,
-                   gids_of(a, theirs, sizeof theirs));
+    mn_fail(diag, MN_ERR_CONFIG,
+            "no RDMA between %s and %s: %s. TCP is used when transport.allow_tcp is true "
+            "(MESHNET_ALLOW_TCP=true) on both",
+            c->node, a->node, why);
+    if (diag && (has_rdma(c) || has_rdma(a))) {
+        size_t used = strlen(diag->text);
+        snprintf(diag->text + used, sizeof diag->text - used, ". GIDs of %s:\n%sGIDs of %s:\n%s",
+                 c->node, gids_of(c, ours, sizeof ours), a->node,
+                 gids_of(a, theirs, sizeof theirs));
+    }
+    return MN_ERR_CONFIG;
 }
 
 /* A NIC's speed, or its part of the port that its group shares, counting the NICs in the plan. */

@@ -233,7 +233,9 @@ static void test_tcp_only_when_allowed(void **state)
     give_rdma(&a, 0, MN_RDMA_NONE);
     a.allow_tcp = b.allow_tcp = MN_TCP_AUTO;
     b.allow_tcp = MN_TCP_NEVER;
-    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_ERR_CONFIG);
+    assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "no RDMA between a and b"));
+    assert_null(strstr(diag.text, "GID"));
     b.allow_tcp = MN_TCP_AUTO;
     /* There is RDMA, so TCP would be a step back nobody has agreed to. */
     give_rdma(&a, 0, MN_RDMA_READY);

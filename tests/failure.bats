@@ -159,5 +159,7 @@ told()
     MESHNET_CONNECT=4s run nsenter --net=/run/netns/$NS-b timeout -k 1 30 "$STREAM" "$PLUGIN" send handle 16
     echo "$output"
     [ "$status" -eq 1 ]
-    [[ "$output" == *"ncclRemoteError: "*"peer 10.66.0.1 port "*" over mesh0: nobody answers"*"The peer's GIDs when it listened:"*"  10.66.0.1/30"*"Own GIDs now:"* ]]
+    [[ "$output" == *"ncclRemoteError: "*"peer 10.66.0.1 port "*" over mesh0: nobody answers"*"The peer's addresses when it listened:"*"  10.66.0.1/30"*"Own addresses:"*"  10.66.0.2/30"* ]]
+    [[ "$output" == *"; not even for the address (no answer to ARP)"* ]]
+    [[ "$output" != *GID* ]]
 }

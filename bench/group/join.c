@@ -221,6 +221,15 @@ static enum mn_err join_as_hub(struct mn_group *g, struct mn_diag *diag)
     return err ? err : tell_names(g, diag);
 }
 
+static enum mn_err no_hub(const struct mn_group *g, enum mn_err err, struct mn_diag *diag)
+{
+    char why[512];
+
+    snprintf(why, sizeof why, "%.511s", diag->text);
+    return mn_fail(diag, err, "rank 0 cannot be reached at %s port %u: %s", g->plan.host,
+                   g->plan.port, why);
+}
+
 /* Rank 0 may come later than this one, listen before it looks, and have strangers at its door. */
 static enum mn_err reach_hub(struct mn_group *g, struct mn_diag *diag)
 {
@@ -240,9 +249,7 @@ static enum mn_err reach_hub(struct mn_group *g, struct mn_diag *diag)
         if (g->plan.stop && *g->plan.stop)
             return mn_fail(diag, MN_ERR_FAILED, "%s", mn_group_stop_reason(g));
         if (mn_seconds() > deadline)
-            return there ? err
-                         : mn_fail(diag, err, "rank 0 does not listen at %s port %u", g->plan.host,
-                                   g->plan.port);
+            return there ? err : no_hub(g, err, diag);
         poll(NULL, 0, 100);
     }
 }

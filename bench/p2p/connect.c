@@ -1,5 +1,6 @@
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -130,6 +131,18 @@ enum mn_err mn_p2p_open(struct mn_p2p_pump *pump, enum mn_memory_kind memory, in
     return result ? mn_p2p_failed(pump, "listen", result, diag) : MN_OK;
 }
 
+/* What the plugin said may be why nothing moves. */
+static void add_log(const struct mn_p2p_pump *pump, struct mn_diag *diag)
+{
+    size_t used = strlen(diag->text);
+
+    pthread_mutex_lock(&log_lock);
+    if (pump->log[0])
+        snprintf(diag->text + used, sizeof diag->text - used, "; the plugin said: %.600s",
+                 pump->log);
+    pthread_mutex_unlock(&log_lock);
+}
+
 enum mn_err mn_p2p_connect(struct mn_p2p_pump *pump, struct mn_diag *diag)
 {
     struct mn_p2p_watch w = {.pump = pump, .what = "connecting through the plugin"};
@@ -155,6 +168,8 @@ enum mn_err mn_p2p_connect(struct mn_p2p_pump *pump, struct mn_diag *diag)
             }
         }
         enum mn_err err = open == before ? mn_p2p_idle(&w, diag) : MN_OK;
+        if (err == MN_ERR_TIMEOUT)
+            add_log(pump, diag);
         if (err)
             return err;
     }

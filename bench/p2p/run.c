@@ -1,10 +1,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "bench/p2p/message.h"
 #include "bench/p2p/session.h"
 #include "bench/same_mesh.h"
+#include "plugin/reach.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"
 
@@ -17,6 +19,28 @@ static size_t largest(const struct mn_p2p_plan *plan)
     for (size_t i = 0; i < plan->n_sizes; i++)
         max = plan->sizes[i] > max ? plan->sizes[i] : max;
     return (size_t)max;
+}
+
+/* Of a host that is there, and silent at the plugin's port: the control connection shows that
+ * another port answers. */
+static void add_ports(const struct mn_ctl *ctl, struct mn_diag *diag)
+{
+    const char *silent = strstr(diag->text, MN_REACH_SILENT);
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof ss;
+    struct mn_addr addr;
+    size_t used = strlen(diag->text);
+    unsigned port;
+
+    if (!silent || sscanf(silent + strlen(MN_REACH_SILENT), "%5u", &port) != 1 ||
+        getpeername(ctl->fd, (struct sockaddr *)&ss, &len))
+        return;
+    int own = mn_addr_from_sockaddr((const struct sockaddr *)&ss, &addr);
+    if (own > 0)
+        snprintf(
+            diag->text + used, sizeof diag->text - used,
+            ". Port %d there answers, %u does not: a firewall? Let plugin.port_range through it",
+            own, port);
 }
 
 static enum mn_err set_up(struct mn_p2p_session *r, struct mn_diag *diag)
@@ -49,12 +73,15 @@ static enum mn_err set_up(struct mn_p2p_session *r, struct mn_diag *diag)
     message = mn_p2p_message("connect");
     cJSON_AddNumberToObject(message, "largest", (double)largest(r->plan));
     cJSON_AddNumberToObject(message, "buffers", (double)r->plan->buffers);
+    cJSON_AddNumberToObject(message, "timeout_ms", r->plan->timeout_ms);
     if (!err)
         err = mn_ctl_send(pump->ctl, message, diag);
     else
         cJSON_Delete(message);
-    if (!err)
-        err = mn_p2p_connect(pump, diag);
+    if (!err && (err = mn_p2p_connect(pump, diag)) != MN_OK) {
+        add_ports(pump->ctl, diag);
+        return mn_p2p_add_peer_reason(r, err, diag);
+    }
     if (!err)
         err = mn_p2p_buffers(pump, largest(r->plan), r->plan->buffers, diag);
     if (err)

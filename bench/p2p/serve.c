@@ -47,8 +47,14 @@ static enum mn_err on_open(struct mn_p2p_pump *pump, const cJSON *m, struct mn_d
 
 static enum mn_err on_connect(struct mn_p2p_pump *pump, const cJSON *m, struct mn_diag *diag)
 {
-    double largest, buffers;
+    double largest, buffers, patience;
+    const unsigned own_ms = pump->timeout_ms;
     enum mn_err err = mn_ctl_number(m, "largest", 0, MAX_SIZE, &largest, diag);
+
+    /* Before the client gives up, so that it hears why. */
+    if (!mn_ctl_number(m, "timeout_ms", 1000, 3600000, &patience, NULL) &&
+        patience * 3 / 4 < own_ms)
+        pump->timeout_ms = (unsigned)(patience * 3 / 4);
 
     if (!err)
         err = mn_ctl_number(m, "buffers", 4096, 64e9, &buffers, diag);
@@ -56,6 +62,7 @@ static enum mn_err on_connect(struct mn_p2p_pump *pump, const cJSON *m, struct m
         err = mn_fail(diag, MN_ERR_PROTO, "control message: 'connect' out of order");
     if (!err)
         err = mn_p2p_connect(pump, diag);
+    pump->timeout_ms = own_ms;
     if (!err)
         err = mn_p2p_buffers(pump, (size_t)largest, (size_t)buffers, diag);
     return err ? err : mn_ctl_send(pump->ctl, mn_p2p_message("connected"), diag);
