@@ -103,7 +103,7 @@ char *mn_reach_why(const char *netdev, const struct mn_addr *remote, uint16_t po
         }
         state = flags & IFF_LOOPBACK ? 0 : neighbour_state(name, remote);
     }
-    if (state & (NUD_REACHABLE | NUD_PERMANENT))
+    if (state & NUD_REACHABLE)
         snprintf(text, size, "its host is there (%s) " MN_REACH_SILENT "%u: a firewall?", how,
                  port);
     else if (state & (NUD_INCOMPLETE | NUD_FAILED))

@@ -167,6 +167,9 @@ enum mn_err mn_p2p_connect(struct mn_p2p_pump *pump, struct mn_diag *diag)
                 open += pump->recvs[i] != NULL;
             }
         }
+        if (open != before)
+            w.since = 0;
+        w.idle = 2 * LOOK_EVERY - 1; /* the clock is looked at each time: nothing is measured yet */
         enum mn_err err = open == before ? mn_p2p_idle(&w, diag) : MN_OK;
         if (err == MN_ERR_TIMEOUT)
             add_log(pump, diag);
