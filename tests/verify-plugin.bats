@@ -500,3 +500,17 @@ hostile()
     [ "$status" -eq 2 ]
     [[ $output == *"is no trace"* ]]
 }
+
+@test "verify-plugin: a thread that spins is found where the plugin hardly gets a processor" {
+    local busy=() i
+    for i in {1..16}; do # in sessions of their own: the kernel may divide by those
+        setsid timeout 100 taskset -c 0 sh -c 'while :; do :; done' 3>&- &
+        busy+=($!)
+    done
+    run --separate-stderr nice -n 15 taskset -c 0 timeout 120 "$MESHNET" verify-plugin --json \
+        --rule idle.loaded --timeout 60s "$(fault INIT_SPINS)"
+    kill "${busy[@]}"
+    wait "${busy[@]}" || true
+    jq -c '.rules[] | [.result, .seen, .ms]' <<<"$output"
+    jq -e '.rules[0].result == "warn" and (.rules[0].seen | contains("of a thread that spins"))' <<<"$output"
+}
