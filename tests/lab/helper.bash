@@ -13,7 +13,7 @@ lab_up()
     [ "$(uname -m)" = x86_64 ] || skip "the lab is for x86-64 hosts"
     command -v qemu-system-x86_64 >/dev/null || skip "no qemu-system-x86_64"
     LAB_DIR=$(mktemp -u /tmp/mnlab.XXXXXX)
-    export LAB_DIR LAB_TTL=900
+    export LAB_DIR LAB_TTL=${LAB_TTL:-900}
     "$TOP/ci/lab" up "$1" 3>&-
 }
 

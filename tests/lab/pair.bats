@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# Two nodes with two links: both carry one connection; connections leave nothing behind.
+# Two nodes with two links: verify-plugin over RDMA; both links carry one connection; connections leave
+# nothing behind.
 
 load helper
 load traffic
@@ -17,6 +18,92 @@ setup_file()
 teardown_file()
 {
     lab_down
+}
+
+# judge NODE NAME OPTION…: verify-plugin there on our plugin with CollNet, over RDMA alone; its report in
+# the file NAME. The limit of a rule is for a host that is busy elsewhere.
+judge()
+{
+    local node=$1 name=$2
+    shift 2
+    LAB_TIMEOUT=1500 on "$node" "$SLOW MESHNET_CONFIG=$MESH MESHNET_ALLOW_TCP=false $* --json \
+        --timeout 150s --trace $TOP/tests/fixtures/traces/rank0 \
+        --trace $TOP/tests/fixtures/traces/rank1 $BUILD/lib/libnccl-net-mesh-coll.so" \
+        >"$BATS_TEST_TMPDIR/$name" 2>"$BATS_TEST_TMPDIR/$name.err" 3>&-
+}
+
+# judge_all NODE VERSION…
+judge_all()
+{
+    local node=$1 version
+    shift
+    for version; do
+        judge "$node" "$version" "$MESHNET" verify-plugin --version "$version" || true
+    done
+}
+
+# no_fault NAME N: what the report shows: no failure, no warning, no skip without one of these reasons,
+# and at least N passes.
+no_fault()
+{
+    local report=$BATS_TEST_TMPDIR/$1
+    cat "$report.err"
+    [ -s "$report" ] || return
+    jq -c '[input_filename | split("/")[-1]] + [.totals, ([.rules[].ms] | add / 1000 | floor)],
+        (.rules[] | select(.result != "pass") | [.id, .result, .seen])' "$report"
+    jq -e --argjson least "$2" '.totals.fail == 0 and .totals.warn == 0 and .totals.pass >= $least and
+        all(.rules[] | select(.result == "skip"); .seen |
+            test("^there is one device$|^1 GiB takes too long|^maxRecvs is 1: " +
+                "|^the library exports no CollNet that goes with v[4-7]$|does not apply to v" +
+                "|^not on two machines: |^messages arrive although |^the plugin has no Internet"))' \
+        "$report"
+}
+
+versions()
+{
+    [ "${LAB_VERSIONS-}" = all ] && echo v12 v11 v10 v9 v8 v7 v6 v5 v4 || echo v12 v4
+}
+
+# Two nodes at once: an emulated machine has one processor. LAB_VERSIONS=all is for hands.
+@test "verify-plugin: no rule fails over RDMA, in the newest version and the oldest" {
+    local before after version all here=() there=() job
+    before=$(rdma_packets spark-a)
+    read -ra all < <(versions)
+    for version in "${all[@]}"; do
+        if [ ${#here[@]} -gt ${#there[@]} ]; then there+=("$version"); else here+=("$version"); fi
+    done
+    judge_all spark-b "${there[@]}" 3>&- &
+    job=$!
+    judge_all spark-a "${here[@]}"
+    judge spark-a per-link MESHNET_DEVICE_MODE=per-link "$MESHNET" verify-plugin \
+        --rule device,handshake.devices,connect.self || true
+    wait "$job"
+    for version in "${all[@]}"; do
+        no_fault "$version" 120
+    done
+    no_fault per-link 10
+    jq -e '.rules[] | select(.id == "handshake.devices") | .result == "pass"' "$BATS_TEST_TMPDIR/per-link"
+    after=$(rdma_packets spark-a)
+    # What the rules move fills that many packets of 4096 bytes; nothing else does.
+    [ $((after - before)) -gt 10000 ]
+}
+
+@test "verify-plugin: no rule fails with its ends on two machines over RDMA" {
+    local before after version
+    local rules=--rule=close,death.sender_killed,death.receiver_killed,death.survivor
+    [ "${LAB_VERSIONS-}" != all ] || rules=
+    serve_on spark-b "$MESH" --port 18517 --clients 8
+    on spark-a "umask 077; echo $TOKEN >/root/token"
+    before=$(rdma_packets spark-a)
+    for version in $(versions); do
+        judge spark-a "$version" "$MESHNET" verify-plugin --version "$version" --peer 10.255.0.2 \
+            --port 18517 --token-file /root/token $rules || true
+        no_fault "$version" 12
+        [ -n "${LAB_VERSIONS-}" ] || break
+    done
+    after=$(rdma_packets spark-a)
+    echo "$((after - before)) packets"
+    [ $((after - before)) -gt 200 ]
 }
 
 @test "two parallel links carry a connection together" {
