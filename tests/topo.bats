@@ -27,17 +27,15 @@ emit()
     echo "$stderr"
 }
 
-# program PATH…: the first of these that is unpacked or installed.
-program()
+# find_program PATH…: the first of these that is unpacked or installed, into $PROGRAM.
+find_program()
 {
     local path
-    for path; do
-        for path in "$REAL$path" "$path"; do
-            if [ -x "$path" ] && [ ! -L "$path" ]; then
-                echo "$path"
-                return
-            fi
-        done
+    for path in "${@/#/$REAL}" "$@"; do
+        if [ -x "$path" ] && [ ! -L "$path" ]; then
+            PROGRAM=$path
+            return
+        fi
     done
     skip "not here: $1; see ci/validators"
 }
@@ -144,7 +142,7 @@ spark_is()
 }
 
 @test "topo: systemd-networkd sets a node up by the files" {
-    networkd=$(program /lib/systemd/systemd-networkd /usr/lib/systemd/systemd-networkd)
+    find_program /lib/systemd/systemd-networkd /usr/lib/systemd/systemd-networkd
     spark
     emit networkd spark-a -o out
     # Its own /run and configuration; /sys read-only, so that it does not wait for udev.
@@ -155,7 +153,7 @@ spark_is()
 	mount -t sysfs -o ro sysfs /sys
 	getent passwd systemd-network >/dev/null || exit 77
 	chown -R systemd-network:systemd-network /run/systemd/netif
-	exec timeout 60 $(with_libraries "$networkd")
+	exec timeout 60 $(with_libraries "$PROGRAM")
 	END
     unshare -m nsenter --net=/run/netns/$NS bash ./run.sh >log 2>&1 3>&- &
     server=$!
@@ -171,11 +169,11 @@ spark_is()
 }
 
 @test "topo: netplan takes the file, and makes of it what was meant" {
-    generate=$(program /usr/libexec/netplan/generate /usr/lib/netplan/generate /lib/netplan/generate)
+    find_program /usr/libexec/netplan/generate /usr/lib/netplan/generate /lib/netplan/generate
     for node in spark-a strix; do
         rm -rf out
         emit netplan $node -o out
-        run $(with_libraries "$generate") --root-dir out
+        run $(with_libraries "$PROGRAM") --root-dir out
         echo "$output"
         [ "$status" -eq 0 ]
         [ -z "$output" ]
@@ -186,10 +184,10 @@ spark_is()
 }
 
 @test "topo: nmcli takes the script" {
-    nmcli=$(program /usr/bin/nmcli)
+    find_program /usr/bin/nmcli
     mkdir bin
     # Offline it makes the profile and prints it; what deletes and brings up has nobody to ask.
-    printf '#!/bin/sh\n[ "$2" = add ] || exit 0\nexec %s --offline "$@"\n' "$(with_libraries "$nmcli")" >bin/nmcli
+    printf '#!/bin/sh\n[ "$2" = add ] || exit 0\nexec %s --offline "$@"\n' "$(with_libraries "$PROGRAM")" >bin/nmcli
     chmod +x bin/nmcli
     emit nmcli spark-a -o .
     PATH=$PWD/bin:$PATH run sh ./meshnet-nmcli.sh
