@@ -40,6 +40,7 @@ struct options {
     int all_versions, list, format, json, verbose, wide, strict, two;
     long seed, jobs, port;
     int fail_fast;
+    const char *baseline, *write_baseline;
     unsigned timeout_ms, stress_ms, total_ms;
 };
 
@@ -131,6 +132,16 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, fail_fast),
      .help = "Stop at the first rule that fails the run."},
+    {.name = "baseline",
+     .type = MN_OPT_STRING,
+     .arg = "FILE",
+     .offset = offsetof(struct options, baseline),
+     .help = "Failures that are known: they do not fail the run."},
+    {.name = "write-baseline",
+     .type = MN_OPT_STRING,
+     .arg = "FILE",
+     .offset = offsetof(struct options, write_baseline),
+     .help = "Write the failures of this run, for --baseline."},
     {.name = "list",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, list),
@@ -276,7 +287,9 @@ static void job_done(void *ctx, const struct mn_check_job *job)
 
     run->report.number++;
     run->report.counts[job->result.status]++;
-    run->report.failed += mn_verify_failed(&run->report, &job->result);
+    run->report.failed += mn_verify_failed(&run->report, job);
+    run->report.known +=
+        mn_verify_counts(&run->report, job) && mn_verify_known(run->report.baseline, job) != NULL;
     run->report.late += job->result.left == MN_CHECK_LEFT_TIME;
     run->format->job(&run->report, job);
 }
@@ -285,7 +298,12 @@ static int is_enough(void *ctx, const struct mn_check_job *job)
 {
     const struct run *run = ctx;
 
-    return mn_verify_failed(&run->report, &job->result);
+    return mn_verify_failed(&run->report, job);
+}
+
+static int counts(void *ctx, const struct mn_check_job *job)
+{
+    return mn_verify_counts(ctx, job);
 }
 
 /* Two machines wait for each other, and patient rules as long as the plugin does. */
@@ -304,7 +322,8 @@ static unsigned processors(void)
     return (unsigned)(n < MAX_JOBS ? n : MAX_JOBS);
 }
 
-static int verify(const struct options *o, struct mn_check_target *target)
+static int verify(const struct options *o, struct mn_check_target *target,
+                  const struct mn_verify_baseline *baseline)
 {
     int versions[MN_CHECK_VERSIONS], n_versions = 0;
     struct mn_check_info info;
@@ -317,11 +336,12 @@ static int verify(const struct options *o, struct mn_check_target *target)
                                  .token_file = o->token_file,
                                  .port = o->port,
                                  .verbose = o->verbose,
-                                 .strict = o->strict}};
+                                 .strict = o->strict,
+                                 .baseline = baseline}};
     unsigned parallel = o->peer ? 1 : processors(); /* serve has few places */
     struct mn_check_plan plan = {.target = target,
                                  .parallel = o->jobs ? (unsigned)o->jobs : parallel,
-                                 .waiting = o->jobs ? 0 : WAITING,
+                                 .waiting = o->jobs || o->peer ? 0 : WAITING,
                                  .stress_ms = o->stress_ms,
                                  .enough = o->fail_fast ? is_enough : NULL,
                                  .done = job_done,
@@ -358,6 +378,9 @@ static int verify(const struct options *o, struct mn_check_target *target)
     run.format->begin(&run.report);
     err = mn_check_run_all(&plan, jobs.jobs, jobs.n, &diag);
     failed_output = run.format->end(&run.report) != 0;
+    if (!err && o->write_baseline)
+        err = mn_verify_baseline_write(o->write_baseline, jobs.jobs, jobs.n, counts, &run.report,
+                                       &diag);
     free(jobs.jobs);
     if (err)
         return mn_cmd_fail(NAME, &diag);
@@ -440,6 +463,7 @@ static int run(const void *values, int argc, char **argv)
 {
     struct options o = *(const struct options *)values;
     struct mn_check_target target = {.path = ""};
+    struct mn_verify_baseline baseline = {.known = NULL};
     struct mn_check_far far = {.port = 0};
     struct mn_diag diag;
 
@@ -462,7 +486,12 @@ static int run(const void *values, int argc, char **argv)
     if (o.peer && read_far(&o, &far, &diag) != MN_OK)
         return mn_cmd_fail(NAME, &diag);
     target.far = o.peer ? &far : NULL;
-    int code = verify(&o, &target);
+    if (o.baseline && mn_verify_baseline_read(o.baseline, &baseline, &diag) != MN_OK) {
+        mn_cmd_fail(NAME, &diag);
+        return 2;
+    }
+    int code = verify(&o, &target, o.baseline ? &baseline : NULL);
+    mn_verify_baseline_free(&baseline);
     mn_wipe(far.token, sizeof far.token);
     return code;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/verify_failures.h"
 #include "topo/base/alloc.h"
 
 int mn_verify_found(const struct mn_check_result *result)
@@ -12,9 +13,15 @@ int mn_verify_found(const struct mn_check_result *result)
            result->status == MN_CHECK_NOTE;
 }
 
-int mn_verify_failed(const struct mn_verify_report *report, const struct mn_check_result *result)
+int mn_verify_counts(const struct mn_verify_report *report, const struct mn_check_job *job)
 {
-    return result->status == MN_CHECK_FAIL || (report->strict && result->status == MN_CHECK_WARN);
+    return job->result.status == MN_CHECK_FAIL ||
+           (report->strict && job->result.status == MN_CHECK_WARN);
+}
+
+int mn_verify_failed(const struct mn_verify_report *report, const struct mn_check_job *job)
+{
+    return mn_verify_counts(report, job) && !mn_verify_known(report->baseline, job);
 }
 
 /* For a shell, in quotes only where they are needed. */
@@ -84,18 +91,64 @@ static void heading(struct mn_verify_report *report, const struct mn_check_job *
         mn_out_note(report->out, MN_BOLD, "ABI v%d", job->version);
 }
 
+/* Skips with one reason are one line. */
+static void write_held(struct mn_verify_report *report)
+{
+    const struct mn_check_job *first = report->held, *last = first + report->n_held - 1;
+    char ids[80];
+
+    if (!first)
+        return;
+    heading(report, first);
+    report->held = NULL;
+    if (first == last) {
+        mn_out_note(report->out, MN_DIM, "skip  %-26s %s%s", first->rule->id, first->rule->title,
+                    mn_verify_ends(first));
+    } else {
+        snprintf(ids, sizeof ids, "%s to %s", first->rule->id, last->rule->id);
+        mn_out_note(report->out, MN_DIM, "skip  %-26s %zu rules", ids, report->n_held);
+    }
+    if (first->result.seen[0])
+        mn_out_note(report->out, MN_PLAIN, "      seen:     %s", first->result.seen);
+}
+
+/* Whether the job waits for those behind it, or is one with those before it. */
+static int hold(struct mn_verify_report *report, const struct mn_check_job *job)
+{
+    const struct mn_check_job *held = report->held;
+    int skipped = job->result.status == MN_CHECK_SKIP && !report->verbose;
+
+    if (held && skipped && held->version == job->version &&
+        strcmp(held->result.seen, job->result.seen) == 0) {
+        report->n_held++;
+        return 1;
+    }
+    write_held(report);
+    report->held = skipped ? job : NULL;
+    report->n_held = 1;
+    return skipped;
+}
+
 static void text_job(struct mn_verify_report *report, const struct mn_check_job *job,
                      const char *command)
 {
     static const enum mn_color colors[] = {MN_GREEN, MN_YELLOW, MN_RED, MN_DIM, MN_PLAIN};
     const struct mn_check_result *result = &job->result;
     int found = mn_verify_found(result), open = found || report->verbose;
+    const struct mn_check_job *same = NULL;
     struct mn_out *out = report->out;
 
+    if (hold(report, job))
+        return;
     heading(report, job);
-    mn_out_note(out, colors[result->status], "%-5s %-26s %s%s",
+    if (found && !report->verbose)
+        same = mn_verify_same(report, job);
+    mn_out_note(out, colors[result->status], "%-5s %-26s %s%s%s%s%s",
                 mn_check_status_name(result->status), job->rule->id, job->rule->title,
-                mn_verify_ends(job));
+                mn_verify_ends(job), mn_verify_known(report->baseline, job) ? " (known)" : "",
+                same ? ": as " : "", same ? same->rule->id : "");
+    if (same)
+        return;
     if ((open || result->status == MN_CHECK_SKIP) && result->seen[0])
         mn_out_note(out, MN_PLAIN, "      seen:     %s", result->seen);
     if (!open)
@@ -118,6 +171,7 @@ static void out_job(struct mn_verify_report *report, const struct mn_check_job *
     const struct mn_check_rule *rule = job->rule;
     const struct mn_check_result *result = &job->result;
     struct mn_out *out = report->out;
+    int found = mn_verify_found(result);
     char command[6000];
 
     mn_verify_command(report, job, command, sizeof command);
@@ -131,6 +185,8 @@ static void out_job(struct mn_verify_report *report, const struct mn_check_job *
     mn_out_str(out, "grade", NULL, mn_check_grade_name(rule->grade));
     mn_out_str(out, "evidence", NULL, rule->evidence);
     mn_out_str(out, "result", NULL, mn_check_status_name(result->status));
+    mn_out_bool(out, "known", NULL, found && mn_verify_known(report->baseline, job) != NULL);
+    mn_out_bool(out, "judged", NULL, !result->left);
     mn_out_str(out, "requires", NULL, rule->needs);
     mn_out_str(out, "seen", NULL, result->seen[0] ? result->seen : NULL);
     mn_out_str(out, "last_step", NULL, result->step[0] ? result->step : NULL);
@@ -180,18 +236,29 @@ static int out_end(struct mn_verify_report *report)
 {
     struct mn_out *out = report->out;
     const int *n = report->counts;
-    char notes[40] = "";
+    char notes[64] = "";
+    int used = 0;
 
+    write_held(report);
     mn_out_list_end(out);
+    mn_verify_failures(report);
+    mn_verify_mended(report);
     if (n[MN_CHECK_NOTE])
-        snprintf(notes, sizeof notes, ", %d noted", n[MN_CHECK_NOTE]);
-    mn_out_note(out, n[MN_CHECK_FAIL] ? MN_RED : MN_GREEN,
+        used += snprintf(notes, sizeof notes, ", %d noted", n[MN_CHECK_NOTE]);
+    if (report->known)
+        snprintf(notes + used, sizeof notes - (size_t)used, ", %d known", report->known);
+    if (report->late)
+        mn_out_note(out, MN_RED, "%d rules were not judged in time; --total gives more",
+                    report->late);
+    mn_out_note(out, report->failed || report->late ? MN_RED : MN_GREEN,
                 "%zu rules: %d passed, %d failed, %d warned, %d skipped%s", report->number,
                 n[MN_CHECK_PASS], n[MN_CHECK_FAIL], n[MN_CHECK_WARN], n[MN_CHECK_SKIP], notes);
     mn_out_begin(out, "totals", NULL);
     mn_out_int(out, "rules", NULL, (int64_t)report->number);
     for (int s = 0; s < MN_CHECK_N_STATUS; s++)
         mn_out_int(out, mn_check_status_name((enum mn_check_status)s), NULL, n[s]);
+    mn_out_int(out, "known", NULL, report->known);
+    mn_out_int(out, "late", NULL, report->late);
     mn_out_end(out);
     return mn_out_free(out);
 }

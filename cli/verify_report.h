@@ -3,6 +3,7 @@
 #define MN_VERIFY_REPORT_H
 
 #include "bench/check.h"
+#include "cli/verify_baseline.h"
 #include "topo/base/out.h"
 
 #define MN_VERIFY_TIMEOUT_MS 30000 /* of --timeout, unless given */
@@ -17,11 +18,15 @@ struct mn_verify_report {
     size_t n;
     int versions; /* how many are driven */
     int verbose, strict;
+    const struct mn_verify_baseline *baseline; /* or NULL */
     /* The writer's own: */
     size_t number; /* reported so far */
     int counts[MN_CHECK_N_STATUS];
-    int failed; /* what mn_verify_failed says yes to */
-    int late;   /* not judged: the time was over */
+    int failed;                      /* what mn_verify_failed says yes to */
+    int known;                       /* that the baseline names */
+    int late;                        /* not judged: the time was over */
+    const struct mn_check_job *held; /* the first of skips with one reason, not written yet */
+    size_t n_held;
     struct mn_out *out;
 };
 
@@ -41,7 +46,9 @@ void mn_verify_command(const struct mn_verify_report *report, const struct mn_ch
                        char *text, size_t size);
 /* Whether the rule did not hold, whatever its grade. */
 int mn_verify_found(const struct mn_check_result *result);
-/* Whether it counts for the exit status. */
-int mn_verify_failed(const struct mn_verify_report *report, const struct mn_check_result *result);
+/* Whether it would fail a run without a baseline. */
+int mn_verify_counts(const struct mn_verify_report *report, const struct mn_check_job *job);
+/* Whether it fails the run: it counts, and the baseline does not name it. */
+int mn_verify_failed(const struct mn_verify_report *report, const struct mn_check_job *job);
 
 #endif
