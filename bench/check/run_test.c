@@ -34,12 +34,15 @@ static void waits(struct mn_check *check)
         pause();
 }
 
-static const struct mn_check_rule
-    first_waits = {.id = "test.first", .run = waits, .flags = MN_CHECK_FIRST},
-    first_passes = {.id = "test.first", .run = passes, .flags = MN_CHECK_FIRST},
-    gate = {.id = "test.gate", .run = fails, .flags = MN_CHECK_FIRST | MN_CHECK_GATE},
-    good = {.id = "test.good", .run = passes}, bad = {.id = "test.bad", .run = fails},
-    slow = {.id = "test.slow", .run = waits, .flags = MN_CHECK_SLOW};
+static const struct mn_check_rule first_waits = {.id = "test.first",
+                                                 .run = waits,
+                                                 .flags = MN_CHECK_FIRST},
+                                  gate = {.id = "test.gate",
+                                          .run = fails,
+                                          .flags = MN_CHECK_FIRST | MN_CHECK_GATE},
+                                  good = {.id = "test.good", .run = passes},
+                                  bad = {.id = "test.bad", .run = fails},
+                                  slow = {.id = "test.slow", .run = waits, .flags = MN_CHECK_SLOW};
 
 static void run(struct mn_check_plan *plan, struct mn_check_job *jobs, size_t n)
 {
@@ -74,34 +77,24 @@ static void test_nothing_runs_behind_a_closed_gate(void **state)
 static void test_who_waits_for_the_same_is_left(void **state)
 {
     struct mn_check_plan plan = {.parallel = 1, .waiting = 4};
-    struct mn_check_job jobs[] = {{.rule = &slow},
-                                  {.rule = &good},
-                                  {.rule = &first_waits},
-                                  {.rule = &slow},
-                                  {.rule = &bad}};
+    struct mn_check_job jobs[] = {{.rule = &slow}, {.rule = &first_waits}, {.rule = &slow}};
 
     (void)state;
     run(&plan, jobs, COUNT(jobs));
-    assert_int_equal(jobs[2].result.status, MN_CHECK_FAIL);
-    assert_true(jobs[2].result.timed_out);
+    assert_int_equal(jobs[1].result.status, MN_CHECK_FAIL);
+    assert_true(jobs[1].result.timed_out);
     assert_left(&jobs[0], MN_CHECK_LEFT_SAME, "as rule test.first did in vain");
-    assert_left(&jobs[3], MN_CHECK_LEFT_SAME, "as rule test.first did in vain");
-    assert_int_equal(jobs[1].result.status, MN_CHECK_PASS);
-    assert_int_equal(jobs[4].result.status, MN_CHECK_FAIL);
+    assert_left(&jobs[2], MN_CHECK_LEFT_SAME, "as rule test.first did in vain");
 }
 
 static void test_the_whole_run_is_bounded(void **state)
 {
     struct mn_check_plan plan = {.parallel = 2, .total_ms = 1000};
-    struct mn_check_job jobs[] = {{.rule = &first_passes},
-                                  {.rule = &slow},
-                                  {.rule = &slow},
-                                  {.rule = &good}};
+    struct mn_check_job jobs[] = {{.rule = &slow}, {.rule = &slow}, {.rule = &good}};
 
     (void)state;
     run(&plan, jobs, COUNT(jobs));
-    assert_int_equal(jobs[0].result.status, MN_CHECK_PASS);
-    for (size_t i = 1; i < COUNT(jobs); i++)
+    for (size_t i = 0; i < COUNT(jobs); i++)
         assert_left(&jobs[i], MN_CHECK_LEFT_TIME, "--total");
 }
 
