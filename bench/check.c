@@ -13,25 +13,17 @@
 #define LOOK_MS        200 /* a lost SIGCHLD delays a report by this */
 
 const struct mn_check_family *const mn_check_families[] = {
-    &mn_check_load_family,
-    &mn_check_device_family,
-    &mn_check_connect_family,
-    &mn_check_handshake_family,
-    &mn_check_memory_family,
-    &mn_check_transfer_family,
-    &mn_check_deliver_family,
-    &mn_check_group_family,
-    &mn_check_request_family,
-    &mn_check_visible_family,
-    &mn_check_thread_family,
-    &mn_check_close_family,
-    &mn_check_context_family,
-    &mn_check_life_family,
-    &mn_check_death_family,
-    &mn_check_idle_family,
-    &mn_check_scenario_family,
-    &mn_check_collnet_family,
-    NULL,
+    &mn_check_load_family,    &mn_check_device_family,
+    &mn_check_connect_family, &mn_check_handshake_family,
+    &mn_check_memory_family,  &mn_check_transfer_family,
+    &mn_check_deliver_family, &mn_check_group_family,
+    &mn_check_request_family, &mn_check_wear_family,
+    &mn_check_visible_family, &mn_check_thread_family,
+    &mn_check_close_family,   &mn_check_leave_family,
+    &mn_check_context_family, &mn_check_life_family,
+    &mn_check_death_family,   &mn_check_idle_family,
+    &mn_check_guest_family,   &mn_check_scenario_family,
+    &mn_check_collnet_family, NULL, /* the end */
 };
 
 const char *mn_check_status_name(enum mn_check_status status)

@@ -38,15 +38,19 @@
 #endif
 
 struct fault {
-    const char *name;
+    const char *library;
     int version; /* driven, 0 = newest */
     const char *rule, *text;
 };
 
 static const struct fault faults[] = {
-#define FAULT_ROW(name, version, rule, text) {#name, version, rule, text},
+#define FAULT_ROW(name, version, rule, text) {"libnccl-net-fault-" #name, version, rule, text},
 #include FAULTS_DEF
 #undef FAULT_ROW
+#define SECOND(name, version, scenario, rule, text)                                                \
+    {"second/libnccl-net-second-" #name, version, rule, text},
+#include SECOND_DEF
+#undef SECOND
 };
 
 #define N_FAULTS  (sizeof faults / sizeof *faults)
@@ -75,24 +79,29 @@ static struct mn_check_target target_of(const char *plugin, int version, unsigne
     return target;
 }
 
-static int takes_two(const char *fault)
+static int takes_two(const char *library)
 {
-    return strncmp(fault, "TWO_", 4) == 0;
+    return strstr(library, "-fault-TWO_") != NULL;
+}
+
+static struct mn_check_result run_on(const char *library, int version, const char *rule)
+{
+    struct mn_check_target target = target_of(library, version, 4000);
+    struct mn_check_result result;
+    struct mn_diag diag;
+
+    target.two = takes_two(library);
+    assert_non_null(find_rule(rule));
+    assert_int_equal(mn_check_run(find_rule(rule), &target, &result, &diag), MN_OK);
+    return result;
 }
 
 static struct mn_check_result run_fault(const char *name, int version, const char *rule)
 {
-    char plugin[128];
-    struct mn_check_target target;
-    struct mn_check_result result;
-    struct mn_diag diag;
+    char library[128];
 
-    snprintf(plugin, sizeof plugin, "libnccl-net-fault-%s", name);
-    target = target_of(plugin, version, 4000);
-    target.two = takes_two(name);
-    assert_non_null(find_rule(rule));
-    assert_int_equal(mn_check_run(find_rule(rule), &target, &result, &diag), MN_OK);
-    return result;
+    snprintf(library, sizeof library, "libnccl-net-fault-%s", name);
+    return run_on(library, version, rule);
 }
 
 /* Those of a family that have one process and apply to v12; returns their number. */
@@ -180,11 +189,11 @@ static void test_reference_passes_with_any_seed(void **state)
 static int is_found(const struct fault *fault)
 {
     static const enum mn_check_status expected[] = {MN_CHECK_FAIL, MN_CHECK_WARN, MN_CHECK_NOTE};
-    struct mn_check_result result = run_fault(fault->name, fault->version, fault->rule);
+    struct mn_check_result result = run_on(fault->library, fault->version, fault->rule);
 
     if (result.status == expected[find_rule(fault->rule)->grade] && result.seen[0])
         return 1;
-    print_error("%s (%s): rule %s gave %s: %s\n", fault->name, fault->text, fault->rule,
+    print_error("%s (%s): rule %s gave %s: %s\n", fault->library, fault->text, fault->rule,
                 mn_check_status_name(result.status), result.seen);
     return 0;
 }
@@ -225,20 +234,18 @@ static void test_one_process_hides_faults(void **state)
         struct mn_check_target target;
         struct mn_check_plan plan = {.target = &target, .parallel = WORKERS};
         struct mn_diag diag;
-        char plugin[128];
         size_t n = 0;
-        if (!takes_two(faults[i].name))
+        if (!takes_two(faults[i].library))
             continue;
         for (size_t f = 0; f < sizeof families / sizeof *families; f++)
             n += rules_of(families[f], &jobs[n]);
-        snprintf(plugin, sizeof plugin, "libnccl-net-fault-%s", faults[i].name);
-        target = target_of(plugin, 12, LIMIT_MS);
+        target = target_of(faults[i].library, 12, LIMIT_MS);
         assert_int_equal(mn_check_run_all(&plan, jobs, n, &diag), MN_OK);
         for (size_t j = 0; j < n; j++) {
             const struct mn_check_result *result = &jobs[j].result;
             if (result->status == MN_CHECK_PASS)
                 continue;
-            print_error("%s in one process: %s: %s: %s\n", faults[i].name, jobs[j].rule->id,
+            print_error("%s in one process: %s: %s: %s\n", faults[i].library, jobs[j].rule->id,
                         mn_check_status_name(result->status), result->seen);
             bad++;
         }

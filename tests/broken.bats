@@ -23,3 +23,14 @@ setup()
     [ "$status" -eq 0 ]
     [ "$(grep -c '^ok ' <<<"$output")" -ge 80 ]
 }
+
+# Each faulty one fails the rule its row names in bench_check_test; the correct one must fail none.
+@test "the second set: verify-plugin finds nothing in the correct plugin" {
+    local version
+    for version in 12 7 4; do
+        run timeout 200 "$MESHNET" verify-plugin --strict --version v$version "$SECOND/libnccl-net-alt.so"
+        echo "$output" | grep -E -A1 '^(fail|warn)' || true
+        [ "$status" -eq 0 ]
+        [[ "$output" == *" 0 failed, 0 warned, "* ]]
+    done
+}

@@ -20,6 +20,7 @@ static void quiet(int level, unsigned long flags, const char *file, int line, co
 
 struct caller {
     struct mn_check *check;
+    int dev;
     struct mn_raw_props first;
     char name[256], pci_path[512];
     int differed;
@@ -50,12 +51,12 @@ static void *call_properties(void *arg)
     for (int i = 0; i < RACE_CALLS && !caller->differed; i++) {
         _Alignas(16) unsigned char raw[MN_RAW_PROPS_MAX];
         struct mn_raw_props props;
-        if (mn_raw_properties(&caller->check->raw, 0, raw) != 0) {
+        if (mn_raw_properties(&caller->check->raw, caller->dev, raw) != 0) {
             caller->differed = 1;
             break;
         }
         mn_raw_read_props(&caller->check->raw, raw, &props);
-        caller->differed = !same(caller, &props);
+        caller->differed = !same(caller, &props) || !same(caller, &caller->first);
     }
     return NULL;
 }
@@ -88,8 +89,8 @@ void mn_device_concurrent(struct mn_check *check)
 
     mn_check_init(check);
     for (int i = 0; i < RACE_THREADS; i++) {
-        callers[i] = (struct caller){.check = check};
-        mn_device_read(check, 0, &callers[i].first);
+        callers[i] = (struct caller){.check = check, .dev = i % check->n_dev};
+        mn_device_read(check, callers[i].dev, &callers[i].first);
         remember(&callers[i]);
     }
     mn_check_step(check, "getProperties from %d threads at once", RACE_THREADS);
@@ -100,9 +101,9 @@ void mn_device_concurrent(struct mn_check *check)
     for (int i = 0; i < n; i++)
         if (callers[i].differed)
             mn_check_fail(check,
-                          "device 0: of %d threads calling at once, one failed or saw other "
+                          "device %d: of %d threads calling at once, one failed or saw other "
                           "values",
-                          n);
+                          callers[i].dev, n);
 }
 
 /* NCCL picks one version, another release another: they describe the same devices. */

@@ -63,14 +63,14 @@ static void move(struct mn_check *check, struct mn_pair *pair, struct mn_buf *ou
     mn_kit_expect(check, in, out->size, seed, what);
 }
 
-/* Six registrations of one area that cover one another; each is used, and used again while the
+/* Eight registrations of one area that cover one another; each is used, and used again while the
  * others go one by one. */
 static void check_overlap(struct mn_check *check)
 {
-    static const size_t ranges[6][2] = {{0, 65536},    {0, 4096},    {4096, 8192},
-                                        {6000, 30000}, {65000, 536}, {1, 65535}};
+    static const size_t ranges[8][2] = {{0, 65536},   {0, 4096},  {4096, 8192}, {6000, 30000},
+                                        {65000, 536}, {1, 65535}, {20000, 100}, {20000, 20000}};
     unsigned char *area[2];
-    void *mhandles[2][6], *comms[2];
+    void *mhandles[2][8], *comms[2];
     struct mn_pair pair;
 
     mn_check_init(check);
@@ -79,15 +79,15 @@ static void check_overlap(struct mn_check *check)
     comms[1] = pair.recv;
     for (int side = 0; side < 2; side++) {
         area[side] = map(check, 65536, -1);
-        for (int i = 0; i < 6; i++)
+        for (int i = 0; i < 8; i++)
             mhandles[side][i] = reg(check, comms[side], area[side] + ranges[i][0], ranges[i][1]);
     }
-    for (int gone = 0; gone < 6; gone++) {
-        for (int i = gone; i < 6; i++) {
+    for (int gone = 0; gone < 8; gone++) {
+        for (int i = gone; i < 8; i++) {
             struct mn_buf out =
                 part(comms[0], area[0] + ranges[i][0], ranges[i][1], mhandles[0][i]);
             struct mn_buf in = part(comms[1], area[1] + ranges[i][0], ranges[i][1], mhandles[1][i]);
-            move(check, &pair, &out, &in, (unsigned)(gone * 6 + i), "overlapping registrations");
+            move(check, &pair, &out, &in, (unsigned)(gone * 8 + i), "overlapping registrations");
         }
         for (int side = 0; side < 2; side++)
             dereg(check, comms[side], mhandles[side][gone]);

@@ -31,7 +31,8 @@ extern const struct mn_check_family mn_check_load_family, mn_check_device_family
     mn_check_group_family, mn_check_request_family, mn_check_visible_family, mn_check_thread_family,
     mn_check_handshake_family, mn_check_deliver_family, mn_check_close_family,
     mn_check_context_family, mn_check_life_family, mn_check_death_family, mn_check_idle_family,
-    mn_check_scenario_family, mn_check_collnet_family;
+    mn_check_scenario_family, mn_check_collnet_family, mn_check_wear_family, mn_check_guest_family,
+    mn_check_leave_family;
 
 #define MN_CHECK_FAMILY(var, family_name, family_title, rows)                                      \
     MN_CHECK_FAMILY_AS(var, family_name, family_title, rows, 0)

@@ -119,6 +119,24 @@ static void check_too_long(struct mn_check *check)
                   mn_nccl_result_name(recv.result ? recv.result : send.result));
 }
 
+/* The message before is still on its way when the empty one is sent. */
+static void zero_behind(struct mn_check *check, struct mn_pair *pair)
+{
+    struct mn_buf out, in;
+    struct mn_req sends[2], recvs[2], *all[] = {&sends[0], &recvs[0], &sends[1], &recvs[1]};
+
+    mn_kit_buf(check, pair->send, 16 * MIB, 0, &out);
+    mn_kit_buf(check, pair->recv, 16 * MIB, 0, &in);
+    for (int i = 0; i < 2; i++)
+        mn_kit_irecv(check, pair->recv, &in, in.size, 0, &recvs[i]);
+    mn_kit_isend(check, pair->send, &out, out.size, 0, &sends[0]);
+    mn_kit_isend(check, pair->send, &out, 0, 0, &sends[1]);
+    mn_kit_wait(check, all, 4);
+    if ((size_t)recvs[0].sizes[0] != out.size || recvs[1].sizes[0] != 0)
+        mn_check_fail(check, "%d and %d bytes reported, sent were %zu and 0", recvs[0].sizes[0],
+                      recvs[1].sizes[0], out.size);
+}
+
 static void check_zero(struct mn_check *check)
 {
     static const size_t sizes[] = {100, 0, 0, 200, 0, 1};
@@ -141,6 +159,7 @@ static void check_zero(struct mn_check *check)
                           sizes[i]);
         mn_kit_expect(check, &in, sizes[i], 40u + (unsigned)i, "between empty messages");
     }
+    zero_behind(check, &pair);
 }
 
 static void check_subrange(struct mn_check *check)

@@ -10,6 +10,7 @@
 
 #define AREA       (256 * 1024)
 #define LINE       128
+#define PARTS      ((size_t)16 << 20) /* more than sockets hold */
 #define ROUNDS     16
 #define IDLE_TESTS 400
 
@@ -203,6 +204,34 @@ static void *read_and_mark(void *arg)
 }
 
 /* The reader takes each word as soon as its flag is there and leaves a mark: it stays. */
+/* A message that comes in many parts: what the first brought is marked while the others come. */
+static void once_in_parts(struct mn_check *check, struct mn_pair *pair)
+{
+    struct mn_buf out, in;
+    struct mn_req send, recv;
+    int marked = 0;
+
+    mn_kit_buf(check, pair->send, PARTS, 0, &out);
+    mn_kit_buf(check, pair->recv, PARTS, 0, &in);
+    memset(out.data, 0x11, PARTS);
+    mn_kit_irecv(check, pair->recv, &in, PARTS, 0, &recv);
+    mn_kit_isend(check, pair->send, &out, PARTS, 0, &send);
+    mn_check_step(check, "test of a large message, its first bytes in use");
+    while (!mn_kit_test(check, &recv)) {
+        mn_kit_test(check, &send);
+        if (!marked && load64(in.data) == 0x1111111111111111u) {
+            atomic_store((_Atomic uint64_t *)(void *)in.data, ~(uint64_t)0);
+            marked = 1;
+        }
+        if (mn_check_expired(check))
+            mn_check_fail(check, "a large message is never done");
+        sched_yield();
+    }
+    if (marked && load64(in.data) != ~(uint64_t)0)
+        mn_check_fail(check, "the first bytes of a message of %zu were written again", PARTS);
+    mn_kit_wait2(check, &recv, &send);
+}
+
 static void check_once(struct mn_check *check)
 {
     struct mn_pair pair;
@@ -229,6 +258,7 @@ static void check_once(struct mn_check *check)
                 mn_check_fail(check, "byte %zu was written again after its flag was visible",
                               8 * i);
     }
+    once_in_parts(check, &pair);
 }
 
 static const struct mn_check_rule rules[] = {

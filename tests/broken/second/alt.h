@@ -13,7 +13,7 @@
 
 enum alt_fault {
     A_NONE,
-#define SECOND(name, version, scenario, text) A_##name,
+#define SECOND(name, version, scenario, rule, text) A_##name,
 #include "tests/broken/second/faults.def"
 #undef SECOND
 };

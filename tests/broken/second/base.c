@@ -64,13 +64,8 @@ ncclResult_t alt_init(ncclDebugLogger_t logger)
     cpu_set_t one;
 
     log_call = logger;
-    if (inits++ > 0) {
-        if (WRONG(INIT_AGAIN_REFUSED))
-            return ncclInvalidUsage;
-        if (WRONG(INIT_AGAIN_RESETS))
-            alt_forget_dials(&old_versions);
-        return ncclSuccess;
-    }
+    if (inits++ > 0)
+        return WRONG(INIT_AGAIN_REFUSED) ? ncclInvalidUsage : ncclSuccess;
     if (WRONG(INIT_PINS)) {
         CPU_ZERO(&one);
         CPU_SET((size_t)sched_getcpu(), &one);
@@ -110,6 +105,8 @@ ncclResult_t alt_context_new(void **ctx, uint64_t comm_id, ncclDebugLogger_t log
     struct alt_context *c = NULL;
     ncclResult_t result;
 
+    if (WRONG(INIT_AGAIN_RESETS) && shared)
+        alt_forget_dials(shared);
     pthread_mutex_lock(&alt_lock);
     result = alt_init(logger);
     if (result == ncclSuccess)

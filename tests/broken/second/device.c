@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/broken/second/alt.h"
 
@@ -41,8 +42,10 @@ ncclResult_t alt_properties(int dev, ncclNetProperties_v12_t *p)
 
     if (dev < 0 || dev >= ALT_DEVICES)
         return ncclInvalidArgument;
-    if (WRONG(PROPS_STATIC_DEVICE))
+    if (WRONG(PROPS_STATIC_DEVICE)) {
         asked = dev;
+        (void)!access("/sys/class/net/lo/speed", R_OK); /* a look at the device */
+    }
     if (WRONG(PROPS_LEAK) && open("/dev/null", O_RDONLY | O_CLOEXEC) < 0)
         return ncclSystemError;
     memset(p, 0, sizeof *p);

@@ -33,3 +33,8 @@ target_compile_definitions(second PRIVATE SECOND_OUT="${BROKEN_OUT}/second")
 target_link_libraries(second PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 set_target_properties(second PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(second ${SECOND_PLUGINS})
+
+if(TARGET bench_check_test)
+  add_dependencies(bench_check_test ${SECOND_PLUGINS})
+  target_compile_definitions(bench_check_test PRIVATE SECOND_DEF="${SECOND_DIR}/faults.def")
+endif()

@@ -22,7 +22,7 @@ static const struct row {
     const char *name, *scenario;
     int version;
 } rows[] = {
-#define SECOND(name, version, scenario, text) {#name, #scenario, version},
+#define SECOND(name, version, scenario, rule, text) {#name, #scenario, version},
 #include "tests/broken/second/faults.def"
 #undef SECOND
 };
