@@ -21,13 +21,13 @@ teardown_file()
 }
 
 # judge NODE NAME OPTION…: verify-plugin there on our plugin with CollNet, over RDMA alone; its report in
-# the file NAME. The limit of a rule is for a host that is busy elsewhere.
+# the file NAME. The limits are for a host that is busy elsewhere.
 judge()
 {
     local node=$1 name=$2
     shift 2
     LAB_TIMEOUT=1500 on "$node" "$SLOW MESHNET_CONFIG=$MESH MESHNET_ALLOW_TCP=false $* --json \
-        --timeout 150s --trace $TOP/tests/fixtures/traces/rank0 \
+        --timeout 150s --total 20m --trace $TOP/tests/fixtures/traces/rank0 \
         --trace $TOP/tests/fixtures/traces/rank1 $BUILD/lib/libnccl-net-mesh-coll.so" \
         >"$BATS_TEST_TMPDIR/$name" 2>"$BATS_TEST_TMPDIR/$name.err" 3>&-
 }
