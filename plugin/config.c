@@ -60,7 +60,9 @@ static enum mn_err select_from_file(struct selection *sel, const struct mn_mesh 
     const struct mn_mesh_node *node = &mesh->nodes[self];
     mn_strlcpy(config->node, node->name, sizeof config->node);
     MN_INFO("this host is node %s: %s", node->name, why);
-    mn_routes_from_mesh(mesh, self, &config->routes);
+    err = mn_routes_from_mesh(mesh, self, &config->routes, diag);
+    if (err)
+        return err;
     for (size_t i = 0; i < node->n_nics; i++) {
         const struct mn_mesh_nic *want = &node->nics[i];
         if (want->role == MN_ROLE_MANAGEMENT) {

@@ -1,6 +1,5 @@
 #include "plugin/route.h"
 
-#include "topo/base/log.h"
 #include "topo/mesh_check.h"
 
 static int usable(const struct mn_addr *own, const struct mn_addr *peer)
@@ -9,33 +8,37 @@ static int usable(const struct mn_addr *own, const struct mn_addr *peer)
            !mn_addr_is_link_local(peer);
 }
 
-static void add(const struct mn_mesh_nic *own, const struct mn_mesh_nic *peer,
-                const struct mn_mesh_route *route, struct mn_routes *routes)
+static enum mn_err add(const struct mn_mesh_nic *own, const struct mn_mesh_nic *peer,
+                       const struct mn_mesh_route *route, struct mn_routes *routes,
+                       struct mn_diag *diag)
 {
     for (size_t i = 0; i < own->n_addrs; i++)
         for (size_t j = 0; j < peer->n_addrs; j++) {
             if (!usable(&own->addrs[i], &peer->addrs[j]))
                 continue;
-            if (routes->n == MN_MAX_ROUTES) {
-                MN_WARN("the route via %s on line %d of the mesh file: left out in part, only %d "
-                        "pairs of addresses of a node can be used",
-                        route->via, route->line, MN_MAX_ROUTES);
-                return;
-            }
+            if (routes->n == MN_MAX_ROUTES)
+                return mn_fail(diag, MN_ERR_CONFIG,
+                               "the route via %s on line %d of the mesh file is too much: a node "
+                               "has routes between at most %d pairs of addresses",
+                               route->via, route->line, MN_MAX_ROUTES);
             routes->pairs[routes->n++] = (struct mn_route){own->addrs[i], peer->addrs[j]};
         }
+    return MN_OK;
 }
 
-void mn_routes_from_mesh(const struct mn_mesh *mesh, int node, struct mn_routes *routes)
+enum mn_err mn_routes_from_mesh(const struct mn_mesh *mesh, int node, struct mn_routes *routes,
+                                struct mn_diag *diag)
 {
+    enum mn_err err = MN_OK;
+
     routes->n = 0;
-    for (size_t i = 0; i < mesh->n_routes; i++) {
-        const struct mn_mesh_route *route = &mesh->routes[i];
-        for (int side = 0; side < 2; side++)
-            if (route->ends[side].node == node)
-                add(mn_mesh_end_nic(mesh, &route->ends[side]),
-                    mn_mesh_end_nic(mesh, &route->ends[!side]), route, routes);
+    for (size_t i = 0; i < 2 * mesh->n_routes && !err; i++) {
+        const struct mn_mesh_route *route = &mesh->routes[i / 2];
+        const struct mn_mesh_end *own = &route->ends[i % 2], *peer = &route->ends[!(i % 2)];
+        if (own->node == node)
+            err = add(mn_mesh_end_nic(mesh, own), mn_mesh_end_nic(mesh, peer), route, routes, diag);
     }
+    return err;
 }
 
 int mn_routes_join(const struct mn_routes *routes, const struct mn_addr *own,

@@ -4,7 +4,7 @@
 
 #include "topo/mesh.h"
 
-#define MN_MAX_ROUTES 64
+#define MN_MAX_ROUTES 1024
 
 struct mn_routes {
     struct mn_route {
@@ -13,9 +13,11 @@ struct mn_routes {
     int n;
 };
 
-/* Those of a node, every address of its NIC with every one of the same family of the other's. Those
- * beyond MN_MAX_ROUTES are left out with a warning. */
-void mn_routes_from_mesh(const struct mn_mesh *mesh, int node, struct mn_routes *routes);
+/* Those of a node, every address of its NIC with every one of the same family of the other's.
+ * MN_ERR_CONFIG when there are more than MN_MAX_ROUTES: with some of them the two ends of a
+ * connection would come to different plans. */
+enum mn_err mn_routes_from_mesh(const struct mn_mesh *mesh, int node, struct mn_routes *routes,
+                                struct mn_diag *diag);
 /* 1 when there is one. routes NULL: of a node whose file is not at hand. */
 int mn_routes_join(const struct mn_routes *routes, const struct mn_addr *own,
                    const struct mn_addr *peer);
