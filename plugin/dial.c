@@ -62,6 +62,14 @@ int mn_socket_is_silent(int fd)
            info.tcpi_last_ack_recv > (2 * KEEP_S + 1) * 1000;
 }
 
+void mn_socket_reset(int fd)
+{
+    struct linger at_once = {.l_onoff = 1};
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(fd);
+}
+
 /* Without the option a closed socket's retransmissions end after the eighth, and as soon as their
  * pauses are RTO_MAX_MS long (Linux tcp_timer.c, tcp_orphan_retries). */
 void mn_socket_last_words(int fd, unsigned ms)

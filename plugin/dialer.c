@@ -58,11 +58,12 @@ static struct dialer *find(const struct mn_config *config, const struct mn_handl
  * makes of what nobody has read. */
 static void leave(struct mn_chan *chan)
 {
-    uint8_t sink[256];
+    uint8_t sink[1024];
 
     if (shutdown(chan->fd, SHUT_WR) != 0)
         return;
-    while (recv(chan->fd, sink, sizeof sink, MSG_DONTWAIT) > 0)
+    /* A peer has said less than two frames; whoever says more may have his reset. */
+    for (int i = 0; i < 16 && recv(chan->fd, sink, sizeof sink, MSG_DONTWAIT) > 0; i++)
         ;
 }
 

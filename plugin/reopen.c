@@ -68,7 +68,9 @@ void mn_reopen_give(struct mn_reopen *r, int fd)
 {
     int old = atomic_exchange(&r->fresh, fd);
 
-    if (old >= 0)
+    if (old >= 0 && fd >= 0)
+        mn_socket_reset(old);
+    else if (old >= 0)
         close(old);
 }
 
@@ -313,9 +315,10 @@ int mn_reopen_lost(struct mn_reopen *r)
     if (!r->connector)
         return r->holds;
     pthread_mutex_lock(&lock);
-    if (!r->lost)
+    int waits = r->lost || mn_reopen_is_done(r);
+    if (!waits)
         error = wake_locked();
-    if (!r->lost && !error) {
+    if (!waits && !error) {
         r->lost = 1;
         n_lost++;
         r->rounds = 0;

@@ -19,6 +19,11 @@ static void fail(struct mn_reopen *r, uint64_t now, const char *why)
     const struct mn_way *way = &r->ways[r->way];
     char addr[MN_ADDR_TEXT];
 
+    /* The peer may let it in yet: it must not take this for the end of the process. */
+    if (r->chan && r->said) {
+        mn_socket_reset(r->chan->fd);
+        r->chan->fd = -1;
+    }
     let_go(r);
     if (!(r->rounds & (r->rounds - 1)))
         MN_INFO("peer %s: opening the control connection again to %s port %u over %s: %s; trying "

@@ -195,6 +195,44 @@ static void only_the_peer_of_a_living_connection_is_let_in(void **state)
     mn_reopen_free(elsewhere);
 }
 
+/* An attempt that is given up while the peer may yet let it in: what it then has must read as lost,
+ * and not as the end of the process. */
+static void an_attempt_given_up_ends_in_a_reset(void **state)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t at_len = sizeof at;
+    struct mn_conn *conn = conn_of(1, 7, 1);
+    uint64_t end = mn_now_ms() + PATIENCE_MS, now;
+    uint8_t byte;
+
+    (void)state;
+    int door = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), fd = -1;
+    assert_int_equal(bind(door, (struct sockaddr *)&at, at_len) | listen(door, 4), 0);
+    assert_int_equal(getsockname(door, (struct sockaddr *)&at, &at_len), 0);
+    assert_int_equal(mn_addr_parse("127.0.0.1", &conn->side[0].locals[0].addr, NULL), MN_OK);
+    struct mn_reopen *r = mn_reopen_new(conn, ntohs(at.sin_port));
+    r->lost = 1;
+    do {
+        mn_reopen_dial(r, mn_now_ms());
+        fd = fd < 0 ? accept4(door, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : fd;
+        assert_true(mn_now_ms() < end);
+        nap();
+    } while (fd < 0 || recv(fd, &byte, 1, 0) != 1);
+    now = mn_now_ms() + r->patience_ms + 1;
+    mn_reopen_dial(r, now);
+    assert_true(r->lost && !r->chan);
+    while (recv(fd, &byte, 1, 0) > 0 || errno == EAGAIN) {
+        assert_true(mn_now_ms() < end);
+        nap();
+        errno = 0;
+    }
+    assert_int_equal(errno, ECONNRESET);
+    close(fd);
+    close(door);
+    r->lost = 0;
+    mn_reopen_free(r);
+}
+
 /* --- whole connections ------------------------------------------------------------------------ */
 
 struct ends {
@@ -521,6 +559,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_peer_of_a_living_connection_is_let_in),
+        cmocka_unit_test(an_attempt_given_up_ends_in_a_reset),
         cmocka_unit_test(a_control_connection_that_is_cut_comes_back),
         cmocka_unit_test(a_failure_is_told_by_the_new_connection),
         cmocka_unit_test(many_are_cut_at_once),

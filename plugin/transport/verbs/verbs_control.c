@@ -16,6 +16,10 @@ static void renew_control(struct verbs_comm *comm)
 
     if (fd < 0)
         return;
+    /* The peer may not have seen yet that there is a new one. */
+    if (comm->control.fd >= 0)
+        mn_socket_reset(comm->control.fd);
+    comm->control.fd = -1;
     mn_chan_close(&comm->control);
     mn_chan_init(&comm->control, fd);
     mn_socket_keep(fd);
@@ -145,6 +149,8 @@ enum mn_err verbs_look_at_control(struct verbs_comm *comm, uint64_t now)
             comm->ended_ms = now, err = MN_OK;
         else if (err == MN_ERR_PROTO)
             err = verbs_fail(comm, -1, err, "%s", diag.text);
+        else if (mn_reopen_is_done(comm->reopen))
+            renew_control(comm), err = MN_OK;
         else
             lose_control(comm, diag.text), err = MN_OK;
         if (err)
