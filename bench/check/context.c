@@ -14,31 +14,6 @@
 #define PAGE   4096
 #define LOADS  3
 
-static void quiet(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
-{
-    (void)level;
-    (void)flags;
-    (void)file;
-    (void)line;
-    (void)fmt;
-}
-
-/* Another communicator of the same library: the rule's own, with a context of its own. */
-static struct mn_check communicator(struct mn_check *check, uint64_t id)
-{
-    struct mn_check other = *check;
-
-    mn_check_step(check, "init of a further communicator");
-    mn_check_ok(check, "init", mn_raw_init_as(&other.raw, id, -1, quiet));
-    return other;
-}
-
-static void finalize(struct mn_check *check)
-{
-    mn_check_step(check, "finalize");
-    mn_check_ok(check, "finalize", mn_raw_finalize(&check->raw));
-}
-
 static void converse(struct mn_check *check, unsigned seed)
 {
     struct mn_pair pair;
@@ -57,7 +32,7 @@ static void check_separate(struct mn_check *check)
     struct mn_req send, recv;
 
     mn_check_init(check);
-    second = communicator(check, 2);
+    second = mn_kit_communicator(check, 2);
     mn_kit_connect(check, &stays);
     mn_kit_connect(&second, &ends);
     mn_kit_pass(&second, &ends, 1000, 1000, 1);
@@ -73,11 +48,11 @@ static void check_separate(struct mn_check *check)
     mn_kit_wait2(check, &recv, &send);
     mn_kit_expect(check, &in, 100000, 2, "another communicator was finalized meanwhile");
     mn_kit_close(check, &stays);
-    second = communicator(check, 3);
+    second = mn_kit_communicator(check, 3);
     converse(&second, 3);
     converse(check, 4);
     mn_check_ok(check, "finalize", mn_raw_finalize(&second.raw));
-    finalize(check);
+    mn_kit_finalize(check);
 }
 
 /* Another communicator starts while requests of the first are in flight. */
@@ -95,15 +70,15 @@ static void check_init_live(struct mn_check *check)
     mn_kit_buf(check, pair.recv, 100000, 0, &in);
     mn_kit_fill(&out, 100000, 1);
     early = mn_kit_isend_early(check, &pair, &out, 100000, &in, &send, &recv);
-    second = communicator(check, 2);
+    second = mn_kit_communicator(check, 2);
     if (!early)
         mn_kit_irecv(check, pair.recv, &in, 100000, 0, &recv);
     mn_kit_wait2(check, &recv, &send);
     mn_kit_expect(check, &in, 100000, 1, "another communicator was initialised meanwhile");
     converse(&second, 2);
     mn_kit_close(check, &pair);
-    finalize(&second);
-    finalize(check);
+    mn_kit_finalize(&second);
+    mn_kit_finalize(check);
 }
 
 /* At the end of a page that goes away, so that a kept pointer is a fault of its own. */
@@ -127,12 +102,13 @@ static void check_config_copied(struct mn_check *check)
     mn_check_ok(check, "init",
                 (int)check->raw.slots.init_v11(&second.raw.ctx, 2,
                                                lend(check, &config, sizeof config, &page),
-                                               (ncclDebugLogger_t)(void (*)(void))quiet, NULL));
+                                               (ncclDebugLogger_t)(void (*)(void))mn_kit_quiet,
+                                               NULL));
     munmap(page, PAGE);
     mn_check_step(check, "listen and connect after the configuration is gone");
     converse(&second, 1);
-    finalize(&second);
-    finalize(check);
+    mn_kit_finalize(&second);
+    mn_kit_finalize(check);
 }
 
 static void check_net_attr(struct mn_check *check)
@@ -156,7 +132,7 @@ static void check_net_attr(struct mn_check *check)
         mn_kit_pass(check, &pair, 5000, 5000, i);
     }
     mn_kit_close(check, &pair);
-    finalize(check);
+    mn_kit_finalize(check);
 }
 
 /* Some releases call finalize after an init that failed, with what init left in *ctx: NULL. */
@@ -170,7 +146,7 @@ static void check_finalize_null(struct mn_check *check)
     mn_check_step(check, "finalize of NULL beside a communicator");
     mn_raw_finalize(&none);
     converse(check, 1);
-    finalize(check);
+    mn_kit_finalize(check);
     mn_check_step(check, "finalize of NULL after the last communicator");
     mn_raw_finalize(&none);
 }
@@ -190,19 +166,19 @@ static void check_finalize_open(struct mn_check *check)
 {
     mn_check_init(check);
     for (unsigned i = 0; i < 3; i++) {
-        struct mn_check aborted = communicator(check, 2 + i);
+        struct mn_check aborted = mn_kit_communicator(check, 2 + i);
         leave_open(&aborted);
         mn_check_step(check, "finalize with comms open, some of them half");
         mn_check_ok(check, "finalize", mn_raw_finalize(&aborted.raw));
         converse(check, i);
     }
-    finalize(check);
+    mn_kit_finalize(check);
 }
 
 static void abort_often(struct mn_check *check)
 {
     for (unsigned i = 0; i < CYCLES; i++) {
-        struct mn_check aborted = communicator(check, 2 + i);
+        struct mn_check aborted = mn_kit_communicator(check, 2 + i);
         leave_open(&aborted);
         mn_check_step(check, "finalize with comms open, time %u", i + 1);
         mn_check_ok(check, "finalize", mn_raw_finalize(&aborted.raw));
@@ -242,7 +218,7 @@ static void check_finalize_threads(struct mn_check *check)
 
     mn_check_init(check);
     converse(check, 1);
-    finalize(check);
+    mn_kit_finalize(check);
     after = settled(check, mn_check_count_threads, before);
     if (after > before)
         mn_check_fail(check, "%d threads before the library was loaded, %d after the last finalize",
@@ -255,7 +231,7 @@ static void check_unload(struct mn_check *check)
     for (unsigned i = 0; i < LOADS; i++) {
         mn_check_init(check);
         converse(check, i);
-        finalize(check);
+        mn_kit_finalize(check);
         mn_check_step(check, "dlclose, time %u", i + 1);
         dlclose(check->raw.lib);
         nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL); /* for threads left behind */

@@ -14,20 +14,11 @@
 #define PTR_HOST    1
 #define PTR_DMABUF  4
 
-static void quiet(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
-{
-    (void)level;
-    (void)flags;
-    (void)file;
-    (void)line;
-    (void)fmt;
-}
-
 static void check_init(struct mn_check *check)
 {
     mn_check_load(check);
     mn_check_step(check, "init");
-    mn_check_ok(check, "init", mn_raw_init(&check->raw, quiet));
+    mn_check_ok(check, "init", mn_raw_init(&check->raw, mn_kit_quiet));
 }
 
 static void check_init_twice(struct mn_check *check)
@@ -36,7 +27,7 @@ static void check_init_twice(struct mn_check *check)
 
     mn_check_init(check);
     mn_check_step(check, "second init");
-    mn_check_ok(check, "the second init", mn_raw_init(&check->raw, quiet));
+    mn_check_ok(check, "the second init", mn_raw_init(&check->raw, mn_kit_quiet));
     mn_check_ok(check, "devices after the second init", mn_raw_devices(&check->raw, &ndev));
     if (ndev != check->n_dev)
         mn_check_fail(check, "%d devices before the second init, %d after", check->n_dev, ndev);
@@ -47,7 +38,7 @@ static void check_count(struct mn_check *check)
     int ndev = -1;
 
     mn_check_load(check);
-    if (mn_raw_init(&check->raw, quiet) != 0)
+    if (mn_raw_init(&check->raw, mn_kit_quiet) != 0)
         mn_check_skip(check, "init failed (rule device.init)");
     mn_check_step(check, "devices");
     mn_check_ok(check, "devices", mn_raw_devices(&check->raw, &ndev));

@@ -9,15 +9,6 @@
 #define RACE_THREADS 4
 #define RACE_CALLS   2000
 
-static void quiet(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
-{
-    (void)level;
-    (void)flags;
-    (void)file;
-    (void)line;
-    (void)fmt;
-}
-
 struct caller {
     struct mn_check *check;
     int dev;
@@ -126,7 +117,7 @@ void mn_device_consistent(struct mn_check *check)
             continue;
         as.raw = other;
         mn_check_step(check, "init through v%d too", v->version);
-        mn_check_ok(check, "init through another version", mn_raw_init(&as.raw, quiet));
+        mn_check_ok(check, "init through another version", mn_raw_init(&as.raw, mn_kit_quiet));
         mn_check_ok(check, "devices through another version", mn_raw_devices(&as.raw, &ndev));
         if (ndev != check->n_dev)
             mn_check_fail(check, "v%d has %d devices, v%d has %d", v->version, ndev,

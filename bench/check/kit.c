@@ -193,3 +193,29 @@ void mn_kit_expect(struct mn_check *check, const struct mn_buf *buf, size_t size
                           size, buf->data[i], pattern(i, seed));
     mn_kit_untouched(check, buf, size, what);
 }
+
+/* --- communicators ---------------------------------------------------------------------------- */
+
+void mn_kit_quiet(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+{
+    (void)level;
+    (void)flags;
+    (void)file;
+    (void)line;
+    (void)fmt;
+}
+
+struct mn_check mn_kit_communicator(struct mn_check *check, uint64_t id)
+{
+    struct mn_check other = *check;
+
+    mn_check_step(check, "init of a further communicator");
+    mn_check_ok(check, "init", mn_raw_init_as(&other.raw, id, -1, mn_kit_quiet));
+    return other;
+}
+
+void mn_kit_finalize(struct mn_check *check)
+{
+    mn_check_step(check, "finalize");
+    mn_check_ok(check, "finalize", mn_raw_finalize(&check->raw));
+}

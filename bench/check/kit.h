@@ -28,6 +28,12 @@ void mn_kit_slot_kept(struct mn_check *check, const struct mn_kit_slot *slot, co
 /* What *request holds before isend (n = 0) or irecv of n buffers: never a request. */
 void *mn_kit_old_request(const struct mn_check *check, int n);
 
+/* A log function for init that says nothing. */
+void mn_kit_quiet(int level, unsigned long flags, const char *file, int line, const char *fmt, ...);
+/* Another communicator of the same library: the rule's own, with a context of its own. */
+struct mn_check mn_kit_communicator(struct mn_check *check, uint64_t id);
+void mn_kit_finalize(struct mn_check *check);
+
 struct mn_pair {
     int dev;
     void *listen, *send, *recv;

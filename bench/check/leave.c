@@ -13,15 +13,6 @@
 #define PIECE      65536
 #define PIECES     64
 
-static void quiet(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
-{
-    (void)level;
-    (void)flags;
-    (void)file;
-    (void)line;
-    (void)fmt;
-}
-
 static int is_sent(struct mn_check *check, struct mn_req *send)
 {
     for (int i = 0; i < IDLE_TESTS && !mn_kit_test(check, send); i++)
@@ -201,37 +192,22 @@ static void check_before_accept(struct mn_check *check)
     mn_kit_expect(check, &in, 1000, 4, "sent before accept");
 }
 
-static struct mn_check communicator(struct mn_check *check, uint64_t id)
-{
-    struct mn_check other = *check;
-
-    mn_check_step(check, "init of a further communicator");
-    mn_check_ok(check, "init", mn_raw_init_as(&other.raw, id, -1, quiet));
-    return other;
-}
-
-static void finalize(struct mn_check *check)
-{
-    mn_check_step(check, "finalize");
-    mn_check_ok(check, "finalize", mn_raw_finalize(&check->raw));
-}
-
 static void check_same_id(struct mn_check *check)
 {
     struct mn_check one, other;
     struct mn_pair ends, stays;
 
     mn_check_init(check);
-    one = communicator(check, 7);
-    other = communicator(check, 7);
+    one = mn_kit_communicator(check, 7);
+    other = mn_kit_communicator(check, 7);
     mn_kit_connect(&one, &ends);
     mn_kit_connect(&other, &stays);
     mn_kit_pass(&one, &ends, 2000, 2000, 1);
     mn_kit_close(&one, &ends);
-    finalize(&one);
+    mn_kit_finalize(&one);
     mn_kit_pass(&other, &stays, 2000, 2000, 2);
     mn_kit_close(&other, &stays);
-    finalize(&other);
+    mn_kit_finalize(&other);
 }
 
 /* What the first closed may have its number, or its place, again in the second. */
@@ -239,17 +215,17 @@ static void check_reuse(struct mn_check *check)
 {
     mn_check_init(check);
     for (unsigned i = 0; i < 3; i++) {
-        struct mn_check ends = communicator(check, 2 + 2 * i), stays;
+        struct mn_check ends = mn_kit_communicator(check, 2 + 2 * i), stays;
         struct mn_pair old, pair;
         mn_kit_connect(&ends, &old);
         mn_kit_pass(&ends, &old, 2000, 2000, i);
         mn_kit_close(&ends, &old);
-        stays = communicator(check, 3 + 2 * i);
+        stays = mn_kit_communicator(check, 3 + 2 * i);
         mn_kit_connect(&stays, &pair);
-        finalize(&ends);
+        mn_kit_finalize(&ends);
         mn_kit_pass(&stays, &pair, 2000, 2000, i);
         mn_kit_close(&stays, &pair);
-        finalize(&stays);
+        mn_kit_finalize(&stays);
     }
 }
 
@@ -264,11 +240,11 @@ static void check_init_half(struct mn_check *check)
         mn_kit_listen(check, 0, &pair);
         for (int i = 0; i < calls; i++)
             mn_kit_try_connect(check, &pair);
-        second = communicator(check, 2 + (unsigned)calls);
+        second = mn_kit_communicator(check, 2 + (unsigned)calls);
         mn_check_step(check, "a connection goes on after the init of another communicator");
         mn_kit_finish(check, &pair);
         mn_kit_pass(check, &pair, 2000, 2000, 1);
-        finalize(&second);
+        mn_kit_finalize(&second);
         mn_kit_pass(check, &pair, 2000, 2000, 2);
     }
 }
