@@ -32,7 +32,9 @@ static enum mn_err set_range(const struct verbs_range *range, struct verbs_memor
                              struct mn_diag *diag)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-    uint64_t base = (uint64_t)(uintptr_t)range->data, size = range->size ? range->size : page;
+    /* Of no bytes one page is taken: the next may not be there. */
+    uint64_t least = range->fd < 0 ? 1 : page;
+    uint64_t base = (uint64_t)(uintptr_t)range->data, size = range->size ? range->size : least;
     if (base + size < base || base + size > UINT64_MAX - page)
         return mn_fail(diag, MN_ERR_USAGE,
                        "memory at %p of %zu bytes cannot be registered: it ends beyond the address "

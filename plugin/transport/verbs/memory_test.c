@@ -6,9 +6,11 @@ static void ranges_are_whole_pages(void **state)
     (void)state;
     static const struct {
         uint64_t data, size, pages;
-    } rows[] = {{0x10000, 1, 1},      {0x10000, 0, 1},      {0x10000, 0x1000, 1},
-                {0x10fff, 1, 1},      {0x10fff, 2, 2},      {0x10001, 0x1000, 2},
-                {0x10000, 0x1001, 2}, {0x10fff, 0x1002, 3}, {0x10000, 1u << 30, 1u << 18}};
+    } rows[] = {{0x10000, 1, 1},      {0x10000, 0, 1},
+                {0x10000, 0x1000, 1}, {0x10fff, 1, 1},
+                {0x10fff, 0, 1},      {0x10fff, 2, 2},
+                {0x10001, 0x1000, 2}, {0x10000, 0x1001, 2},
+                {0x10fff, 0x1002, 3}, {0x10000, 1u << 30, 1u << 18}};
     if (PAGE != 0x1000)
         skip();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
