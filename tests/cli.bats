@@ -173,7 +173,10 @@ meshnet()
         echo "$name: $rows"
         # The same beginnings everywhere.
         grep -q '^2 wrong usage or configuration: ' <<<"$rows"
-        [ "$name" = run ] || { grep -q '^0 good' <<<"$rows" && grep -q '^1 failed: ' <<<"$rows"; }
+        if [ "$name" != run ]; then
+            grep -q '^0 good' <<<"$rows"
+            grep -q '^1 failed: ' <<<"$rows"
+        fi
         # A line for each code, whatever follows it.
         page=$(sed -n '/^\.SH EXIT STATUS/,/^\.SH [^E]/p' "$ROOT/docs/man/meshnet-$name.1" | sed 's/\\-/-/g' |
             tr '\n' ' ' | sed 's/ \.TP \.B /\n/g')

@@ -96,18 +96,21 @@ fork_inits()
     [ -e "$BUILD/tests/fakeverbs/libibverbs.so.1" ] || skip "the double is not built"
     unset RDMAV_FORK_SAFE IBV_FORK_SAFE
     fork_inits fakeverbs ''
-    [ "$calls" -eq 1 ] && [[ "$output" != *'fork()'* ]]
+    [ "$calls" -eq 1 ]
+    [[ "$output" != *'fork()'* ]]
     fork_inits fakeverbs '' RDMAV_FORK_SAFE=0
     [ "$calls" -eq 0 ]
     fork_inits fakeverbs '' RDMAV_FORK_SAFE=0 IBV_FORK_SAFE=1
     [ "$calls" -eq 1 ]
     # What cannot be had is a warning for who asked for it.
     fork_inits fakeverbs forkless=22
-    [ "$calls" -eq 1 ] && [[ "$output" != *'fork()'* ]]
+    [ "$calls" -eq 1 ]
+    [[ "$output" != *'fork()'* ]]
     fork_inits fakeverbs forkless=22 IBV_FORK_SAFE=1
     [[ "$output" == *'IBV_FORK_SAFE asks for it, but libibverbs '*'cannot be readied for fork() (Invalid argument)'* ]]
     fork_inits fakeverbs-old '' RDMAV_FORK_SAFE=
-    [ "$calls" -eq 0 ] && [[ "$output" == *'cannot be readied for fork() (Function not implemented)'* ]]
+    [ "$calls" -eq 0 ]
+    [[ "$output" == *'cannot be readied for fork() (Function not implemented)'* ]]
 }
 
 @test "conformance: two host names in one network namespace are one host" {

@@ -235,7 +235,7 @@ levels()
                 NCCL_NET_PLUGIN="$BUILD/lib/libnccl-net-$plugin.so"
             [ "$status" -eq 0 ]
             grep -q 'NCCL INFO NET/meshnet: using lo ' said
-            ! grep -v 'NCCL INFO NET/meshnet: ' said
+            run ! grep -v 'NCCL INFO NET/meshnet: ' said
             levels "$library" "$double" "$hip" MESHNET_TRACE="$PWD/trace.%p" \
                 NCCL_NET_PLUGIN="$BUILD/lib/libnccl-net-$plugin.so" MESHNET_PORT_RANGE=none
             grep -q 'NCCL WARN NET/meshnet: .*MESHNET_PORT_RANGE="none"' said

@@ -99,7 +99,7 @@ until_data_flows()
     start 1024 rdma
     finish
     grep -q '^done 1024' received
-    ! grep -q TCP sent received
+    run ! grep TCP sent received
     # 256 MiB in all, written by the sender's devices and by nothing else.
     cat stats.b
     [ "$(awk '$1 == "bytes" { print $2 }' stats.b)" -ge $((1024 * 262144)) ]
@@ -255,7 +255,7 @@ cut()
     cat sent.log
     # The fourth time nothing told the sender but the silence of the cable.
     [ "$(grep -c 'link mesh0 .*link mesh1 .*control connection is lost .*; it is being opened again' sent.log)" -eq 3 ]
-    ! grep 'no answer' sent.log received.log
+    run ! grep 'no answer' sent.log received.log
     # Without it nobody knew more than that the link does not answer.
     kill -9 "$(pgrep -P $SENDER)"
     wait $RECEIVER || true

@@ -87,7 +87,9 @@ X=5" ]
     soon grep -q started "$BATS_TEST_TMPDIR/out"
     on left pgrep -f "'^sleep 4321'"
     kill "$JOB"
-    ! wait "$JOB"
+    if wait "$JOB"; then
+        return 1
+    fi
     soon on left '! pgrep -f "^sleep 4321"'
 }
 
@@ -103,7 +105,8 @@ X=5" ]
         # shellcheck disable=SC2086
         run --separate-stderr lab $args
         [ "$status" -eq 2 ] || { echo "$args: exit $status" && false; }
-        [ -n "$stderr" ] && [ -z "$output" ]
+        [ -n "$stderr" ]
+        [ -z "$output" ]
     done <<'ARGS'
 
 boot
@@ -204,7 +207,7 @@ ARGS
     soon port_is right mlx5_0 DOWN
     port_is left rxe_eth0 ACTIVE
     [ "$(cable jumbo)" = "down - - -" ]
-    ! on left 'busybox ping -c 1 -W 1 10.44.0.1'
+    run ! on left 'busybox ping -c 1 -W 1 10.44.0.1'
     on left 'busybox ping -c 1 -W 5 10.44.1.2'
     lab link jumbo up
     soon port_is left mlx5_0 ACTIVE
@@ -227,7 +230,7 @@ ARGS
     [ "$(cable 'bare cable')" = "up 30% 2ms -" ]
     [[ "$(on left tc qdisc show dev eth0)" != *rate* ]]
     lab link 'bare cable' loss 100%
-    ! on left 'busybox ping -c 3 -i 0.1 -W 1 10.44.1.2'
+    run ! on left 'busybox ping -c 3 -i 0.1 -W 1 10.44.1.2'
     lab link 'bare cable' clear
     [ "$(cable 'bare cable')" = "up - - -" ]
     [[ "$(on left tc qdisc show dev eth0)" != *netem* ]]
@@ -294,7 +297,9 @@ ARGS
         pid=$!
         soon test -s "$LAB_DIR/n2/pid"
         kill -$signal "$pid"
-        ! wait "$pid"
+        if wait "$pid"; then
+            return 1
+        fi
         [ ! -e "$LAB_DIR" ]
         [ "$(processes_of "$LAB_DIR")" -eq 0 ]
     done
