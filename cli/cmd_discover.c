@@ -10,7 +10,8 @@
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
-#define NAME "discover"
+#define NAME      "discover"
+#define PATH_SIZE 512
 
 struct options {
     int all, verbose, json, merge, force, strict, format, wide;
@@ -102,7 +103,7 @@ static int node_index(const struct mn_mesh *mesh, const char *name)
 /* What a report needs beside the host. */
 struct scene {
     struct mn_mesh mesh;  /* the file that is written, or is in force here */
-    char path[512];       /* of it; "" = none */
+    char path[PATH_SIZE]; /* of it; "" = none */
     int self;             /* this host's node, or -1 */
     struct mn_host named; /* this host as a node: its NICs have roles */
 };
@@ -123,7 +124,8 @@ static enum mn_err set_scene(const struct options *opt, const struct mn_host *ho
     enum mn_err err = MN_OK;
     mn_mesh_init(&scene->mesh);
     scene->self = -1;
-    if (opt->output && mn_strlcpy(scene->path, opt->output, sizeof scene->path)) {
+    if (opt->output) {
+        mn_strlcpy(scene->path, opt->output, sizeof scene->path);
         if (opt->merge && access(opt->output, F_OK) == 0)
             err = mn_mesh_read(opt->output, &scene->mesh, diag);
     } else if (may_be_in_force(opt) && mn_mesh_find_file(scene->path, sizeof scene->path)) {
@@ -333,6 +335,10 @@ static enum mn_err check_usage(const struct options *opt, int argc, char **argv,
     if (opt->take.count && !opt->output && !argc)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--take makes cables in a mesh file: add --output FILE or files to merge");
+    if (opt->output && strlen(opt->output) >= PATH_SIZE)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--output: a path of %zu bytes; expected at most %d: go to its folder first",
+                       strlen(opt->output), PATH_SIZE - 1);
     if (opt->node && !opt->node[0])
         return mn_fail(diag, MN_ERR_USAGE, "--node \"\": a name is expected");
     return MN_OK;
