@@ -83,9 +83,15 @@ static void pair_same_subnet(void *arg, const struct mn_nic *a, const struct mn_
 {
     struct pair_arg *p = arg;
     char a_text[MN_ADDR_TEXT], b_text[MN_ADDR_TEXT];
-    if (mn_addr_equal(aa, ba) || !mn_addr_share_subnet(aa, ba) || a->role == MN_ROLE_MANAGEMENT ||
-        b->role == MN_ROLE_MANAGEMENT)
+    if (mn_addr_equal(aa, ba) || !mn_addr_share_subnet(aa, ba))
         return;
+    /* Wired and wireless in one office. Of an office and a cable it is the cable's that is wrong.
+     */
+    if (b->role == MN_ROLE_MANAGEMENT) {
+        if (a->role != MN_ROLE_MANAGEMENT)
+            pair_same_subnet(arg, b, ba, a, aa);
+        return;
+    }
     struct mn_finding *f = mn_finding_add(p->found, p->rule, b->netdev);
     snprintf(f->seen, sizeof f->seen, "%s shares a subnet with %s (%s)%s",
              mn_addr_format(ba, b_text, sizeof b_text), a->netdev,

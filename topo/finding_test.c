@@ -166,6 +166,16 @@ static void test_subnets(void **state)
     expect(&b, "same-subnet", &f);
     assert_string_equal(f.nic, "nic1");
     assert_non_null(strstr(f.seen, "nic0 (10.1.0.1/30)"));
+    /* An office and a cable in one subnet: the cable's is to go, whichever comes first. */
+    for (int office = 0; office < 2; office++) {
+        b.nics[office].role = MN_ROLE_MANAGEMENT;
+        expect(&b, "same-subnet", &f);
+        assert_string_equal(f.nic, office ? "nic0" : "nic1");
+        b.nics[office].role = MN_ROLE_AUTO;
+    }
+    b.nics[0].role = b.nics[1].role = MN_ROLE_MANAGEMENT;
+    expect(&b, "", NULL);
+    b.nics[0].role = b.nics[1].role = MN_ROLE_AUTO;
     address(&b, 1, "10.1.0.1/24");
     expect(&b, "duplicate-address", &f);
     assert_int_equal(f.rule->severity, MN_SEVERITY_ERROR);

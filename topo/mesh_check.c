@@ -33,9 +33,10 @@ static int conflict(const struct mn_mesh *mesh, size_t node, size_t nic, size_t 
             one, mine->name, mine->nics[nic].name, theirs->name, theirs->nics[other_nic].name, two);
         return 1;
     }
-    /* Wired and wireless in one office. */
-    if (mine->nics[nic].role == MN_ROLE_MANAGEMENT ||
-        theirs->nics[other_nic].role == MN_ROLE_MANAGEMENT)
+    /* Wired and wireless in one office, even where its owner made a cable of the wired one. */
+    enum mn_nic_role one_role = mine->nics[nic].role, two_role = theirs->nics[other_nic].role;
+    if ((one_role == MN_ROLE_MANAGEMENT && two_role != MN_ROLE_AUTO) ||
+        (two_role == MN_ROLE_MANAGEMENT && one_role != MN_ROLE_AUTO))
         return 0;
     if (node != other_node || nic == other_nic || mn_addr_is_link_local(addr) ||
         !mn_addr_share_subnet(addr, other))
