@@ -218,3 +218,22 @@ enum mn_err mn_names_own(const struct mn_names *names, const char *option, const
     freeaddrinfo(list);
     return MN_OK;
 }
+
+void mn_names_add(const char *name, struct mn_addr *addrs, int *count, int room)
+{
+    static const uint8_t any[16];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
+
+    if (getaddrinfo(name, NULL, &hints, &list))
+        return;
+    for (const struct addrinfo *at = list; at && *count < room; at = at->ai_next) {
+        struct mn_addr addr;
+        int known = mn_addr_from_sockaddr(at->ai_addr, &addr) < 0 || mn_addr_is_link_local(&addr) ||
+                    !memcmp(addr.bytes, any, sizeof any);
+        for (int i = 0; i < *count && !known; i++)
+            known = mn_addr_equal(&addrs[i], &addr);
+        if (!known)
+            addrs[(*count)++] = addr;
+    }
+    freeaddrinfo(list);
+}

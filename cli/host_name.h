@@ -39,5 +39,8 @@ enum mn_err mn_names_host(const struct mn_names *names, const char *option, cons
  */
 enum mn_err mn_names_own(const struct mn_names *names, const char *option, const char *name,
                          struct mn_addr *addrs, int *count, struct mn_diag *diag);
+/* Adds what the system knows by a name, where it does, without what is there already, addresses
+ * that stand for all and those of a single link; count: as above, from what it is on. */
+void mn_names_add(const char *name, struct mn_addr *addrs, int *count, int room);
 
 #endif

@@ -37,22 +37,71 @@ enum mn_err mn_token_read(const char *file, const char *which, uint8_t token[MN_
                    which);
 }
 
-/* Rank 0 listens where the others look for it: of a node at every address of its. */
+/* Where rank 0 may be found, here: of a node every address of its in the mesh file, and what the
+ * system knows by its names, which those take who have no cable to it, or no mesh file. */
+static enum mn_err own_addresses(const struct mn_group_plan *plan, const struct mn_names *names,
+                                 const char *option, struct mn_addr addrs[MN_GROUP_DOORS],
+                                 int *count, struct mn_diag *diag)
+{
+    int node = mn_names_node(&names->mesh, plan->host);
+
+    *count = MN_GROUP_DOORS;
+    enum mn_err err = mn_names_own(names, option, plan->host, addrs, count, diag);
+    int given = *count;
+    if (err && (node < 0 || node != names->self))
+        return err;
+    mn_names_add(plan->host, addrs, count, MN_GROUP_DOORS);
+    if (node >= 0)
+        mn_names_add(names->mesh.nodes[node].hostname, addrs, count, MN_GROUP_DOORS);
+    /* As 127.0.1.1 in /etc/hosts, which is of no use to others. */
+    for (int i = given; i < *count && node >= 0 && given;) {
+        if (mn_addr_is_loopback(&addrs[i]))
+            addrs[i] = addrs[--*count];
+        else
+            i++;
+    }
+    return *count ? MN_OK : err;
+}
+
+/* Rank 0 listens where the others look for it. */
 static enum mn_err listen_at(struct mn_group_plan *plan, const struct mn_names *names,
                              const char *option, struct mn_diag *diag)
 {
     static const uint8_t any[16];
     struct mn_addr addrs[MN_GROUP_DOORS];
-    int count = MN_GROUP_DOORS;
-    enum mn_err err = mn_names_own(names, option, plan->host, addrs, &count, diag);
+    int count;
+    enum mn_err err = own_addresses(plan, names, option, addrs, &count, diag);
 
     if (!err && memcmp(addrs[0].bytes, any, sizeof any) == 0)
         return mn_fail(diag, MN_ERR_CONFIG, "%s %s: expected one address, not all of a host",
                        option, plan->host);
-    /* An address that is gone is no reason to stop while there are others. */
-    for (int i = 0; i < count && !err; i++)
-        plan->n_doors += !mn_ctl_listen(&addrs[i], plan->port, &plan->doors[plan->n_doors], diag);
+    /* An address that is gone is no reason to stop while there are others; one where another
+     * program answers is. */
+    for (int i = 0; i < count && !err; i++) {
+        err = mn_ctl_listen(&addrs[i], plan->port, &plan->doors[plan->n_doors], diag);
+        plan->n_doors += !err;
+        if (err && err != MN_ERR_EXISTS)
+            err = MN_OK;
+    }
     return err || plan->n_doors ? err : diag->code;
+}
+
+/* The first that this host has, as some of a mesh file may be gone; else the first. */
+static enum mn_err one_of_host(const struct mn_addr *addrs, int count, const struct mn_addr **one,
+                               struct mn_diag *diag)
+{
+    struct mn_host host = {.n_nics = 0};
+    enum mn_err err = mn_host_read(NULL, &host, diag);
+
+    *one = NULL;
+    for (int i = 0; i < count && !err && !*one; i++) {
+        const struct mn_nic *nic = mn_host_nic_by_addr(&host, &addrs[i]);
+        if (mn_addr_is_loopback(&addrs[i]) || (nic && nic->admin_up))
+            *one = &addrs[i];
+    }
+    *one = *one ? *one : &addrs[0];
+    mn_host_free(&host);
+    return err;
 }
 
 /* Where the others find rank 0, which may be at their own node. */
@@ -61,14 +110,18 @@ static enum mn_err find_rank_0(struct mn_group_plan *plan, const struct mn_names
 {
     static char host[256]; /* the plan points to it */
     struct mn_addr addrs[MN_GROUP_DOORS];
-    int count = MN_GROUP_DOORS, node = mn_names_node(&names->mesh, plan->host);
+    const struct mn_addr *one = addrs;
+    int count, node = mn_names_node(&names->mesh, plan->host);
     enum mn_err err;
 
     if (node >= 0 && node == names->self) {
-        err = mn_names_own(names, option, plan->host, addrs, &count, diag);
-        addrs[0].prefix = -1;
+        err = own_addresses(plan, names, option, addrs, &count, diag);
+        for (int i = 0; i < count && !err; i++)
+            addrs[i].prefix = -1;
         if (!err)
-            mn_addr_format(&addrs[0], host, sizeof host);
+            err = one_of_host(addrs, count, &one, diag);
+        if (!err)
+            mn_addr_format(one, host, sizeof host);
     } else {
         err = mn_names_host(names, option, plan->host, host, sizeof host, diag);
     }

@@ -171,6 +171,36 @@ DIFFERENT='goes by another mesh file \(hash [0-9a-f]{16}\) than this host: .*\.y
     [ "$status" -eq 0 ]
 }
 
+# rank RANK NODE MESH: of two, rank 0 at b; names lead where ./hosts says.
+rank()
+{
+    MESHNET_RANK=$1 MESHNET_WORLD=2 at "$2" "$3" unshare -m sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' \
+        "$PWD/hosts" "$MESHNET" bench --token-file token --collective all-reduce --sizes 8 --iters 5 \
+        --coordinator b
+}
+
+@test "peers: rank 0 is found by its name over a network that the mesh file does not have" {
+    cable a oa 10.3.0.1/24 b ob 10.3.0.2/24
+    printf '127.0.1.1 b\n10.3.0.2 b\n' >hosts
+    rank 1 a none >out.1 2>&1 3>&- &
+    run rank 0 b mesh.yaml
+    wait
+    cat out.1
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
+
+@test "peers: an address of the mesh file that its host has no longer stops neither rank 0 nor one beside it" {
+    echo '127.0.0.1 localhost' >hosts
+    sed 's|\[10.1.0.1/31\]|[10.5.0.1/24, 10.1.0.1/31]|' mesh.yaml >stale.yaml
+    rank 1 b stale.yaml >out.1 2>&1 3>&- &
+    run rank 0 b stale.yaml
+    wait
+    cat out.1
+    echo "$output"
+    [ "$status" -eq 0 ]
+}
+
 # wrong SAID COMMAND…: at a, exit 2, and in one line what is wrong.
 wrong()
 {
