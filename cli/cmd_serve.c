@@ -158,18 +158,19 @@ static enum mn_err listen_all(const struct options *o, int *fds, int *n_fds, str
         char text[MN_ADDR_TEXT];
         addrs[i].prefix = -1;
         err = mn_ctl_listen(&addrs[i], (uint16_t)o->port, &fds[*n_fds], diag);
-        /* A host without IPv6 is no reason to stop. */
-        if (err && !o->listen.count && addrs[i].family == AF_INET6 && *n_fds) {
-            err = MN_OK;
-            continue;
-        }
         if (!err) {
             ++*n_fds;
             printf("listening at %s port %ld\n", mn_addr_format(&addrs[i], text, sizeof text),
                    o->port);
+        } else if (!o->listen.count && err != MN_ERR_EXISTS) {
+            /* A host without IPv6, or a lease that has ended, is no reason to stop. */
+            if (!mn_addr_is_loopback(&addrs[i]))
+                fprintf(stderr, "meshnet serve: goes on without an address of the mesh file: %s\n",
+                        diag->text);
+            err = MN_OK;
         }
     }
-    return err;
+    return err || *n_fds || !count ? err : diag->code;
 }
 
 /* *fresh: nobody else knows it yet. */

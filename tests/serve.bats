@@ -102,3 +102,27 @@ served()
     served out err --port "$(free_port)" --listen 127.0.0.1
     run ! grep loopback err
 }
+
+@test "serve: an address of the mesh file that this host does not have is said, and it goes on with the others" {
+    export MESHNET_CONFIG=$PWD/mesh.yaml MESHNET_NODE=a
+    port=$(free_port)
+    echo 'version: 1
+nodes: [{name: a, nics: [{netdev: lo, addresses: [198.51.100.7/24, 127.0.0.1/8]}]}]' >mesh.yaml
+    served out err --port "$port"
+    [ "$(grep ^listening out)" = "listening at 127.0.0.1 port $port" ]
+    grep -q '^meshnet serve: goes on without an address of the mesh file: listening at 198.51.100.7 port' err
+    # Without any other it cannot.
+    sed -i 's|, 127.0.0.1/8||' mesh.yaml
+    serve --port "$port"
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"198.51.100.7 port $port"* ]]
+    # Nor may what is another's be left out.
+    echo 'version: 1
+nodes: [{name: a, nics: [{netdev: lo, addresses: [127.0.0.1/8, 127.0.0.2/32]}]}]' >mesh.yaml
+    start_server out err timeout 60 "$MESHNET" serve --port "$port" --listen 127.0.0.2
+    serve --port "$port"
+    kill -INT "$SERVER"
+    wait "$SERVER"
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"127.0.0.2 port $port"* ]]
+}
