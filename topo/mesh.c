@@ -171,7 +171,9 @@ static void nic_from_host(struct mn_mesh_nic *to, const struct mn_host *host,
     mn_strlcpy(to->name, nic->netdev, sizeof to->name);
     memcpy(to->mac, nic->mac, sizeof to->mac);
     static const uint8_t zero[6];
-    to->has_mac = nic->has_mac && !(nic->mac[0] & 1) && memcmp(nic->mac, zero, 6) != 0;
+    /* A bond's is that of a member, a VLAN's that of the NIC below: neither tells which it is. */
+    to->has_mac = nic->has_mac && !(nic->mac[0] & 1) && memcmp(nic->mac, zero, 6) != 0 &&
+                  nic->kind != MN_NIC_BOND && nic->kind != MN_NIC_VLAN;
     to->speed_mbps = nic->speed_mbps;
     to->mtu = nic->mtu;
     to->port = 1;

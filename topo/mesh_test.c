@@ -281,7 +281,8 @@ static void add_host(void **state)
     (void)state;
     struct mn_addr addrs[] = {addr_of("fe80::1/64"),    addr_of("10.0.1.1/24"),
                               addr_of("10.0.2.1/24"),   addr_of("127.0.0.1/8"),
-                              addr_of("172.17.0.1/16"), addr_of("10.9.9.9/32")};
+                              addr_of("172.17.0.1/16"), addr_of("10.9.9.9/32"),
+                              addr_of("10.0.7.1/24"),   addr_of("10.0.8.1/24")};
     struct mn_gid gid = {.index = 3, .type = MN_GID_ROCE_V2, .addr = addrs[1]};
     struct mn_rdma_port port = {.device = "mlx5_0", .port = 1, .gids = &gid, .n_gids = 1};
     mn_strlcpy(port.link_layer, "Ethernet", sizeof port.link_layer);
@@ -302,10 +303,24 @@ static void add_host(void **state)
         {.netdev = "member", .addrs = &addrs[2], .n_addrs = 1, .master = "bond0", .rdma = -1},
         {.netdev = "docker0", .kind = MN_NIC_BRIDGE, .addrs = &addrs[4], .n_addrs = 1, .rdma = -1},
         {.netdev = "alone", .addrs = &addrs[5], .n_addrs = 1, .rdma = -1},
+        {.netdev = "p0.7",
+         .kind = MN_NIC_VLAN,
+         .addrs = &addrs[6],
+         .n_addrs = 1,
+         .has_mac = 1,
+         .mac = {2, 0, 0, 0, 0, 1},
+         .rdma = -1},
+        {.netdev = "bond0",
+         .kind = MN_NIC_BOND,
+         .addrs = &addrs[7],
+         .n_addrs = 1,
+         .has_mac = 1,
+         .mac = {2, 0, 0, 0, 0, 9},
+         .rdma = -1},
     };
     struct mn_host host = {.hostname = "spark-a",
                            .nics = nics,
-                           .n_nics = 8,
+                           .n_nics = 10,
                            .rdma = &port,
                            .n_rdma = 1};
     struct mn_mesh mesh;
@@ -327,7 +342,11 @@ static void add_host(void **state)
                                "        group: port0\n"
                                "      - netdev: p1\n"
                                "        addresses: [10.0.2.1/24]\n"
-                               "        group: port0\n");
+                               "        group: port0\n"
+                               "      - netdev: p0.7\n"
+                               "        addresses: [10.0.7.1/24]\n"
+                               "      - netdev: bond0\n"
+                               "        addresses: [10.0.8.1/24]\n");
     assert_int_equal(mn_mesh_add_host(&mesh, &host, NULL), MN_OK);
     assert_int_equal(mn_mesh_format_yaml(&mesh, &second, NULL), MN_OK);
     assert_string_equal(first, second);

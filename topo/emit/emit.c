@@ -105,12 +105,21 @@ const char *mn_emit_addr(const struct mn_mesh_nic *nic, int family, size_t *at,
     return NULL;
 }
 
-const char *mn_emit_mac(const struct mn_mesh_nic *nic, char buf[MN_EMIT_MAC])
+static int shares_mac(const struct mn_mesh_node *node, const struct mn_mesh_nic *nic)
+{
+    for (const struct mn_mesh_nic *other = node->nics; other < node->nics + node->n_nics; other++)
+        if (other != nic && other->has_mac && !memcmp(other->mac, nic->mac, sizeof nic->mac))
+            return 1;
+    return 0;
+}
+
+const char *mn_emit_mac(const struct mn_mesh *mesh, int node, const struct mn_mesh_nic *nic,
+                        char buf[MN_EMIT_MAC])
 {
     const uint8_t *m = nic->mac;
 
     buf[0] = 0;
-    if (nic->has_mac)
+    if (nic->has_mac && !shares_mac(&mesh->nodes[node], nic))
         snprintf(buf, MN_EMIT_MAC, "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4],
                  m[5]);
     return buf;

@@ -50,9 +50,11 @@ const struct mn_mesh_nic *mn_emit_nic(const struct mn_mesh *mesh, int node, size
  * the last. */
 const char *mn_emit_addr(const struct mn_mesh_nic *nic, int family, size_t *at,
                          char buf[MN_ADDR_TEXT]);
-/* "0c:42:a1:00:00:01", "" when it has none. Returns buf, of MN_EMIT_MAC bytes. */
+/* "0c:42:a1:00:00:01", "" when it has none or shares it with another NIC of the node, such as a
+ * VLAN with the NIC below it: only the name tells them apart. Returns buf, of MN_EMIT_MAC bytes. */
 #define MN_EMIT_MAC 18
-const char *mn_emit_mac(const struct mn_mesh_nic *nic, char buf[MN_EMIT_MAC]);
+const char *mn_emit_mac(const struct mn_mesh *mesh, int node, const struct mn_mesh_nic *nic,
+                        char buf[MN_EMIT_MAC]);
 
 void mn_emit_netplan(const struct mn_mesh *mesh, int node, struct mn_emit *out);
 void mn_emit_networkd(const struct mn_mesh *mesh, int node, struct mn_emit *out);

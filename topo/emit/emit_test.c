@@ -81,11 +81,41 @@ static void no_name_that_means_something_to_a_shell(void **state)
     }
 }
 
+static void a_mac_of_two_tells_neither(void **state)
+{
+    static const char text[] =
+        "version: 1\nnodes:\n"
+        "  - {name: a, nics: [{netdev: eth0, mac: \"02:00:00:00:00:01\", addresses: "
+        "[10.0.0.1/24]}, "
+        "{netdev: eth0.7, mac: \"02:00:00:00:00:01\", addresses: [10.0.1.1/24]}, "
+        "{netdev: eth1, mac: \"02:00:00:00:00:02\", addresses: [10.0.2.1/24]}]}\n";
+    struct mn_diag diag = {.text = ""};
+    struct mn_mesh mesh;
+    struct mn_emit out;
+
+    (void)state;
+    mn_mesh_init(&mesh);
+    if (mn_mesh_parse("mesh", text, strlen(text), &mesh, &diag))
+        fail_msg("%s", diag.text);
+    for (const struct mn_emit_format *f = mn_emit_formats; f->name; f++) {
+        int macs = 0;
+        assert_int_equal(mn_emit(f, &mesh, 0, &out, NULL), MN_OK);
+        for (size_t i = 0; i < out.n_files; i++) {
+            assert_null(strstr(out.files[i].text, "02:00:00:00:00:01"));
+            macs += strstr(out.files[i].text, "02:00:00:00:00:02") != NULL;
+        }
+        assert_int_equal(macs, strcmp(f->name, "hostfile") && strcmp(f->name, "iproute2"));
+        mn_emit_free(&out);
+    }
+    mn_mesh_free(&mesh);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_writes_a_file),
         cmocka_unit_test(nothing_for_a_node_without_addresses),
+        cmocka_unit_test(a_mac_of_two_tells_neither),
         cmocka_unit_test(no_name_that_means_something_to_a_shell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,8 +48,8 @@ void mn_emit_json(const struct mn_mesh *mesh, int node, struct mn_emit *out)
         cJSON *map = cJSON_CreateObject();
         cJSON_AddStringToObject(map, "netdev", nic->netdev);
         cJSON_AddItemToObject(map, "mac",
-                              *mn_emit_mac(nic, mac) ? cJSON_CreateString(mac)
-                                                     : cJSON_CreateNull());
+                              *mn_emit_mac(mesh, node, nic, mac) ? cJSON_CreateString(mac)
+                                                                 : cJSON_CreateNull());
         cJSON_AddItemToObject(map, "mtu",
                               nic->mtu ? cJSON_CreateNumber(nic->mtu) : cJSON_CreateNull());
         add_addrs(map, "addresses", nic);

@@ -14,7 +14,7 @@ void mn_emit_netplan(const struct mn_mesh *mesh, int node, struct mn_emit *out)
     fputs("network:\n  version: 2\n  ethernets:\n", file);
     for (size_t i = 0; (nic = mn_emit_nic(mesh, node, &i));) {
         fprintf(file, "    \"%s\":\n", nic->netdev);
-        if (*mn_emit_mac(nic, mac))
+        if (*mn_emit_mac(mesh, node, nic, mac))
             fprintf(file, "      match: {macaddress: \"%s\"}\n      set-name: \"%s\"\n", mac,
                     nic->netdev);
         /* No boot waits for a cable. */

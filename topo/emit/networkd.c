@@ -12,7 +12,7 @@ void mn_emit_networkd(const struct mn_mesh *mesh, int node, struct mn_emit *out)
             mn_emit_begin(out, 0644, "/etc/systemd/network/60-meshnet-%s.network", nic->netdev);
         mn_emit_head(file, "networkd", mesh, node);
         /* VLANs and bonds on top have the same MAC, and another type. */
-        if (*mn_emit_mac(nic, mac))
+        if (*mn_emit_mac(mesh, node, nic, mac))
             fprintf(file, "[Match]\nMACAddress=%s\nType=ether\n", mac);
         else
             fprintf(file, "[Match]\nName=%s\n", nic->netdev);

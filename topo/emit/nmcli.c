@@ -34,7 +34,7 @@ void mn_emit_nmcli(const struct mn_mesh *mesh, int node, struct mn_emit *out)
         fprintf(file, "\nnmcli connection delete 'meshnet-%s' >/dev/null 2>&1 || true\n",
                 nic->netdev);
         fprintf(file, "nmcli connection add type ethernet con-name 'meshnet-%s' ifname '%s'",
-                nic->netdev, *mn_emit_mac(nic, mac) ? "*" : nic->netdev);
+                nic->netdev, *mn_emit_mac(mesh, node, nic, mac) ? "*" : nic->netdev);
         if (*mac)
             fprintf(file, " \\\n    802-3-ethernet.mac-address %s", mac);
         if (nic->mtu)
