@@ -159,10 +159,31 @@ static void test_places(void **state)
     assert_false(pair[0].placed);
 }
 
+static void test_too_many(void **state)
+{
+    static struct mn_curve many[301];
+
+    (void)state;
+    for (int i = 0; i < 301; i++)
+        many[i] = (struct mn_curve){.ax = 100.0 * i,
+                                    .ay = -100,
+                                    .cx = 100.0 * i,
+                                    .bx = 100.0 * i,
+                                    .by = 100,
+                                    .label = {.wide = 60, .high = 16}};
+    assert_int_equal(mn_labels_place(NULL, 0, many, 300), 0);
+    for (int i = 0; i < 300; i++)
+        assert_true(many[i].placed);
+    assert_int_equal(mn_labels_place(NULL, 0, many, 301), 0);
+    for (int i = 0; i < 301; i++)
+        assert_false(many[i].placed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_too_many),
         cmocka_unit_test(test_no_label_on_another),
         cmocka_unit_test(test_without_graphviz),
     };

@@ -6,6 +6,7 @@
 #define STEPS   11 /* places on each side of the middle */
 #define STEP    0.035
 #define SAMPLES 40 /* points of a curve that are looked at */
+#define MOST    300
 
 int mn_boxes_touch(const struct mn_box *a, const struct mn_box *b, double gap)
 {
@@ -52,6 +53,8 @@ size_t mn_labels_place(const struct mn_box *boxes, size_t n_boxes, struct mn_cur
 
     for (size_t i = 0; i < n_curves; i++)
         curves[i].placed = 0;
+    if (n_curves > MOST)
+        return 0;
     for (size_t i = 0; i < n_curves; i++) {
         struct mn_curve *curve = &curves[i];
         double least = INFINITY;
