@@ -133,7 +133,7 @@ cell()
         [ "$status" -eq 0 ]
         [[ "$(jq -r '.findings[] | select(.severity == "bad") | .text' <<<"$output")" == *"link a-b-2: loses packets: "*" %, "*": cable, connector"* ]]
         [ "$(jq '[.findings[] | select(.text | test("loses packets"))] | length' <<<"$output")" -eq 1 ]
-        jq -e '.cells[] | select(.link == "a-b-2") | .lost_percent > 2 and .lost_percent < 12 and .lost_packets > 10 and .lost_packets < .packets' <<<"$output"
+        jq -e '.cells[] | select(.link == "a-b-2") | .packets > 1000 and .lost_percent > 1 and .lost_percent < 15 and .lost_packets > 10 and .lost_packets < .packets' <<<"$output"
         jq -e '.cells[] | select(.link == "a-b") | .lost_percent < 1 and .packets > 1000' <<<"$output"
     done
 }
