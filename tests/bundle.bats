@@ -22,6 +22,11 @@ setup_file()
     mv root/meshnet-plugin-* root/bundle
 }
 
+teardown()
+{
+    rm -f ${FABRIC:+"$FABRIC"}
+}
+
 setup()
 {
     cd "$BATS_FILE_TMPDIR"
@@ -121,7 +126,10 @@ families()
     run env LD_PRELOAD="$preload" "$MESHNET" discover
     [ "$status" -ge 126 ]
     # libibverbs is the host's, with the libnl that it finds: a double that needs none.
-    export LD_LIBRARY_PATH=$BUILD/tests/fakeverbs FAKEVERBS=strict=0
+    export LD_LIBRARY_PATH=$BUILD/tests/fakeverbs
+    # Of several processes; on a disk its fresh pages would take long.
+    FABRIC=$(mktemp -u -p /dev/shm "bundle-$$-XXXXXX")
+    export FAKEVERBS=strict=0,shm=$FABRIC
     # Linked with the application, then opened by it.
     families env LD_PRELOAD="$preload" "$JUDGE" --
     families "$JUDGE" "${doubles[@]}" --
