@@ -91,7 +91,7 @@ mesh_file()
     [[ "$output" == *"warn  device.agrees"*"speed is 100000 Mb/s, the NICs of node a have from 40000 to 40000 together"* ]]
     mesh_file 100000
     verify --rule device.agrees "$PLUGINS/libnccl-net-ref.so"
-    [[ "$output" == *"2 devices; node a of the mesh file has 1 NICs and 0 links"* ]]
+    [[ "$output" == *"2 devices; node a of the mesh file has 1 NICs for data and 0 links"* ]]
     unset MESHNET_CONFIG
     HOME=$PWD verify --rule device.agrees "$PLUGINS/libnccl-net-ref.so"
     [[ "$output" == *"skip  device.agrees"*"no mesh file, and no device that is a NIC"* ]]
