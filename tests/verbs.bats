@@ -33,7 +33,7 @@ teardown()
         kill -9 $(pgrep -P "$process") "$process" 2>/dev/null || true
     done
     wait
-    for end in a b; do
+    for end in a b w; do
         ip netns del $NS-$end 2>/dev/null || true
     done
 }
