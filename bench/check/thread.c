@@ -230,11 +230,13 @@ static void check_close(struct mn_check *check)
 }
 
 /* Of a thread of this process; all when it has ended, which may be before, while or after its file
- * is opened. */
+ * is opened: of one that is just being taken down Linux shows no threads and empty masks
+ * (fs/proc/array.c, task_sig). */
 static unsigned long long blocked_signals(const char *task, char *name, size_t size)
 {
     unsigned long long blocked = ~0ull;
     char path[64], line[256];
+    int threads = 1;
     FILE *file;
 
     snprintf(path, sizeof path, "/proc/self/task/%.16s/status", task);
@@ -244,10 +246,11 @@ static unsigned long long blocked_signals(const char *task, char *name, size_t s
     while (fgets(line, sizeof line, file)) {
         if (strncmp(line, "Name:", 5) == 0)
             snprintf(name, size, "%.*s", (int)strcspn(line + 6, "\n"), line + 6);
+        sscanf(line, "Threads: %d", &threads);
         sscanf(line, "SigBlk: %llx", &blocked);
     }
     fclose(file);
-    return blocked;
+    return threads ? blocked : ~0ull;
 }
 
 /* A signal to the process goes to any thread that does not block it. */
