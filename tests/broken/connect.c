@@ -180,6 +180,9 @@ static ncclResult_t connect_away(const struct handle *h, struct context *context
 
     if (IS(TWO_HANDLE_DESCRIPTOR) && !is_listener(h))
         return ref_refuse("nobody listens");
+    /* Cut to 16 bits, any number would name a port at which somebody may listen. */
+    if (h->port > UINT16_MAX)
+        return ref_refuse("no such port");
     if (IS(TWO_CONNECT_SLEEPS) && ++calls % 50) {
         ref_nap();
         return ncclSuccess;

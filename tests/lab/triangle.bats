@@ -65,8 +65,11 @@ END
 # not go by is what the plugin warns of last.
 serve_by()
 {
-    on "$1" 'kill $(pgrep -x meshnet)
-        while pgrep -x meshnet >/dev/null; do sleep 0.1; done'
+    # Nobody waits for what has lost its parent: it stays as a zombie.
+    on "$1" 'for process in $(pgrep -x meshnet); do
+        kill -9 $process
+        while grep -qs "^State:.[^Z]" /proc/$process/status; do sleep 0.1; done
+    done'
     serve_on "$1" "$2"
 }
 
