@@ -15,7 +15,7 @@
 #define WINDOW_MS  100
 #define WINDOWS    4
 #define OWN_WAKES  500 /* of the rule itself in a window; on a full machine that takes long */
-#define SHARE      5   /* 1 in so many of its own: far above any timer */
+#define SHARE      10  /* 1 in so many of its own: far above any timer, on a full machine too */
 #define RESTLESS   100 /* in each window; fewer are not */
 #define PROPERTIES 200
 
