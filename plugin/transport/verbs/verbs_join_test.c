@@ -58,49 +58,54 @@ static int connect_ends(struct mn_net *net, struct ends *e)
     return result;
 }
 
-/* Of one end three moves of its queue pair time out, and so do some of the other's. */
-static void a_neighbour_silent_at_first_is_asked_again(void **state)
+/* A context and an empty list of warnings; skips without the double. */
+static struct mn_net *begin(void)
 {
-    struct ends e = {.listener = NULL};
-    struct mn_net *net;
+    struct mn_net *net = NULL;
 
-    (void)state;
     if (!set)
         skip();
     alarm(120);
     assert_int_equal(mn_net_open(NULL, -1, &net), 0);
     mn_log_set_sink(keep_warning);
     warnings[0] = 0;
-    set("rtr_silent=5");
-    assert_int_equal(connect_ends(net, &e), 0);
-    assert_non_null(strstr(warnings, "its address is not answered for"));
-    assert_non_null(strstr(warnings, "trying again"));
+    return net;
+}
+
+static void end(struct mn_net *net)
+{
     assert_int_equal(mn_net_finalize(net), 0);
     assert_int_equal(counter("qps"), 0);
     alarm(0);
 }
 
+/* Of one end three moves of its queue pair time out, and so do some of the other's. */
+static void a_neighbour_silent_at_first_is_asked_again(void **state)
+{
+    struct ends e = {.listener = NULL};
+    struct mn_net *net = begin();
+
+    (void)state;
+    set("rtr_silent=5");
+    assert_int_equal(connect_ends(net, &e), 0);
+    assert_non_null(strstr(warnings, "its address is not answered for"));
+    assert_non_null(strstr(warnings, "trying again"));
+    end(net);
+}
+
 static void a_neighbour_silent_for_ever_is_asked_until_connect_has_passed(void **state)
 {
     struct ends e = {.listener = NULL};
-    struct mn_net *net;
+    struct mn_net *net = begin();
 
     (void)state;
-    if (!set)
-        skip();
-    alarm(120);
-    assert_int_equal(mn_net_open(NULL, -1, &net), 0);
-    mn_log_set_sink(keep_warning);
-    warnings[0] = 0;
     set("rtr_silent=1000000000");
     assert_int_equal(connect_ends(net, &e), ncclRemoteError);
     assert_non_null(strstr(warnings, "trying again"));
     assert_non_null(strstr(warnings, "its address is not answered for"));
     assert_non_null(strstr(warnings, "Not connected within 2 s"));
-    assert_int_equal(mn_net_finalize(net), 0);
-    assert_int_equal(counter("qps"), 0);
+    end(net);
     set("rtr_silent=0");
-    alarm(0);
 }
 
 int main(void)
