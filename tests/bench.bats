@@ -29,15 +29,6 @@ teardown()
     done
 }
 
-# serve NODE OPTION…: in the background, returns when it listens.
-serve()
-{
-    local node=$1
-    shift
-    start_server serve.out serve.err nsenter --net=/run/netns/$NS-"$node" \
-        timeout -k 1 120 "$MESHNET" serve --token-file token "$@"
-}
-
 bench()
 {
     run --separate-stderr on a timeout 100 "$MESHNET" bench --token-file token --duration 30ms "$@"

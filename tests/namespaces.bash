@@ -31,6 +31,15 @@ on()
     nsenter --net=/run/netns/$NS-"$node" "$@"
 }
 
+# serve NODE OPTION…: in the background, returns when it listens.
+serve()
+{
+    local node=$1
+    shift
+    start_server serve.out serve.err nsenter --net=/run/netns/$NS-"$node" \
+        timeout -k 1 120 "$MESHNET" serve --token-file token "$@"
+}
+
 # ssh_to NODE ADDRESS…: makes MESHNET_SSH an ssh that finds the nodes there; see sshd_at.
 ssh_to()
 {

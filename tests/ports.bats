@@ -33,14 +33,6 @@ teardown()
     done
 }
 
-serve()
-{
-    local node=$1
-    shift
-    start_server serve.out serve.err nsenter --net=/run/netns/$NS-"$node" \
-        timeout -k 1 120 "$MESHNET" serve --token-file token "$@"
-}
-
 # firewall NODE: lets nothing in but answers; skips where this kernel has none.
 firewall()
 {
