@@ -5,7 +5,7 @@
 #ifndef MN_AGENT_H
 #define MN_AGENT_H
 
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 #include "bench/lines.h"
 
 #define MN_AGENT_WORDS 256

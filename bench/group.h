@@ -13,7 +13,7 @@
 
 #include "bench/area.h"
 #include "bench/coll/schedule.h"
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 #include "bench/host.h"
 #include "topo/base/mac.h"
 

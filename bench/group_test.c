@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 #include "bench/environment.h"
 #include "bench/group.h"
 

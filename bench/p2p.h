@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "bench/area.h"
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 #include "bench/environment.h"
 #include "bench/host.h"
 #include "bench/repeat.h"

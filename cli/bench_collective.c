@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 #include "bench/launch.h"
 #include "cli/bench_collective.h"
 #include "cli/rank_env.h"

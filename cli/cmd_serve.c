@@ -11,7 +11,7 @@
 
 #include "bench/agent.h"
 #include "bench/check/far.h"
-#include "bench/door.h"
+#include "fleet/door.h"
 #include "bench/p2p.h"
 #include "cli/cmd.h"
 #include "cli/host_name.h"

@@ -5,7 +5,7 @@
 #define MN_CHECK_FAR_H
 
 #include "bench/check.h"
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 
 struct mn_check; /* bench/check/rule.h */
 struct mn_peer;  /* bench/check/peer.h */

@@ -2,7 +2,7 @@
 #ifndef MN_GROUP_IMPL_H
 #define MN_GROUP_IMPL_H
 
-#include "bench/door.h"
+#include "fleet/door.h"
 #include "bench/group.h"
 
 #define MN_GROUP_FLIGHT 16 /* requests of a connection at once */

@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bench/ctl.h"
-#include "bench/ctl_greet.h"
+#include "fleet/ctl.h"
+#include "fleet/ctl_greet.h"
 #include "bench/environment.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,4 +1,4 @@
-#include "bench/seal.h"
+#include "fleet/seal.h"
 
 #include <string.h>
 

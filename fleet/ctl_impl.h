@@ -1,8 +1,8 @@
-/* Inside of bench/ctl*.c. */
+/* Inside of fleet/ctl*.c. */
 #ifndef MN_CTL_IMPL_H
 #define MN_CTL_IMPL_H
 
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 #include "plugin/conn.h" /* mn_now_ms */
 
 /* Ends within 10 s. */

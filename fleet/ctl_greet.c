@@ -1,7 +1,7 @@
 /* Hello both ways is 8 bytes of magic and 16 random ones; then the client's proof; then the
  * server's verdict of one byte, with its proof over that and all before. Behind each proof is the
  * header of the stream that its side seals from then on. */
-#include "bench/ctl_greet.h"
+#include "fleet/ctl_greet.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 
 #define HEAD     (3 + MN_SEAL_EXTRA)
 #define FRAME    (HEAD + 7 + MN_SEAL_EXTRA) /* of {"n":0} */

@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bench/ctl_greet.h"
-#include "bench/ctl_impl.h"
+#include "fleet/ctl_greet.h"
+#include "fleet/ctl_impl.h"
 #include "plugin/reach.h"
 #include "topo/mesh_file.h"
 

@@ -7,7 +7,7 @@
 #include <cjson/cJSON.h>
 #include <stdint.h>
 
-#include "bench/seal.h"
+#include "fleet/seal.h"
 #include "topo/base/mac.h"
 #include "topo/nic.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "bench/ctl_impl.h"
+#include "fleet/ctl_impl.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
 

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 
 static const uint8_t right[MN_KEY_SIZE] = {1, 2, 3}, wrong[MN_KEY_SIZE] = {1, 2, 4};
 static int fds[2];

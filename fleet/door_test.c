@@ -17,8 +17,8 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "bench/ctl_greet.h"
-#include "bench/door.h"
+#include "fleet/ctl_greet.h"
+#include "fleet/door.h"
 
 #define STRANGERS 300
 

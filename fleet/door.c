@@ -1,4 +1,4 @@
-#include "bench/door.h"
+#include "fleet/door.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bench/ctl_greet.h"
+#include "fleet/ctl_greet.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"
 

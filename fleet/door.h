@@ -6,7 +6,7 @@
 #ifndef MN_DOOR_H
 #define MN_DOOR_H
 
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 
 #define MN_DOOR_GUESTS  256 /* who may stand at a door; fewer where descriptors are few */
 #define MN_DOOR_GREET_S 5.0 /* for the greeting, and again for a first word */

@@ -4,7 +4,7 @@
 #ifndef MN_CTL_GREET_H
 #define MN_CTL_GREET_H
 
-#include "bench/ctl.h"
+#include "fleet/ctl.h"
 
 #define MN_CTL_RANDOM 16
 
