@@ -6,7 +6,7 @@
 #define MN_AGENT_H
 
 #include "fleet/ctl.h"
-#include "bench/lines.h"
+#include "fleet/lines.h"
 
 #define MN_AGENT_WORDS 256
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "fleet/ctl.h"
-#include "bench/launch.h"
+#include "fleet/launch.h"
 #include "cli/bench_collective.h"
 #include "cli/rank_env.h"
 #include "cli/cmd.h"

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/launch.h"
+#include "fleet/launch.h"
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/launch.h"
+#include "fleet/launch.h"
 #include "bench/meet.h"
 #include "bench/trace/replay.h"
 #include "cli/cmd.h"

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "bench/launch_env.h"
-#include "bench/launch_pmix.h"
+#include "fleet/launch_env.h"
+#include "fleet/launch_pmix.h"
 #include "bench/meet.h"
 #include "cli/host_name.h"
 #include "cli/rank_env.h"

@@ -1,4 +1,4 @@
-/* A rank that another launcher started (mpirun, srun, torchrun): see bench/launch_env.h. */
+/* A rank that another launcher started (mpirun, srun, torchrun): see fleet/launch_env.h. */
 #ifndef MN_RANK_ENV_H
 #define MN_RANK_ENV_H
 

@@ -11,7 +11,7 @@
 
 #include "bench/check/peer.h"
 #include "bench/check/warden.h"
-#include "bench/same_mesh.h"
+#include "fleet/same_mesh.h"
 #include "topo/base/alloc.h"
 
 #define CONNECT_MS 10000

@@ -9,7 +9,7 @@
 
 #include "bench/environment.h"
 #include "bench/group/group_impl.h"
-#include "bench/same_mesh.h"
+#include "fleet/same_mesh.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
 #include "topo/base/clock.h"

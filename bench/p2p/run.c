@@ -5,7 +5,7 @@
 
 #include "bench/p2p/message.h"
 #include "bench/p2p/session.h"
-#include "bench/same_mesh.h"
+#include "fleet/same_mesh.h"
 #include "plugin/reach.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"

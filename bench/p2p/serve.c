@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "bench/p2p/message.h"
-#include "bench/same_mesh.h"
+#include "fleet/same_mesh.h"
 #include "topo/base/alloc.h"
 
 #define MAX_SIZE ((double)(1u << 30))

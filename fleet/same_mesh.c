@@ -1,5 +1,5 @@
 /* "mesh": {"hash": 16 hexadecimal digits, "items": [name, value, name, value, …]} */
-#include "bench/same_mesh.h"
+#include "fleet/same_mesh.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "bench/lines.h"
+#include "fleet/lines.h"
 #include "topo/base/clean.h"
 
 #include <errno.h>

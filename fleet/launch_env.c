@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "bench/group.h"
-#include "bench/launch_env.h"
+#include "fleet/launch_env.h"
 
 /* The first row whose rank and size are both set counts. When the size of this host's part equals
  * the whole, rank 0 is on this host. */

@@ -1,4 +1,4 @@
-#include "bench/launch_pmix.h"
+#include "fleet/launch_pmix.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "bench/launch_env.h"
+#include "fleet/launch_env.h"
 
 static const char *const all[] = {
     "MESHNET_RANK", "MESHNET_WORLD",        "OMPI_COMM_WORLD_RANK",

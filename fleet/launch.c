@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/launch.h"
-#include "bench/lines.h"
+#include "fleet/launch.h"
+#include "fleet/lines.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"
 

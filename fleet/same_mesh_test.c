@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/same_mesh.h"
+#include "fleet/same_mesh.h"
 #include "topo/base/alloc.h"
 
 static char path[64];
