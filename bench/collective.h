@@ -4,7 +4,7 @@
 
 #include "bench/coll/algorithm.h"
 #include "bench/engine.h"
-#include "bench/group.h"
+#include "bench/plane.h"
 #include "bench/repeat.h"
 
 /* The same at every rank. */

@@ -9,7 +9,7 @@
 
 #include "bench/area.h"
 #include "bench/coll/algorithm.h"
-#include "bench/group.h"
+#include "bench/plane.h"
 
 enum mn_engine_kind { MN_ENGINE_OWN, MN_ENGINE_NCCL, MN_ENGINE_RCCL }; /* OWN: none, bench/coll */
 #define MN_ENGINE_KINDS   3

@@ -5,7 +5,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "bench/group.h"
+#include "fleet/group.h"
 #include "bench/host.h"
 #include "topo/mesh.h"
 
@@ -52,9 +52,6 @@ extern const struct mn_environment_field mn_environment_nic_fields[]; /* of mn_e
 /* The value of a field of either struct; 0 when it is unknown. */
 int mn_environment_text(const void *owner, const struct mn_environment_field *f, const char **text);
 int mn_environment_number(const void *owner, const struct mn_environment_field *f, double *value);
-
-/* $MESHNET_NODE, else the host's name: what this process is called in results. */
-void mn_node_name(char *name, size_t size);
 
 /* This host, this process's plugin and the mesh file it would read. What cannot be read is unknown
  * and no error. */

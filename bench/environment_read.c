@@ -17,16 +17,6 @@
 #include "topo/mesh_file.h"
 #include "topo/mesh_setting.h"
 
-void mn_node_name(char *name, size_t size)
-{
-    const char *given = getenv("MESHNET_NODE");
-
-    if (given && *given)
-        mn_strlcpy(name, given, size);
-    else if (gethostname(name, size - 1))
-        mn_strlcpy(name, "?", size);
-}
-
 static void read_kernel(struct mn_environment *env)
 {
     struct utsname name;

@@ -16,7 +16,7 @@
 
 #include "fleet/ctl.h"
 #include "bench/environment.h"
-#include "bench/group.h"
+#include "fleet/group.h"
 
 #define RANKS 5
 

@@ -3,7 +3,7 @@
 #ifndef MN_MATRIX_H
 #define MN_MATRIX_H
 
-#include "bench/group.h"
+#include "fleet/group.h"
 #include "bench/p2p.h"
 #include "topo/mesh.h"
 

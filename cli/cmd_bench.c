@@ -1,4 +1,4 @@
-#include "bench/group.h"
+#include "fleet/group.h"
 #include "bench/p2p.h"
 #include "cli/bench.h"
 #include "cli/bench_collective.h"

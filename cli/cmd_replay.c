@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "fleet/launch.h"
-#include "bench/meet.h"
+#include "fleet/meet.h"
 #include "bench/trace/replay.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"

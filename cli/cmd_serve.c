@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/agent.h"
+#include "fleet/agent.h"
 #include "bench/check/far.h"
 #include "fleet/door.h"
 #include "bench/p2p.h"

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bench/agent.h"
+#include "fleet/agent.h"
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
 

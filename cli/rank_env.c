@@ -5,7 +5,7 @@
 
 #include "fleet/launch_env.h"
 #include "fleet/launch_pmix.h"
-#include "bench/meet.h"
+#include "fleet/meet.h"
 #include "cli/host_name.h"
 #include "cli/rank_env.h"
 

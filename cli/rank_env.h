@@ -2,7 +2,7 @@
 #ifndef MN_RANK_ENV_H
 #define MN_RANK_ENV_H
 
-#include "bench/group.h"
+#include "fleet/group.h"
 
 /* What users add where the launcher does not say enough. */
 struct mn_rank_options {

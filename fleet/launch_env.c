@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/group.h"
+#include "fleet/group.h"
 #include "fleet/launch_env.h"
 
 /* The first row whose rank and size are both set counts. When the size of this host's part equals

@@ -13,7 +13,7 @@ int mn_pmix_offered(void)
 #include <pmix.h>
 #include <string.h>
 
-#include "bench/group.h"
+#include "fleet/group.h"
 #include "topo/base/alloc.h"
 
 #define KEY "meshnet.rank0"

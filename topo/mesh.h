@@ -135,6 +135,9 @@ const struct mn_nic *mn_mesh_nic_on_host(const struct mn_host *host,
 enum mn_err mn_mesh_find_self(const struct mn_mesh *mesh, const struct mn_host *host, int *node,
                               char *why, size_t why_size, struct mn_diag *diag);
 
+/* $MESHNET_NODE, else the host's name: what this process is called by others. */
+void mn_node_name(char *name, size_t size);
+
 /* Whether a mesh can have the NIC. */
 int mn_mesh_usable(const struct mn_nic *nic);
 /* Says of the host's NICs which are cables' ends and which lead to a network for management:

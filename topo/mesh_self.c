@@ -2,7 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "topo/base/alloc.h"
 #include "topo/mesh_check.h"
 
 const struct mn_nic *mn_mesh_nic_on_host(const struct mn_host *host, const struct mn_mesh_nic *file)
@@ -131,4 +133,14 @@ enum mn_err mn_mesh_find_self(const struct mn_mesh *mesh, const struct mn_host *
                    "this host (%s) is no node of the mesh: no MAC address, IP address or host name "
                    "matches any of %s; correct the mesh file or set MESHNET_NODE",
                    host->hostname, names);
+}
+
+void mn_node_name(char *name, size_t size)
+{
+    const char *given = getenv("MESHNET_NODE");
+
+    if (given && *given)
+        mn_strlcpy(name, given, size);
+    else if (gethostname(name, size - 1))
+        mn_strlcpy(name, "?", size);
 }

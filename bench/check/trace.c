@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 
 #include "fleet/launch.h"
-#include "bench/meet.h"
+#include "fleet/meet.h"
 #include "bench/trace/replay.h"
 #include "topo/base/alloc.h"
 

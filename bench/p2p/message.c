@@ -6,6 +6,7 @@
 #include "bench/p2p/message.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
+#include "topo/mesh.h"
 
 cJSON *mn_p2p_message(const char *op)
 {

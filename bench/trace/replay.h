@@ -5,7 +5,7 @@
 #ifndef MN_TRACE_REPLAY_H
 #define MN_TRACE_REPLAY_H
 
-#include "bench/group.h"
+#include "bench/plane.h"
 #include "bench/trace/read.h"
 
 struct mn_replay_plan {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/group.h"
+#include "fleet/group.h"
 #include "topo/base/alloc.h"
 
 /* What all said, in one piece of memory: pointers first, then each text with its end. */

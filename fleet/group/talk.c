@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "bench/group/group_impl.h"
+#include "fleet/group/group_impl.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
 #include "topo/base/clock.h"

@@ -1,4 +1,4 @@
-#include "bench/agent.h"
+#include "fleet/agent.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/group.h"
+#include "fleet/group.h"
 #include "topo/base/clock.h"
 
 #define FRAME_MS  10000 /* for the rest of a message that has begun to arrive */

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bench/group/group_impl.h"
+#include "fleet/group/group_impl.h"
 #include "topo/base/alloc.h"
 
 #define MAX_LINES 8

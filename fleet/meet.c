@@ -1,6 +1,6 @@
 /* The line: "meshnet 1 TOKEN PLACE PORT@ADDRESS/LENGTH ...", loopback first. Ranks of one place (a
  * network namespace of a host) meet at loopback. */
-#include "bench/meet.h"
+#include "fleet/meet.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "bench/meet.h"
+#include "fleet/meet.h"
 
 #define TOKEN "00112233445566778899aabbccddeeff"
 

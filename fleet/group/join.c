@@ -7,13 +7,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bench/environment.h"
-#include "bench/group/group_impl.h"
+#include "fleet/group/group_impl.h"
 #include "fleet/same_mesh.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
 #include "topo/base/clock.h"
 #include "topo/base/log.h"
+#include "topo/mesh.h"
 
 static void set_name(struct mn_group *g, int rank, const char *node, long pid)
 {
@@ -361,7 +361,8 @@ void mn_group_leave(struct mn_group *g)
         return;
     if (g->over)
         part(g);
-    mn_group_close_wire(g);
+    if (g->close_companion)
+        g->close_companion(g->companion);
     mn_group_close_lines(g);
     for (int r = 0; r < g->plan.nranks; r++) {
         mn_ctl_close(&g->peers[r].ctl);
@@ -370,6 +371,17 @@ void mn_group_leave(struct mn_group *g)
     mn_wipe(g->plan.token, sizeof g->plan.token);
     free(g->peers);
     free(g);
+}
+
+void mn_group_accompany(struct mn_group *g, void *companion, void (*close)(void *companion))
+{
+    g->companion = companion;
+    g->close_companion = close;
+}
+
+void *mn_group_companion(const struct mn_group *g)
+{
+    return g->companion;
 }
 
 unsigned mn_group_timeout_ms(const struct mn_group *g)

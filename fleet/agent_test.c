@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "bench/agent.h"
+#include "fleet/agent.h"
 
 static const uint8_t token[MN_KEY_SIZE];
 

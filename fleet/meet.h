@@ -4,7 +4,7 @@
 #ifndef MN_MEET_H
 #define MN_MEET_H
 
-#include "bench/group.h"
+#include "fleet/group.h"
 
 #define MN_MEET_LINE 2048
 
