@@ -85,8 +85,8 @@ static enum mn_err advance(struct mn_plane *p, struct mn_plane_link *link, struc
                      : mn_plugin_connect(p->plugin, p->device, link->handle, &link->comm);
 
     if (result)
-        return mn_group_call_failed(p->group, link->peer, link->receiving ? "accept" : "connect", result,
-                                    diag);
+        return mn_group_call_failed(p->group, link->peer, link->receiving ? "accept" : "connect",
+                                    result, diag);
     if (!link->comm)
         return MN_OK;
     if (link->listen)
