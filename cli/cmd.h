@@ -23,13 +23,19 @@ struct mn_command {
     struct mn_exit exits[5];      /* shown under the notes; in its man page, too */
     /* values is the filled struct; argv[0..argc) are the operands left. Returns the exit code. */
     int (*run)(const void *values, int argc, char **argv);
+    /* Commands by their second word, NULL-terminated, each with "NAME WORD" as its name and a page
+     * and a shell test of its own; run is not looked at. NULL: a command without parts. */
+    const struct mn_command *const *parts;
 };
+
+/* The word by which a part is called. */
+const char *mn_cmd_word(const struct mn_command *part);
 
 /* The table, NULL-terminated: main.c. Every row is declared below it. */
 extern const struct mn_command *const mn_commands[];
 extern const struct mn_command mn_cmd_discover, mn_cmd_serve, mn_cmd_bench, mn_cmd_compare,
     mn_cmd_report, mn_cmd_verify_plugin, mn_cmd_env, mn_cmd_run, mn_cmd_trace, mn_cmd_replay,
-    mn_cmd_topo, mn_cmd_completion;
+    mn_cmd_topo, mn_cmd_topo_emit, mn_cmd_completion;
 
 /* A row of every command that prints tables, whose struct has an int wide: mn_out_width(out, 0). */
 #define MN_WIDE_OPTION(owner)                                                                      \

@@ -10,10 +10,23 @@ static const struct mn_opt options[] = {
 
 static void words(const struct mn_command *cmd)
 {
-    printf("        %s) words=\"--help", cmd->name);
+    printf("        '%s') words=\"--help", cmd->name);
     for (const struct mn_opt *row = cmd->options; row->name; row++)
         printf(" --%s", row->name);
+    for (int i = 0; cmd->parts && cmd->parts[i]; i++)
+        printf(" %s", mn_cmd_word(cmd->parts[i]));
     printf("\" ;;\n");
+}
+
+/* Behind those of the command by its second word. */
+static void words_of_parts(void)
+{
+    fputs("    [ \"$COMP_CWORD\" -gt 2 ] && case \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" in\n",
+          stdout);
+    for (int i = 0; mn_commands[i]; i++)
+        for (int k = 0; mn_commands[i]->parts && mn_commands[i]->parts[k]; k++)
+            words(mn_commands[i]->parts[k]);
+    fputs("    esac\n", stdout);
 }
 
 static int run(const void *values, int argc, char **argv)
@@ -37,8 +50,9 @@ static int run(const void *values, int argc, char **argv)
     fputs("\" ;;\n", stdout);
     for (int i = 0; mn_commands[i]; i++)
         words(mn_commands[i]);
-    fputs("    esac\n"
-          "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+    fputs("    esac\n", stdout);
+    words_of_parts();
+    fputs("    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
           "}\n"
           "complete -o default -F _meshnet meshnet\n",
           stdout);

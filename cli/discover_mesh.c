@@ -25,7 +25,7 @@ static char *end_address(const struct mn_mesh *mesh, const struct mn_mesh_link *
                          char *buf, size_t size)
 {
     const struct mn_mesh_nic *nic = end_nic(mesh, &link->ends[side]);
-    for (size_t i = 0; i < nic->n_addrs; i++) {
+    for (size_t i = 0; i < nic->n_addrs && !mn_link_is_bare(link); i++) {
         struct mn_addr own = nic->addrs[i];
         own.prefix = link->subnet.prefix;
         struct mn_addr net = mn_addr_network(&own);
@@ -61,7 +61,8 @@ static void put_link_tail(struct mn_out *out, const struct mn_mesh *mesh,
                           const struct mn_mesh_link *link)
 {
     char text[MN_ADDR_TEXT];
-    mn_out_cell(out, mn_addr_format(&link->subnet, text, sizeof text));
+    mn_out_cell(out,
+                mn_link_is_bare(link) ? NULL : mn_addr_format(&link->subnet, text, sizeof text));
     cell_optional(out, mn_discover_speed(link_speed(mesh, link), text, sizeof text));
 }
 

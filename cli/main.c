@@ -30,6 +30,8 @@ static void command_help(const struct mn_command *cmd)
 {
     printf("meshnet %s: %s\n\nusage: meshnet %s %s\n\n", cmd->name, cmd->summary, cmd->name,
            cmd->usage);
+    for (int i = 0; cmd->parts && cmd->parts[i]; i++)
+        printf("  %-15s %s\n", mn_cmd_word(cmd->parts[i]), cmd->parts[i]->summary);
     mn_opt_help(cmd->options, stdout);
     if (cmd->notes)
         printf("\n%s%s", cmd->notes, cmd->notes[strlen(cmd->notes) - 1] == '\n' ? "" : "\n");
@@ -44,6 +46,28 @@ static const struct mn_command *find(const char *name)
         if (!strcmp(mn_commands[i]->name, name))
             return mn_commands[i];
     return NULL;
+}
+
+const char *mn_cmd_word(const struct mn_command *part)
+{
+    const char *space = strchr(part->name, ' ');
+
+    return space ? space + 1 : part->name;
+}
+
+static const struct mn_command *find_part(const struct mn_command *cmd, const char *word)
+{
+    for (int i = 0; cmd->parts[i]; i++)
+        if (!strcmp(mn_cmd_word(cmd->parts[i]), word))
+            return cmd->parts[i];
+    return NULL;
+}
+
+static const char *part_name(const void *cmd, size_t i)
+{
+    const struct mn_command *part = ((const struct mn_command *)cmd)->parts[i];
+
+    return part ? mn_cmd_word(part) : NULL;
 }
 
 static const char *command_name(const void *ctx, size_t i)
@@ -84,6 +108,30 @@ static int run(const struct mn_command *cmd, int argc, char **argv)
     mn_opt_free(cmd->options, values);
     free(values);
     return code;
+}
+
+/* The part that the first operand names. */
+static int run_part(const struct mn_command *cmd, int argc, char **argv)
+{
+    const struct mn_command *part = argc ? find_part(cmd, argv[0]) : NULL;
+    const char *near = argc ? mn_nearest(argv[0], part_name, cmd) : NULL;
+
+    if (part)
+        return run(part, argc - 1, argv + 1);
+    if (wants_help(argc, argv)) {
+        command_help(cmd);
+        return 0;
+    }
+    fprintf(stderr, "meshnet %s: ", cmd->name);
+    if (argc)
+        fprintf(stderr, "unknown part '%s'%s%s%s; expected one of", argv[0],
+                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    else
+        fputs("expected one of", stderr);
+    for (int i = 0; cmd->parts[i]; i++)
+        fprintf(stderr, "%s %s", i ? "," : "", mn_cmd_word(cmd->parts[i]));
+    fputc('\n', stderr);
+    return 2;
 }
 
 static const char *topic_name(const void *ctx, size_t i)
@@ -137,7 +185,7 @@ int main(int argc, char **argv)
     else if (!strcmp(name, "--version") || !strcmp(name, "-V"))
         printf("meshnet %s\n", MESHNET_VERSION);
     else if (cmd)
-        code = run(cmd, argc - 2, argv + 2);
+        code = cmd->parts ? run_part(cmd, argc - 2, argv + 2) : run(cmd, argc - 2, argv + 2);
     else
         code = unknown(name);
     if (mn_out_lost(stdout) && !code) {

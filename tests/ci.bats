@@ -36,8 +36,13 @@ planted()
     planted check-includes 'does not exist'
 }
 
+@test "check-includes: headers that include each other" {
+    echo '#include "topo/mesh.h"' >>topo/nic.h
+    planted check-includes 'a circle of includes:'
+}
+
 @test "check-headers: a header that needs another before it" {
-    find plugin bench cli -name '*.h' -delete # the others pass, as the check itself says
+    find plugin fleet bench cli -name '*.h' -delete # the others pass, as the check itself says
     printf 'size_t mn_leaning(struct mn_nic *nic);\n' >topo/leaning.h
     planted check-headers 'topo/leaning.h: not alone'
 }
@@ -93,7 +98,7 @@ planted()
 
 @test "check-warnings: what clang warns of" {
     command -v clang >/dev/null || skip "no clang"
-    find plugin bench cli -name '*.c' -delete
+    find plugin fleet bench cli -name '*.c' -delete
     printf 'void mn_planted(void)\n{\n}\n' >topo/planted.c
     planted check-warnings mn_planted
 }

@@ -20,6 +20,19 @@ int mn_link_subnet(const struct mn_mesh_nic *a, const struct mn_mesh_nic *b, str
     return 0;
 }
 
+int mn_link_is_bare(const struct mn_mesh_link *link)
+{
+    return !link->subnet.family;
+}
+
+int mn_nic_is_bare(const struct mn_mesh_nic *nic)
+{
+    for (size_t i = 0; i < nic->n_addrs; i++)
+        if (!mn_addr_is_link_local(&nic->addrs[i]))
+            return 0;
+    return 1;
+}
+
 static void end_name(const struct mn_mesh *mesh, const struct mn_mesh_end *end, char *text)
 {
     snprintf(text, 2 * MN_NAME_MAX, "%s/%s", mesh->nodes[end->node].name,
@@ -209,6 +222,31 @@ static enum mn_err links_of(struct mn_mesh *mesh, const struct mn_mesh *old,
     return err;
 }
 
+static int is_end(const struct mn_mesh *mesh, const struct mn_mesh_end *end)
+{
+    for (size_t i = 0; i < 2 * mesh->n_links; i++)
+        if (!memcmp(&mesh->links[i / 2].ends[i % 2], end, sizeof *end))
+            return 1;
+    return 0;
+}
+
+/* Nobody but who wrote them down knows of them. */
+static enum mn_err keep_bare(struct mn_mesh *mesh, const struct mn_mesh *old, struct mn_diag *diag)
+{
+    for (size_t i = 0; i < old->n_links; i++) {
+        const struct mn_mesh_link *was = &old->links[i];
+        int waits = mn_link_is_bare(was) && (mn_nic_is_bare(mn_mesh_end_nic(mesh, &was->ends[0])) ||
+                                             mn_nic_is_bare(mn_mesh_end_nic(mesh, &was->ends[1])));
+        if (!waits || is_end(mesh, &was->ends[0]) || is_end(mesh, &was->ends[1]))
+            continue;
+        struct mn_mesh_link *link = mn_push(&mesh->links, &mesh->n_links, sizeof *link, diag);
+        if (!link)
+            return MN_ERR_NOMEM;
+        *link = *was;
+    }
+    return MN_OK;
+}
+
 enum mn_err mn_link_find(struct mn_mesh *mesh, const char *file, struct mn_diag *diag)
 {
     struct mn_mesh old = *mesh;
@@ -218,6 +256,8 @@ enum mn_err mn_link_find(struct mn_mesh *mesh, const char *file, struct mn_diag 
     enum mn_err err = nets_join(&nets, diag);
     if (!err)
         err = links_of(mesh, &old, &nets, file, diag);
+    if (!err)
+        err = keep_bare(mesh, &old, diag);
     free(nets.ends);
     free(nets.root);
     close_gaps(mesh, &old);

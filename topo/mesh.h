@@ -53,7 +53,9 @@ struct mn_mesh_end {
 struct mn_mesh_link {
     char name[MN_NAME_MAX]; /* default "<node>-<node>", "-2", … for parallel links */
     struct mn_mesh_end ends[2];
-    struct mn_addr subnet; /* network address and the shorter of both prefixes */
+    /* Network address and the shorter of both prefixes. Family 0: a bare cable, one end or both of
+     * which have no address yet; it stands in the file and carries nothing. */
+    struct mn_addr subnet;
     int line, column;
 };
 
@@ -150,11 +152,13 @@ void mn_mesh_roles(struct mn_host *host, const struct mn_mesh *mesh, const char 
  * nearest of these NICs that are no management), or replaces the node of that name. */
 enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host,
                              struct mn_diag *diag);
+/* A cable without addresses: see struct mn_mesh_link. */
+int mn_link_is_bare(const struct mn_mesh_link *link);
 /* Recomputes links: every pair of NICs of different nodes, none for management, with an address
  * pair that shares a subnet under both real netmasks. Keeps names of links that existed, but for
- * gaps in the numbers of default names. A subnet of more than two nodes is a switched network and
- * gives none; addresses used twice, two NICs of a node in one subnet and subnets that overlap are
- * MN_ERR_CONFIG. */
+ * gaps in the numbers of default names, and bare ones whose ends are not taken by another. A subnet
+ * of more than two nodes is a switched network and gives none; addresses used twice, two NICs of a
+ * node in one subnet and subnets that overlap are MN_ERR_CONFIG. */
 enum mn_err mn_mesh_link_up(struct mn_mesh *mesh, struct mn_diag *diag);
 /* Takes nodes of other that mesh lacks, replaces those of equal name, then mn_mesh_link_up. */
 enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, struct mn_diag *diag);

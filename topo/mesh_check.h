@@ -27,6 +27,8 @@ enum mn_err mn_mesh_addrs_check(const struct mn_mesh *mesh, struct mn_diag *diag
  * shorter prefix. IPv6 link-local addresses name no cable and are left out. */
 int mn_link_subnet(const struct mn_mesh_nic *a, const struct mn_mesh_nic *b,
                    struct mn_addr *subnet);
+/* 1 when it has no address by which a cable can be known. */
+int mn_nic_is_bare(const struct mn_mesh_nic *nic);
 /* Replaces the links by those the addresses make; file as in mn_mesh_fail_at. */
 enum mn_err mn_link_find(struct mn_mesh *mesh, const char *file, struct mn_diag *diag);
 /* Fills names that are empty. */

@@ -130,8 +130,9 @@ static enum mn_err link_ends(struct mn_reader *r, const char *key, const struct 
                     "ends: \"%.130s\" is in two links, first on line %d; a cable has a NIC "
                     "of its own at either end",
                     value->items[side]->text, r->mesh->links[i / 2].line);
-    if (!mn_link_subnet(mn_mesh_end_nic(r->mesh, &link->ends[0]),
-                        mn_mesh_end_nic(r->mesh, &link->ends[1]), &link->subnet))
+    const struct mn_mesh_nic *a = mn_mesh_end_nic(r->mesh, &link->ends[0]);
+    const struct mn_mesh_nic *b = mn_mesh_end_nic(r->mesh, &link->ends[1]);
+    if (!mn_link_subnet(a, b, &link->subnet) && !mn_nic_is_bare(a) && !mn_nic_is_bare(b))
         return mn_read_fail(
             r, value,
             "ends: %.130s and %.130s share no subnet under both prefix lengths; expected an "

@@ -550,6 +550,44 @@ static void man_page_has_every_setting(void **state)
     free(page);
 }
 
+static void a_bare_cable_waits_for_addresses(void **state)
+{
+    static const char text[] = "version: 1\n"
+                               "nodes:\n"
+                               "  - {name: a, nics: [{netdev: p0}, {netdev: p1}]}\n"
+                               "  - {name: b, nics: [{netdev: p0}, {netdev: p1}]}\n"
+                               "links:\n"
+                               "  - {name: left, ends: [a/p0, b/p1]}\n"
+                               "  - {name: right, ends: [a/p1, b/p0]}\n";
+    struct mn_mesh mesh;
+    struct mn_addr addrs[2];
+    (void)state;
+    mn_mesh_init(&mesh);
+    assert_int_equal(mn_mesh_parse("text", text, sizeof text - 1, &mesh, NULL), MN_OK);
+    assert_int_equal(mesh.n_links, 2);
+    assert_true(mn_link_is_bare(&mesh.links[0]) && mn_link_is_bare(&mesh.links[1]));
+    assert_int_equal(mn_mesh_link_up(&mesh, NULL), MN_OK);
+    assert_int_equal(mesh.n_links, 2);
+    assert_int_equal(mn_addr_parse("10.0.0.0/31", &addrs[0], NULL), MN_OK);
+    assert_int_equal(mn_addr_parse("10.0.0.1/31", &addrs[1], NULL), MN_OK);
+    mesh.nodes[0].nics[0].addrs = &addrs[0];
+    mesh.nodes[1].nics[1].addrs = &addrs[1];
+    mesh.nodes[0].nics[0].n_addrs = mesh.nodes[1].nics[1].n_addrs = 1;
+    assert_int_equal(mn_mesh_link_up(&mesh, NULL), MN_OK);
+    assert_int_equal(mesh.n_links, 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(mn_link_is_bare(&mesh.links[i]), !strcmp(mesh.links[i].name, "right"));
+    /* Numbered otherwise than it is cabled: the addresses are believed. */
+    mesh.nodes[1].nics[1].n_addrs = 0;
+    mesh.nodes[1].nics[0].addrs = &addrs[1];
+    mesh.nodes[1].nics[0].n_addrs = 1;
+    assert_int_equal(mn_mesh_link_up(&mesh, NULL), MN_OK);
+    assert_int_equal(mesh.n_links, 1);
+    mesh.nodes[0].nics[0].addrs = mesh.nodes[1].nics[0].addrs = mesh.nodes[1].nics[1].addrs = NULL;
+    mesh.nodes[0].nics[0].n_addrs = mesh.nodes[1].nics[0].n_addrs = 0;
+    mn_mesh_free(&mesh);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -568,6 +606,7 @@ int main(void)
         cmocka_unit_test(settings_from_nccl),
         cmocka_unit_test(nccl_is_below_the_file),
         cmocka_unit_test(man_page_has_every_setting),
+        cmocka_unit_test(a_bare_cable_waits_for_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
