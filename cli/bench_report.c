@@ -24,18 +24,28 @@ static void print_end(struct mn_out *out, const char *key, const char *title,
     mn_out_end(out);
 }
 
+/* What is known of many times in microseconds: columns, and the cells of a row with such fields. */
+#define TIME_COLUMNS                                                                               \
+    {"p50_us", "p50 us", 1}, {"p90_us", "p90", 1 | MN_DROP(6)}, {"p99_us", "p99", 1},              \
+        {"p999_us", "p99.9", 1 | MN_DROP(7)}, {"max_us", "max", 1},                                \
+        {"min_us", "min", 1 | MN_DROP(4)},                                                         \
+    {                                                                                              \
+        "mean_us", "mean", 1 | MN_DROP(5)                                                          \
+    }
+#define PRINT_TIMES(out, row)                                                                      \
+    do {                                                                                           \
+        const double times[] = {(row)->p50, (row)->p90, (row)->p99, (row)->p999,                   \
+                                (row)->max, (row)->min, (row)->mean};                              \
+        for (size_t t = 0; t < N(times); t++)                                                      \
+            mn_out_cell_num(out, times[t], 2);                                                     \
+    } while (0)
+
 static void print_latency(struct mn_out *out, const struct mn_p2p_report *report)
 {
     static const struct mn_col cols[] = {
         {"size", "size", 1},
         {"rounds", "rounds", 1 | MN_DROP(3)},
-        {"p50_us", "p50 us", 1},
-        {"p90_us", "p90", 1 | MN_DROP(6)},
-        {"p99_us", "p99", 1},
-        {"p999_us", "p99.9", 1 | MN_DROP(7)},
-        {"max_us", "max", 1},
-        {"min_us", "min", 1 | MN_DROP(4)},
-        {"mean_us", "mean", 1 | MN_DROP(5)},
+        TIME_COLUMNS,
         MN_SPREAD_COLUMNS(""),
     };
 
@@ -45,13 +55,7 @@ static void print_latency(struct mn_out *out, const struct mn_p2p_report *report
         mn_out_row(out);
         mn_out_cell_int(out, (int64_t)row->size);
         mn_out_cell_int(out, (int64_t)row->rounds);
-        mn_out_cell_num(out, row->p50, 2);
-        mn_out_cell_num(out, row->p90, 2);
-        mn_out_cell_num(out, row->p99, 2);
-        mn_out_cell_num(out, row->p999, 2);
-        mn_out_cell_num(out, row->max, 2);
-        mn_out_cell_num(out, row->min, 2);
-        mn_out_cell_num(out, row->mean, 2);
+        PRINT_TIMES(out, row);
         mn_results_print_spread(out, &row->spread);
     }
     mn_out_table_end(out);
@@ -64,13 +68,7 @@ static void print_bursts(struct mn_out *out, const struct mn_p2p_plan *plan,
         {"size", "size", 1},
         {"direction", "way", 0},
         {"bursts", "bursts", 1 | MN_DROP(3)},
-        {"p50_us", "p50 us", 1},
-        {"p90_us", "p90", 1 | MN_DROP(6)},
-        {"p99_us", "p99", 1},
-        {"p999_us", "p99.9", 1 | MN_DROP(7)},
-        {"max_us", "max", 1},
-        {"min_us", "min", 1 | MN_DROP(4)},
-        {"mean_us", "mean", 1 | MN_DROP(5)},
+        TIME_COLUMNS,
     };
 
     mn_out_int(out, "burst_messages", "messages of a burst, on each flow", plan->burst_messages);
@@ -83,13 +81,7 @@ static void print_bursts(struct mn_out *out, const struct mn_p2p_plan *plan,
         mn_out_cell_int(out, (int64_t)row->size);
         mn_out_cell(out, mn_p2p_direction_names[row->direction]);
         mn_out_cell_int(out, (int64_t)row->bursts);
-        mn_out_cell_num(out, row->p50, 2);
-        mn_out_cell_num(out, row->p90, 2);
-        mn_out_cell_num(out, row->p99, 2);
-        mn_out_cell_num(out, row->p999, 2);
-        mn_out_cell_num(out, row->max, 2);
-        mn_out_cell_num(out, row->min, 2);
-        mn_out_cell_num(out, row->mean, 2);
+        PRINT_TIMES(out, row);
     }
     mn_out_table_end(out);
 }
