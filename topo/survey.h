@@ -70,6 +70,11 @@ struct mn_survey {
     size_t n_strangers;
 };
 
+/* What a survey that is read may hold. */
+#define MN_SURVEY_ADDRS_MAX     32 /* of one NIC */
+#define MN_SURVEY_SEEN_MAX      16384
+#define MN_SURVEY_STRANGERS_MAX 4096
+
 void mn_survey_free(struct mn_survey *survey); /* zeroed afterwards */
 /* A new node at the end, with the NICs that can be a cable's end or lead to management (roles by
  * mn_mesh_roles): every Ethernet, Thunderbolt and InfiniBand port, with and without address. */
@@ -83,6 +88,13 @@ enum mn_err mn_survey_parse(const cJSON *json, struct mn_survey *survey, struct 
 /* Takes the nodes of other that are new (by name) and all that was seen. */
 enum mn_err mn_survey_merge(struct mn_survey *survey, const struct mn_survey *other,
                             struct mn_diag *diag);
+
+/* Adds a sighting, or what it tells beyond one that is there. */
+void mn_survey_saw(struct mn_survey *survey, const struct mn_sighting *seen);
+int mn_survey_node_index(const struct mn_survey *survey, const char *name);     /* or -1 */
+int mn_survey_nic_index(const struct mn_survey_node *node, const char *netdev); /* or -1 */
+const struct mn_survey_nic *mn_survey_end_nic(const struct mn_survey *survey,
+                                              const struct mn_mesh_end *end);
 
 /* The mesh as it is cabled: a node a node, a NIC for each cable's end and for management, a link
  * for each cable, bare where there are no addresses that fit; both halves of a port are links of
