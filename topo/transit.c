@@ -1,0 +1,386 @@
+/* Shortest paths over cables, and the routes made from them. */
+#include "topo/transit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/base/alloc.h"
+#include "topo/mesh_check.h"
+
+/* A subnet of a cable. */
+struct net {
+    const struct mn_mesh_link *link;
+    struct mn_addr subnet;
+    const struct mn_addr *addrs[2]; /* of the link's ends */
+};
+
+/* All nets between two nodes. */
+struct edge {
+    int ends[2];
+    size_t first, count; /* in the graph's nets */
+    uint64_t weight;     /* tells paths of equal length apart, see walk() */
+};
+
+/* Of one family. */
+struct graph {
+    const struct mn_mesh *mesh;
+    struct net *nets; /* those of an edge side by side, by link's name */
+    size_t n_nets;
+    struct edge *edges;
+    size_t n_edges;
+    size_t *start, *around; /* edges at node n: around[start[n]] … around[start[n + 1]] */
+};
+
+/* What one node sees of the others. */
+struct view {
+    int self;
+    int *hops; /* -1: out of reach */
+    uint64_t *weight;
+    size_t *by; /* the first edge of the way there */
+    int *order; /* those in reach, the nearest first */
+    int reached;
+};
+
+static int in_order(int a, int b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int by_edge(const void *x, const void *y)
+{
+    const struct net *a = x, *b = y;
+    const struct mn_mesh_end *p = a->link->ends, *q = b->link->ends;
+    int d = in_order(p[0].node < p[1].node ? p[0].node : p[1].node,
+                     q[0].node < q[1].node ? q[0].node : q[1].node);
+
+    if (!d)
+        d = in_order(p[0].node + p[1].node, q[0].node + q[1].node);
+    if (!d)
+        d = strverscmp(a->link->name, b->link->name);
+    return d ? d : memcmp(a->subnet.bytes, b->subnet.bytes, sizeof a->subnet.bytes);
+}
+
+static void nets_of(struct graph *g, const struct mn_mesh_link *link, int family)
+{
+    const struct mn_mesh_nic *a = mn_mesh_end_nic(g->mesh, &link->ends[0]);
+    const struct mn_mesh_nic *b = mn_mesh_end_nic(g->mesh, &link->ends[1]);
+
+    for (size_t i = 0; i < a->n_addrs; i++)
+        for (size_t j = 0; j < b->n_addrs; j++) {
+            const struct mn_addr *x = &a->addrs[i], *y = &b->addrs[j];
+            if (x->family != family || mn_addr_is_link_local(x) || !mn_addr_share_subnet(x, y))
+                continue;
+            struct net *net = mn_grow((void **)&g->nets, &g->n_nets, sizeof *net);
+            *net = (struct net){link, mn_addr_network(x->prefix <= y->prefix ? x : y), {x, y}};
+            break;
+        }
+}
+
+static uint64_t mix(uint64_t hash, const char *text)
+{
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
+    return (hash ^ 0xff) * 0x100000001b3;
+}
+
+/* By the names of both nodes, in either order. 40 bits: a million of them can be added. */
+static uint64_t edge_weight(const struct mn_mesh *mesh, const int ends[2])
+{
+    const char *a = mesh->nodes[ends[0]].name, *b = mesh->nodes[ends[1]].name;
+    int swap = strcmp(a, b) > 0;
+    uint64_t hash = mix(mix(0xcbf29ce484222325, swap ? b : a), swap ? a : b);
+
+    hash = (hash ^ (hash >> 31)) * 0x9e3779b97f4a7c15;
+    return hash >> 24;
+}
+
+static void add_edges(struct graph *g)
+{
+    for (size_t i = 0; i < g->n_nets; i++) {
+        const struct mn_mesh_end *ends = g->nets[i].link->ends;
+        struct edge *edge = g->n_edges ? &g->edges[g->n_edges - 1] : NULL;
+        int known = edge && ((edge->ends[0] == ends[0].node && edge->ends[1] == ends[1].node) ||
+                             (edge->ends[1] == ends[0].node && edge->ends[0] == ends[1].node));
+        if (!known) {
+            edge = mn_grow((void **)&g->edges, &g->n_edges, sizeof *edge);
+            *edge = (struct edge){.ends = {ends[0].node, ends[1].node}, .first = i};
+            edge->weight = edge_weight(g->mesh, edge->ends);
+        }
+        edge->count++;
+    }
+}
+
+static void graph_make(struct graph *g, const struct mn_mesh *mesh, int family)
+{
+    *g = (struct graph){.mesh = mesh};
+    for (size_t i = 0; i < mesh->n_links; i++)
+        if (!mn_link_is_bare(&mesh->links[i]))
+            nets_of(g, &mesh->links[i], family);
+    if (g->n_nets)
+        qsort(g->nets, g->n_nets, sizeof *g->nets, by_edge);
+    add_edges(g);
+    g->start = mn_zalloc((mesh->n_nodes + 2) * sizeof *g->start);
+    g->around = mn_zalloc((2 * g->n_edges + 1) * sizeof *g->around);
+    for (size_t i = 0; i < 2 * g->n_edges; i++)
+        g->start[g->edges[i / 2].ends[i % 2] + 2]++;
+    for (size_t n = 2; n < mesh->n_nodes + 2; n++)
+        g->start[n] += g->start[n - 1];
+    for (size_t i = 0; i < 2 * g->n_edges; i++)
+        g->around[g->start[g->edges[i / 2].ends[i % 2] + 1]++] = i / 2;
+}
+
+static void graph_free(struct graph *g)
+{
+    free(g->nets);
+    free(g->edges);
+    free(g->start);
+    free(g->around);
+}
+
+static size_t degree(const struct graph *g, int node)
+{
+    return g->start[node + 1] - g->start[node];
+}
+
+static int other_end(const struct edge *edge, int node)
+{
+    return edge->ends[edge->ends[0] == node];
+}
+
+/* Of the shortest ways the one whose weights add up to the least: it is the same from both ends,
+ * and every part of it is such a way too, so that nodes need not agree on more than names. */
+static void walk(const struct graph *g, int self, struct view *v)
+{
+    size_t n = g->mesh->n_nodes;
+
+    v->self = self;
+    v->hops = mn_zalloc(n * sizeof *v->hops);
+    v->weight = mn_zalloc(n * sizeof *v->weight);
+    v->by = mn_zalloc(n * sizeof *v->by);
+    v->order = mn_zalloc(n * sizeof *v->order);
+    for (size_t i = 0; i < n; i++)
+        v->hops[i] = -1;
+    v->hops[self] = 0;
+    v->order[0] = self;
+    v->reached = 1;
+    for (int at = 0; at < v->reached; at++) {
+        int here = v->order[at];
+        for (size_t i = g->start[here]; i < g->start[here + 1]; i++) {
+            const struct edge *edge = &g->edges[g->around[i]];
+            int there = other_end(edge, here);
+            uint64_t weight = v->weight[here] + edge->weight;
+            if (v->hops[there] >= 0 &&
+                (v->hops[there] != v->hops[here] + 1 || v->weight[there] <= weight))
+                continue;
+            if (v->hops[there] < 0)
+                v->order[v->reached++] = there;
+            v->hops[there] = v->hops[here] + 1;
+            v->weight[there] = weight;
+            v->by[there] = here == self ? g->around[i] : v->by[here];
+        }
+    }
+}
+
+static void view_free(struct view *v)
+{
+    free(v->hops);
+    free(v->weight);
+    free(v->by);
+    free(v->order);
+}
+
+/* Each has a cable to every other. */
+static int is_complete(const struct graph *g, const struct view *v)
+{
+    for (int i = 0; i < v->reached; i++)
+        if (degree(g, v->order[i]) != (size_t)v->reached - 1)
+            return 0;
+    return 1;
+}
+
+/* Two neighbours have no cable to each other: each asks this node for its address on the other's.
+ */
+static int is_between(const struct graph *g, int self)
+{
+    char *near = mn_zalloc(g->mesh->n_nodes + 1);
+    int between = 0;
+
+    for (size_t i = g->start[self]; i < g->start[self + 1]; i++)
+        near[other_end(&g->edges[g->around[i]], self)] = 1;
+    for (size_t i = g->start[self]; i < g->start[self + 1] && !between; i++) {
+        int there = other_end(&g->edges[g->around[i]], self);
+        size_t common = 0;
+        for (size_t k = g->start[there]; k < g->start[there + 1]; k++)
+            common += (size_t)near[other_end(&g->edges[g->around[k]], there)];
+        between = common != degree(g, self) - 1;
+    }
+    free(near);
+    return between;
+}
+
+/* --- routes --------------------------------------------------------------------------------- */
+
+/* The way to target for a net that is the rank-th between its nodes. */
+static struct mn_transit_route way(const struct graph *g, const struct view *v, int target,
+                                   size_t rank)
+{
+    const struct edge *edge = &g->edges[v->by[target]];
+    const struct net *net = &g->nets[edge->first + rank % edge->count];
+    int side = net->link->ends[0].node != v->self;
+    struct mn_transit_route route = {.via = *net->addrs[!side], .nic = net->link->ends[side].nic};
+
+    route.via.prefix = -1;
+    return route;
+}
+
+static void add_route(struct mn_transit *t, struct mn_transit_route route, struct mn_addr to)
+{
+    route.to = to;
+    *(struct mn_transit_route *)mn_grow((void **)&t->routes, &t->n_routes, sizeof route) = route;
+}
+
+static struct mn_addr alone(const struct mn_addr *addr)
+{
+    struct mn_addr one = *addr;
+
+    one.prefix = addr->family == AF_INET ? 32 : 128;
+    return one;
+}
+
+/* Over the nearer end; where none is, to each end its own way. */
+static void add_far(const struct graph *g, const struct view *v, const struct net *net, size_t rank,
+                    struct mn_transit *t)
+{
+    const struct mn_mesh_end *ends = net->link->ends;
+    int d[2] = {v->hops[ends[0].node], v->hops[ends[1].node]};
+
+    if (d[0] < 0 || !d[0] || !d[1])
+        return;
+    if (d[0] != d[1]) {
+        add_route(t, way(g, v, ends[d[1] < d[0]].node, rank), net->subnet);
+        return;
+    }
+    struct mn_transit_route both[2];
+    for (int i = 0; i < 2; i++)
+        both[i] = way(g, v, ends[i].node, rank);
+    if (both[0].nic == both[1].nic && mn_addr_equal(&both[0].via, &both[1].via)) {
+        add_route(t, both[0], net->subnet);
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        add_route(t, both[i], alone(net->addrs[i]));
+}
+
+static int by_destination(const void *x, const void *y)
+{
+    const struct mn_transit_route *a = x, *b = y;
+    int d = in_order(a->to.family, b->to.family); /* AF_INET is the smaller */
+
+    if (!d)
+        d = memcmp(a->to.bytes, b->to.bytes, sizeof a->to.bytes);
+    return d ? d : in_order(a->to.prefix, b->to.prefix);
+}
+
+/* 1 when something is to be done for this family. */
+static int find_family(const struct mn_mesh *mesh, int node, int family, struct mn_transit *t)
+{
+    struct graph g;
+    struct view v;
+
+    graph_make(&g, mesh, family);
+    walk(&g, node, &v);
+    int needed = !is_complete(&g, &v);
+    for (const struct edge *edge = g.edges; needed && edge < g.edges + g.n_edges; edge++)
+        for (size_t i = 0; i < edge->count; i++)
+            add_far(&g, &v, &g.nets[edge->first + i], i, t);
+    t->forwards |= needed && is_between(&g, node);
+    view_free(&v);
+    graph_free(&g);
+    return needed;
+}
+
+/* --- settings of the kernel ----------------------------------------------------------------- */
+
+static struct mn_transit_sysctl *set(struct mn_transit *t, int value, const char *why,
+                                     const char *family, const char *dev, const char *name)
+{
+    struct mn_transit_sysctl *row =
+        mn_grow((void **)&t->sysctls, &t->n_sysctls, sizeof *t->sysctls);
+
+    snprintf(row->key, sizeof row->key, "net/%s/conf/%s/%s", family, dev, name);
+    row->value = value;
+    row->only_from = -1;
+    row->why = why;
+    return row;
+}
+
+static void set_ipv4(struct mn_transit *t, const char *dev)
+{
+    set(t, 2, "an answer may come back by another cable", "ipv4", dev, "rp_filter");
+    set(t, 1, "a cable answers for its own address alone", "ipv4", dev, "arp_ignore");
+    set(t, 2, "and asks with it", "ipv4", dev, "arp_announce");
+    if (t->forwards)
+        set(t, 1, "what comes in here for others is passed on", "ipv4", dev, "forwarding");
+}
+
+/* The kernel knows one switch for all interfaces, and an interface that forwards believes no router
+ * unless told to: its default route would go. Where it listens to none (0) networkd or
+ * NetworkManager does so in its place. */
+static void set_ipv6(struct mn_transit *t, const struct mn_mesh_node *node)
+{
+    if (!t->forwards)
+        return;
+    for (size_t i = 0; i < node->n_nics; i++)
+        if (node->nics[i].role == MN_ROLE_MANAGEMENT)
+            set(t, 2, "routers are believed here, though packets are passed on", "ipv6",
+                node->nics[i].netdev, "accept_ra")
+                ->only_from = 1;
+    set(t, 1, "what comes in for others is passed on", "ipv6", "all", "forwarding");
+}
+
+static void find_nics(const struct mn_mesh *mesh, int node, struct mn_transit *t)
+{
+    char used[MN_MESH_NICS_MAX] = {0};
+
+    for (size_t i = 0; i < 2 * mesh->n_links; i++) {
+        const struct mn_mesh_end *end = &mesh->links[i / 2].ends[i % 2];
+        if (!mn_link_is_bare(&mesh->links[i / 2]) && end->node == node &&
+            end->nic < MN_MESH_NICS_MAX)
+            used[end->nic] = 1;
+    }
+    for (int i = 0; i < (int)mesh->nodes[node].n_nics && i < MN_MESH_NICS_MAX; i++)
+        if (used[i])
+            *(int *)mn_grow((void **)&t->nics, &t->n_nics, sizeof *t->nics) = i;
+}
+
+void mn_transit_find(const struct mn_mesh *mesh, int node, struct mn_transit *transit)
+{
+    struct mn_transit *t = transit;
+
+    *t = (struct mn_transit){.routes = NULL};
+    t->ipv4 = find_family(mesh, node, AF_INET, t);
+    t->ipv6 = find_family(mesh, node, AF_INET6, t);
+    if (mn_transit_is_empty(t))
+        return;
+    if (t->n_routes)
+        qsort(t->routes, t->n_routes, sizeof *t->routes, by_destination);
+    find_nics(mesh, node, t);
+    for (size_t i = 0; i < t->n_nics && t->ipv4; i++)
+        set_ipv4(t, mesh->nodes[node].nics[t->nics[i]].netdev);
+    if (t->ipv6)
+        set_ipv6(t, &mesh->nodes[node]);
+}
+
+void mn_transit_free(struct mn_transit *transit)
+{
+    free(transit->routes);
+    free(transit->sysctls);
+    free(transit->nics);
+    *transit = (struct mn_transit){.routes = NULL};
+}
+
+int mn_transit_is_empty(const struct mn_transit *transit)
+{
+    return !transit->ipv4 && !transit->ipv6;
+}
