@@ -162,6 +162,16 @@ two_nodes()
         (.rules[0].seen | test("at the peer .* crashed with SIGABRT in step \"closeSend\""))' <<<"$output"
 }
 
+@test "verify-plugin: a call that hangs on the other machine is named, not the end of what relays it" {
+    start_serve "$(fault TWO_CONNECT_WAITS)"
+    for seed in 1 2 3 4; do
+        verify --peer 127.0.0.1 --port "$PORT" --token-file token --seed $seed --timeout 1s \
+            --rule connect.connect_first "$PLUGINS/libnccl-net-ref.so"
+        [ "$status" -eq 1 ]
+        [[ "$output" == *"seen:     connect does not return at the peer"* ]]
+    done
+}
+
 @test "verify-plugin: a machine that vanishes ends in an error, or the rule says how long it waited" {
     local rules=death.sender_vanished,death.receiver_vanished
     export NCCL_SOCKET_IFNAME=lo

@@ -180,7 +180,9 @@ static _Noreturn void relay(struct mn_check *check, struct mn_ctl *ctl, int fd, 
     struct held held = {.size = 0};
     int killed = 0, open = 1;
 
-    while (!mn_check_expired(check)) {
+    /* Past the rule's deadline too, which the rule itself tells with what it waited for: with the
+     * rule's process this one ends, and the warden ends both. */
+    for (;;) {
         struct pollfd p[] = {{.fd = holds(&held) ? -1 : ctl->fd, .events = POLLIN},
                              {.fd = open ? fd : -1, .events = rule_events(&held)},
                              {.fd = control, .events = POLLIN}};

@@ -1,13 +1,13 @@
 /* The rule's side: names for what is over there, and the calls. */
 #include "bench/check/remote.h"
 
-#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "bench/check/far.h"
 #include "bench/check/peer.h"
 #include "bench/check/remote_wire.h"
+#include "bench/check/turns.h"
 
 struct registration {
     int used;
@@ -18,13 +18,16 @@ struct registration {
 struct mn_remote {
     struct mn_check *check;
     int fd;
-    pthread_mutex_t lock; /* a rule may have threads: one call at a time, and the tables */
+    /* A rule may have threads: one call at a time, and the tables. In turns, since who holds it
+     * sleeps until the answer is there: with a mutex, and one processor, a thread that only calls
+     * would keep the others out for good. */
+    struct mn_turns turns;
     int comms[MN_REMOTE_COMMS], requests[MN_REMOTE_REQUESTS];
     struct registration mrs[MN_REMOTE_MRS];
     uint32_t next_request;
 };
 
-static struct mn_remote the_remote = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static struct mn_remote the_remote = {.turns = MN_TURNS};
 
 static const char *const names[] = {
     [MN_REMOTE_CONNECT] = "connect", [MN_REMOTE_REG] = "regMr", [MN_REMOTE_DEREG] = "deregMr",
@@ -60,7 +63,7 @@ static uint32_t free_name(struct mn_remote *remote, const int *table, uint32_t n
     mn_check_skip(remote->check, "the rule has more open at the peer than its %u names", n);
 }
 
-/* Under the lock. The answer's result is any number; the rest is checked. */
+/* In its turn. The answer's result is any number; the rest is checked. */
 static struct mn_remote_answer call(struct mn_remote *remote, const struct mn_remote_call *c,
                                     const void *bytes)
 {
@@ -87,7 +90,7 @@ int mn_remote_connect(struct mn_remote *remote, int dev, void *handle, void **co
 
     if (device_handle)
         memcpy(&c.word, device_handle, sizeof c.word);
-    pthread_mutex_lock(&remote->lock);
+    mn_turns_take(&remote->turns);
     c.comm = free_name(remote, remote->comms, MN_REMOTE_COMMS, 0);
     answer = call(remote, &c, handle);
     mn_peer_hear(remote->check, remote->fd, handle, MN_REMOTE_HANDLE);
@@ -97,7 +100,7 @@ int mn_remote_connect(struct mn_remote *remote, int dev, void *handle, void **co
         remote->comms[c.comm] = 1;
         *comm = &remote->comms[c.comm];
     }
-    pthread_mutex_unlock(&remote->lock);
+    mn_turns_pass(&remote->turns);
     return answer.result;
 }
 
@@ -110,7 +113,7 @@ int mn_remote_reg(struct mn_remote *remote, void *comm, void *data, size_t size,
     struct mn_remote_answer answer;
     struct registration *mr;
 
-    pthread_mutex_lock(&remote->lock);
+    mn_turns_take(&remote->turns);
     while (c.mr < MN_REMOTE_MRS && remote->mrs[c.mr].used)
         c.mr++;
     if (c.mr == MN_REMOTE_MRS)
@@ -123,7 +126,7 @@ int mn_remote_reg(struct mn_remote *remote, void *comm, void *data, size_t size,
         *mr = (struct registration){.used = 1, .data = data, .size = size};
         *mhandle = mr;
     }
-    pthread_mutex_unlock(&remote->lock);
+    mn_turns_pass(&remote->turns);
     return answer.result;
 }
 
@@ -133,11 +136,11 @@ int mn_remote_dereg(struct mn_remote *remote, void *comm, void *mhandle)
     struct mn_remote_call c = {.op = MN_REMOTE_DEREG, .comm = comm_number(remote, comm)};
     struct mn_remote_answer answer;
 
-    pthread_mutex_lock(&remote->lock);
+    mn_turns_take(&remote->turns);
     c.mr = (uint32_t)(mr - remote->mrs);
     answer = call(remote, &c, NULL);
     mr->used = 0;
-    pthread_mutex_unlock(&remote->lock);
+    mn_turns_pass(&remote->turns);
     return answer.result;
 }
 
@@ -154,7 +157,7 @@ int mn_remote_isend(struct mn_remote *remote, void *comm, void *data, size_t siz
 
     c.bytes =
         (uint32_t)(mr->size > MN_KIT_ALIAS_ABOVE && size > MN_KIT_ALIAS ? MN_KIT_ALIAS : size);
-    pthread_mutex_lock(&remote->lock);
+    mn_turns_take(&remote->turns);
     c.mr = (uint32_t)(mr - remote->mrs);
     c.offset = (uint64_t)((unsigned char *)data - mr->data);
     c.request = free_name(remote, remote->requests, MN_REMOTE_REQUESTS, remote->next_request);
@@ -166,7 +169,7 @@ int mn_remote_isend(struct mn_remote *remote, void *comm, void *data, size_t siz
     } else if (answer.state == MN_REMOTE_NULL) {
         *request = NULL;
     }
-    pthread_mutex_unlock(&remote->lock);
+    mn_turns_pass(&remote->turns);
     return answer.result;
 }
 
@@ -175,13 +178,13 @@ int mn_remote_test(struct mn_remote *remote, void *request, int *done, int *size
     struct mn_remote_call c = {.op = MN_REMOTE_TEST, .number = *done, .given = sizes != NULL};
     struct mn_remote_answer answer;
 
-    pthread_mutex_lock(&remote->lock);
+    mn_turns_take(&remote->turns);
     c.request = (uint32_t)((int *)request - remote->requests);
     answer = call(remote, &c, NULL);
     *done = answer.done;
     if (!answer.result && answer.done == 1)
         remote->requests[c.request] = 0;
-    pthread_mutex_unlock(&remote->lock);
+    mn_turns_pass(&remote->turns);
     return answer.result;
 }
 
@@ -190,10 +193,10 @@ int mn_remote_close(struct mn_remote *remote, void *comm)
     struct mn_remote_call c = {.op = MN_REMOTE_CLOSE, .comm = comm_number(remote, comm)};
     struct mn_remote_answer answer;
 
-    pthread_mutex_lock(&remote->lock);
+    mn_turns_take(&remote->turns);
     answer = call(remote, &c, NULL);
     remote->comms[c.comm] = 0;
-    pthread_mutex_unlock(&remote->lock);
+    mn_turns_pass(&remote->turns);
     return answer.result;
 }
 
@@ -202,9 +205,9 @@ int mn_remote_count(struct mn_remote *remote, enum mn_remote_count what)
     struct mn_remote_call c = {.op = MN_REMOTE_COUNT, .number = (int32_t)what};
     struct mn_remote_answer answer;
 
-    pthread_mutex_lock(&remote->lock);
+    mn_turns_take(&remote->turns);
     answer = call(remote, &c, NULL);
-    pthread_mutex_unlock(&remote->lock);
+    mn_turns_pass(&remote->turns);
     return answer.done;
 }
 
