@@ -202,11 +202,13 @@ static enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct m
     } else if (comm) {
         comm->groups = calloc(TCP_GROUPS, sizeof *comm->groups);
         comm->messages = calloc(TCP_WINDOW, sizeof *comm->messages);
+        comm->order = malloc(TCP_ORDER);
     }
-    if (!comm || (!comm->sends && (!comm->groups || !comm->messages))) {
+    if (!comm || (!comm->sends && (!comm->groups || !comm->messages || !comm->order))) {
         if (comm) {
             free(comm->groups);
             free(comm->messages);
+            free(comm->order);
         }
         free(comm);
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection to %s", conn->peer_text);
@@ -249,6 +251,7 @@ static void tcp_close(struct mn_comm *base)
     free(comm->sends);
     free(comm->groups);
     free(comm->messages);
+    free(comm->order);
     free(comm);
     tcp_linger_sweep();
 }

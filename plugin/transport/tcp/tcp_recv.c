@@ -269,23 +269,27 @@ static enum mn_err unstage(struct tcp_comm *comm, struct tcp_lane *lane)
     return err;
 }
 
-/* One read: the rest of the data straight to its place, and behind it the next header; small
- * messages come along with their headers. *n is 0 when the socket was empty. */
+/* One read: the rest of the data, and behind it the next header; small messages come along with
+ * their headers. *n is 0 when the socket was empty. */
 static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t *n)
 {
     uint32_t direct = lane->rx ? lane->rx_left : 0;
     uint32_t staged =
         lane->stage_len; /* only a partial header is ever left here, then rx is NULL */
-    int whole = direct <= TCP_CALL_BYTES;
+    /* Nobody looks at what is read aside. The kernel copies with string instructions, whose stores
+     * may become visible in any order: a posted buffer is written by ourselves. */
+    int aside = direct && lane->rx->aside;
+    uint32_t most = aside ? TCP_CALL_BYTES : TCP_ORDER;
+    int whole = direct <= most;
     ssize_t got;
 
     *n = 0;
-    direct = whole ? direct : TCP_CALL_BYTES;
+    direct = whole ? direct : most;
     if (!direct) {
         got = recv(lane->fd, lane->stage + staged, TCP_STAGE - staged, MSG_DONTWAIT);
     } else {
         struct iovec iov[2] = {
-            {lane->rx->into + lane->rx_at, direct},
+            {aside ? lane->rx->into + lane->rx_at : comm->order, direct},
             {lane->stage + staged, direct > TCP_EAGER_MAX ? TCP_FRAME_SIZE : TCP_STAGE - staged},
         };
         struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1 + (size_t)whole};
@@ -302,6 +306,8 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
     *n = (uint32_t)got;
     uint32_t data = *n < direct ? *n : direct;
     lane->stage_len += *n - data;
+    if (data && !aside)
+        mn_copy_visible(lane->rx->into + lane->rx_at, comm->order, data);
     if (data)
         arrived(comm, lane, data);
     return unstage(comm, lane);
