@@ -10,6 +10,7 @@
 #include "cli/rank_env.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
+#include "fleet/ssh.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
 
@@ -96,7 +97,7 @@ static int start_rank(void *ctx, int rank)
     const struct mn_collective_session *s = ctx;
     const struct mn_opt_list *hosts = s->hosts;
 
-    if (!hosts->count || mn_collective_is_here(hosts->items[rank]))
+    if (!hosts->count || mn_ssh_is_here(hosts->items[rank]))
         return be_rank(ctx, rank);
     return s->options->agents ? mn_collective_agent(s, rank) : mn_collective_ssh(s, rank);
 }
@@ -128,7 +129,7 @@ static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_
                        "--library with --agents: a meshnet serve loads what its own loader finds");
     if (hosts->count > MN_GROUP_RANKS)
         return mn_fail(diag, MN_ERR_USAGE, "--hosts: at most %d", MN_GROUP_RANKS);
-    if (hosts->count && !mn_collective_is_here(hosts->items[0]))
+    if (hosts->count && !mn_ssh_is_here(hosts->items[0]))
         return mn_fail(diag, MN_ERR_USAGE,
                        "--hosts %s,…: the first must be this host, where the report is printed",
                        hosts->items[0]);

@@ -77,7 +77,5 @@ int mn_collective_agent(const struct mn_collective_session *session, int rank);
 int mn_collective_ssh(const struct mn_collective_session *session, int rank);
 /* Whether --type of --collective has that name ("all" is none). */
 int mn_collective_knows_type(const char *name);
-/* Whether the host's name means this host. */
-int mn_collective_is_here(const char *host);
 
 #endif

@@ -9,6 +9,7 @@
 #include "cli/bench_collective.h"
 #include "cli/host_name.h"
 #include "cli/rank_env.h"
+#include "fleet/ssh.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
@@ -89,7 +90,7 @@ static enum mn_err check_hosts(const struct mn_collective_session *s, struct mn_
     (void)mn_mesh_find_file(names.path, sizeof names.path);
     for (size_t i = 0; i < o->hosts.count && !err; i++) {
         const char *name = o->hosts.items[i];
-        if (o->agents && !mn_collective_is_here(name))
+        if (o->agents && !mn_ssh_is_here(name))
             err = mn_names_check(&names, "--hosts", name, diag);
         if (!err && o->print_order && node_of(&s->mesh, s->self, name) < 0)
             err = mn_names_not_a_node(&names, "--hosts", name, diag);
@@ -134,7 +135,7 @@ static const char *host_of(const struct mn_collective_session *s, int self, int 
         if (node_of(&s->mesh, self, name) != node)
             continue;
         if (node == self)
-            return mn_collective_is_here(name) ? name : "localhost";
+            return mn_ssh_is_here(name) ? name : "localhost";
         return strcmp(name, hostname) != 0 && mn_names_unknown(name) && !mn_names_unknown(hostname)
                    ? hostname
                    : name;

@@ -9,6 +9,7 @@
 #include "fleet/agent.h"
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
+#include "fleet/ssh.h"
 
 #define CONNECT_MS 10000
 
@@ -80,7 +81,7 @@ enum mn_err mn_collective_doors(struct mn_collective_session *s, struct mn_diag 
 
     for (int r = 1; r < plan->nranks && !err; r++) {
         char host[256];
-        if (mn_collective_is_here(s->hosts->items[r]))
+        if (mn_ssh_is_here(s->hosts->items[r]))
             continue;
         host_of(s, r, host, sizeof host);
         err = open_door(plan, host, diag);

@@ -12,9 +12,8 @@
 
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
+#include "fleet/ssh.h"
 #include "topo/base/alloc.h"
-
-#define NOT_REACHED 255 /* ssh's own failure */
 
 /* Of the environment these go along, less what belongs to one host or one process. */
 static const char *const prefixes[] = {"NCCL_", "MESHNET_"};
@@ -29,24 +28,12 @@ static int begins(const char *text, const char *const *list, size_t n)
     return 0;
 }
 
-/* A word of the command line that the shell there reads as it is. */
-static void add_word(FILE *file, const char *word)
-{
-    fputs(" '", file);
-    for (; *word; word++)
-        if (*word == '\'')
-            fputs("'\\''", file);
-        else
-            fputc(*word, file);
-    fputc('\'', file);
-}
-
 static void add_environment(FILE *file)
 {
     for (char **e = environ; *e; e++)
         if (begins(*e, prefixes, sizeof prefixes / sizeof *prefixes) &&
             !begins(*e, stay, sizeof stay / sizeof *stay))
-            add_word(file, *e);
+            mn_ssh_word(file, *e);
 }
 
 static void add_command(FILE *file, const struct mn_collective_session *s, int rank)
@@ -60,26 +47,17 @@ static void add_command(FILE *file, const struct mn_collective_session *s, int r
     fputs("exec env", file);
     add_environment(file);
     fprintf(file, " MESHNET_RANK=%d MESHNET_WORLD=%d", rank, s->plan.nranks);
-    add_word(file, n > 0 ? exe : "meshnet");
+    mn_ssh_word(file, n > 0 ? exe : "meshnet");
     fprintf(file, " bench --coordinator 127.0.0.1 --port %u --token-file /proc/self/fd/0",
             s->plan.port);
     if (o->plugin) {
-        add_word(file, "--plugin");
-        add_word(file, o->plugin);
+        mn_ssh_word(file, "--plugin");
+        mn_ssh_word(file, o->plugin);
     }
     mn_collective_words(o, &words);
     for (size_t i = 0; i < words.count; i++)
-        add_word(file, words.items[i]);
+        mn_ssh_word(file, words.items[i]);
     mn_collective_free_words(&words);
-}
-
-int mn_collective_is_here(const char *host)
-{
-    const char *node = getenv("MESHNET_NODE");
-    char own[65] = "";
-
-    gethostname(own, sizeof own - 1);
-    return !strcmp(host, "localhost") || !strcmp(host, own) || (node && !strcmp(host, node));
 }
 
 static int seen_before(const struct mn_opt_list *hosts, int rank)
@@ -94,40 +72,21 @@ static int seen_before(const struct mn_opt_list *hosts, int rank)
 static int become_ssh(const struct mn_collective_session *s, int rank, const char *way,
                       const char *command)
 {
-    const char *host = s->hosts->items[rank], *ssh = getenv("MESHNET_SSH");
-    char forward[64], where[MN_ADDR_TEXT + 16], alias[300];
+    char forward[64];
     struct mn_diag diag;
 
     if (mn_key_to_stdin(s->plan.token, &diag))
         return mn_cmd_fail("bench", &diag);
-    /* The keys and settings of the name hold wherever it leads. */
-    snprintf(where, sizeof where, "HostName=%s", way ? way : "");
-    snprintf(alias, sizeof alias, "HostKeyAlias=%s", host);
-    const char *const found[] = {"-o", where, "-o", alias, "-o", "CheckHostIP=no"};
-    const char *words[32] = {NULL};
-    int n = 0;
     snprintf(forward, sizeof forward, "127.0.0.1:%u:127.0.0.1:%u", s->plan.port, s->plan.port);
     /* Ranks of one host share the way back of the first. */
     const char *strict =
         seen_before(s->hosts, rank) ? "ExitOnForwardFailure=no" : "ExitOnForwardFailure=yes";
-    ssh = ssh && *ssh ? ssh : "ssh";
-    const char *const fixed[] = {ssh,  "-T",
-                                 "-o", "BatchMode=yes",
-                                 "-o", way ? "ConnectTimeout=5" : "ConnectTimeout=10",
-                                 "-o", "ServerAliveInterval=3",
-                                 "-o", "ServerAliveCountMax=2",
-                                 "-o", strict,
-                                 "-R", forward};
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        words[n++] = fixed[i];
-    for (size_t i = 0; way && i < sizeof found / sizeof *found; i++)
-        words[n++] = found[i];
-    words[n++] = "--";
-    words[n++] = host;
-    words[n++] = command;
-    execvp(ssh, (char *const *)(uintptr_t)words);
-    fprintf(stderr, "%s: cannot be run\n", ssh);
-    return 1;
+    struct mn_ssh ssh = {.host = s->hosts->items[rank],
+                         .address = way,
+                         .words = (const char *const[]){"-o", strict, "-R", forward, NULL},
+                         .connect_s = way ? 5 : 10,
+                         .command = command};
+    return mn_ssh_become(&ssh);
 }
 
 /* In a process of its own, which ends with this one. Returns its exit code. */
@@ -163,7 +122,7 @@ int mn_collective_ssh(const struct mn_collective_session *s, int rank)
     if (fclose(file))
         return 1;
     int code = try_ssh(s, rank, NULL, command);
-    for (int i = 0; i < n && code == NOT_REACHED && !atomic_load(&s->plan.roll->ranks[rank].came);
+    for (int i = 0; i < n && code == MN_SSH_FAILED && !atomic_load(&s->plan.roll->ranks[rank].came);
          i++) {
         fprintf(stderr, "meshnet bench: %s: trying its address %s\n", s->hosts->items[rank],
                 ways[i]);

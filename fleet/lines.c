@@ -25,6 +25,11 @@ int mn_lines_read(struct mn_lines *l, int fd, mn_line_fn line, void *ctx, int wh
             take(l, text[i], line, ctx, which);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 1;
-    take(l, '\n', line, ctx, which);
+    mn_lines_end(l, line, ctx, which);
     return 0;
+}
+
+void mn_lines_end(struct mn_lines *l, mn_line_fn line, void *ctx, int which)
+{
+    take(l, '\n', line, ctx, which);
 }

@@ -8,17 +8,44 @@
 
 #include "topo/base/err.h"
 
+#define MN_NODE_TEXT (4u << 20) /* bytes of a question, and of an answer */
+
+enum mn_node_root {
+    MN_ROOT_NONE,
+    MN_ROOT_LIKED, /* sudo where it asks for no password, else as the user */
+    MN_ROOT_NEEDED /* the same, else an error that says what is needed */
+};
+
 struct mn_node_verb {
     const char *name;
     const char *what; /* a line for help */
     unsigned seconds; /* the longest it takes; whoever asks waits a little longer */
-    int changes;      /* the host is changed: by agents only where they were told to allow it */
+    /* The host is changed: by agents only where they were told to allow it. Goes on to its end when
+     * whoever asked has gone, which ends all others. */
+    int changes;
     /* ask is a stranger's, to be checked; *answer is the caller's to cJSON_Delete and NULL after an
      * error. Runs in a process of its own, may print on stderr what people should see. */
     enum mn_err (*run)(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+    enum mn_node_root root;
 };
 
 extern const struct mn_node_verb mn_node_verbs[];          /* name NULL ends */
 const struct mn_node_verb *mn_node_verb(const char *name); /* or NULL */
+
+/* Runs the verb in a process of its own, and watches that somebody waits for the answer. The
+ * question is standard input to its end (nothing is {}), the answer or {"error": text, "code": name
+ * of the error} a line on standard output. Returns the exit code. */
+int mn_node_stream(const char *verb);
+/* Its parts: an unknown verb is MN_ERR_USAGE, a question on standard input that is none
+ * MN_ERR_PROTO; the caller's to cJSON_Delete. */
+enum mn_err mn_node_find(const char *name, const struct mn_node_verb **verb, struct mn_diag *diag);
+enum mn_err mn_node_read(cJSON **ask, struct mn_diag *diag);
+/* A line on standard output; json is freed. */
+void mn_node_put(cJSON *json);
+/* The error's object. */
+cJSON *mn_node_error(const struct mn_diag *diag);
+/* What mn_node_stream wrote, of a stranger: its last line that is an object. Texts in *answer are
+ * fit to be shown. The other side's error becomes this one's; MN_ERR_PROTO when it is neither. */
+enum mn_err mn_node_parse(const char *text, cJSON **answer, struct mn_diag *diag);
 
 #endif

@@ -1,0 +1,53 @@
+#include "cli/crew_options.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "cli/rank_env.h"
+#include "fleet/launch.h"
+
+static void say(void *ctx, const char *host, const char *text)
+{
+    fflush(stdout);
+    fprintf(stderr, "meshnet %s: %s: %s\n", (const char *)ctx, host, text);
+}
+
+enum mn_err mn_crew_options_open_hosts(const struct mn_crew_options *o,
+                                       const struct mn_opt_list *hosts, const char *command,
+                                       struct mn_crew **crew, struct mn_diag *diag)
+{
+    struct mn_crew_plan plan = {.hosts = hosts,
+                                .way = o->agents ? MN_CREW_AGENTS : MN_CREW_SSH,
+                                .port = (uint16_t)o->port,
+                                .stop = &mn_launch_stop,
+                                .say = say,
+                                .ctx = (void *)(uintptr_t)command};
+    enum mn_err err =
+        o->agents ? mn_token_read(o->token_file, "meshnet serve prints one", plan.token, diag)
+                  : MN_OK;
+
+    mn_launch_catch();
+    if (!err)
+        err = mn_crew_open(&plan, crew, diag);
+    mn_wipe(plan.token, sizeof plan.token);
+    return err;
+}
+
+enum mn_err mn_crew_options_open(const struct mn_crew_options *o, const char *command,
+                                 struct mn_crew **crew, struct mn_diag *diag)
+{
+    return mn_crew_options_open_hosts(o, &o->hosts, command, crew, diag);
+}
+
+size_t mn_crew_print_failures(const char *command, const struct mn_crew_answer *answers, size_t n)
+{
+    size_t failed = 0;
+
+    fflush(stdout);
+    for (size_t i = 0; i < n; i++)
+        if (answers[i].err && answers[i].err != MN_ERR_SKIPPED) {
+            fprintf(stderr, "meshnet %s: %s\n", command, answers[i].diag.text);
+            failed++;
+        }
+    return failed;
+}

@@ -1,0 +1,156 @@
+/* Hosts through OpenSSH: a connection a question. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fleet/build.h"
+#include "fleet/crew_impl.h"
+#include "fleet/ssh.h"
+#include "topo/base/alloc.h"
+
+#define LOOK_MS 20000 /* to see what a host has, once connected */
+
+struct look {
+    struct mn_crew_host *host;
+    const char *script, *program;
+};
+
+/* Becomes ssh and there a shell, whatever the user's own is, that runs the script as $0. */
+static int become(const struct mn_crew_host *host, const char *script, const char *program)
+{
+    char *command = NULL;
+    size_t size;
+    FILE *file = open_memstream(&command, &size);
+
+    if (!file)
+        return 1;
+    fputs("exec sh -c", file);
+    mn_ssh_word(file, script);
+    mn_ssh_word(file, program);
+    if (fclose(file))
+        return 1;
+    struct mn_ssh ssh = {.host = host->name,
+                         .connect_s = (host->crew->plan.connect_ms + 999) / 1000,
+                         .command = command};
+    int code = mn_ssh_become(&ssh);
+    free(command);
+    return code;
+}
+
+static int look(void *ctx)
+{
+    struct look *l = ctx;
+
+    return become(l->host, l->script, l->program);
+}
+
+/* Where the host has this very meshnet: "have PATH", else "lack MACHINE LIBC". */
+static char *look_script(void)
+{
+    char build[MN_BUILD_TEXT];
+
+    return mn_asprintf("for p in \"$0\" meshnet /usr/local/bin/meshnet /usr/bin/meshnet; do "
+                       "case $(\"$p\" node about </dev/null 2>/dev/null) in "
+                       "*\"%s\"*) echo \"have $(command -v \"$p\")\"; exit 0;; esac; done; "
+                       "echo \"lack $(uname -m) $(getconf GNU_LIBC_VERSION 2>/dev/null)\"",
+                       mn_build_id(build));
+}
+
+static void say_line(void *ctx, const char *text)
+{
+    mn_crew_say(((struct look *)ctx)->host, text);
+}
+
+/* The line of what the host wrote that begins with the word; NULL = none. Cut at its end. */
+static char *find_line(char *text, const char *word)
+{
+    size_t length = strlen(word);
+
+    for (char *at = text; at && *at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        if (!strncmp(at, word, length) && at[length] == ' ') {
+            at[strcspn(at, "\n")] = 0;
+            return at + length + 1;
+        }
+    }
+    return NULL;
+}
+
+static void not_reached(struct mn_crew_host *host, const struct mn_errand *e)
+{
+    const char *last = *e->last ? e->last : "it said nothing";
+
+    if (e->end == MN_ERRAND_STOPPED)
+        mn_crew_host_fail(host, MN_ERR_FAILED, "interrupted");
+    else if (e->end == MN_ERRAND_LATE)
+        mn_crew_host_fail(host, MN_ERR_TIMEOUT, "no answer by ssh within %u s", e->ms / 1000);
+    else if (e->status == MN_SSH_FAILED)
+        mn_crew_host_fail(host, MN_ERR_PEER_DEAD,
+                          "ssh did not get there: %s. Try: ssh -o BatchMode=yes %s true", last,
+                          host->name);
+    else
+        mn_crew_host_fail(host, MN_ERR_PROTO, "its shell failed by ssh, exit status %d: %s",
+                          e->status, last);
+}
+
+static void take(struct mn_crew_host *host, struct mn_errand *e)
+{
+    char *have = e->out ? find_line(e->out, "have") : NULL;
+    char *lack = e->out && !have ? find_line(e->out, "lack") : NULL;
+
+    if (e->end != MN_ERRAND_RAN || (!have && !lack))
+        not_reached(host, e);
+    else if (have && !mn_strlcpy(host->program, have, sizeof host->program))
+        mn_crew_host_fail(host, MN_ERR_PROTO, "the path of its meshnet is too long");
+    else if (lack)
+        mn_crew_host_fail(host, MN_ERR_CONFIG,
+                          "it has no meshnet of this build (%s): install it there", lack);
+}
+
+static void open_all(struct mn_crew *crew)
+{
+    struct mn_errand *errands = mn_zalloc(crew->n * sizeof *errands);
+    struct look *looks = mn_zalloc(crew->n * sizeof *looks);
+    char *script = look_script(), program[512];
+
+    mn_crew_own_program(program, sizeof program);
+    for (size_t i = 0; i < crew->n; i++) {
+        if (crew->hosts[i].ops != &mn_crew_ssh)
+            continue;
+        looks[i] = (struct look){.host = &crew->hosts[i], .script = script, .program = program};
+        errands[i] = (struct mn_errand){.body = look,
+                                        .line = say_line,
+                                        .ctx = &looks[i],
+                                        .ms = crew->plan.connect_ms + LOOK_MS};
+    }
+    mn_errands_run(errands, crew->n, crew->plan.stop);
+    for (size_t i = 0; i < crew->n; i++) {
+        if (errands[i].body)
+            take(&crew->hosts[i], &errands[i]);
+        mn_errand_free(&errands[i]);
+    }
+    free(script);
+    free(looks);
+    free(errands);
+}
+
+static int ask(struct mn_crew_host *host, const struct mn_node_verb *verb)
+{
+    char *script = mn_crew_script(verb);
+    int code = become(host, script, host->program);
+
+    free(script);
+    return code;
+}
+
+static enum mn_err judge(const struct mn_crew_host *host, const struct mn_errand *e,
+                         struct mn_diag *diag)
+{
+    (void)host;
+    return e->status == MN_SSH_FAILED
+               ? mn_fail(diag, MN_ERR_PEER_DEAD, "the ssh connection failed%s%s",
+                         *e->last ? ": " : " without a word", e->last)
+               : MN_OK;
+}
+
+const struct mn_crew_ops mn_crew_ssh = {.open = open_all, .ask = ask, .judge = judge};
