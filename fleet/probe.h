@@ -16,7 +16,7 @@
 #define MN_PROBE_MS      5000  /* from when all nodes have begun */
 #define MN_PROBE_UP_MS   15000 /* where NICs are brought up first */
 #define MN_PROBE_LATE_MS 8000  /* how long those who have not begun are waited for */
-#define MN_PROBE_MAX_MS  300000
+#define MN_PROBE_MAX_MS  60000
 
 struct mn_probe_plan {
     uint8_t key[MN_KEY_SIZE];
@@ -78,8 +78,8 @@ enum mn_err mn_probe_result_parse(const cJSON *json, struct mn_probe_result *res
 /* What a node is asked by the verb "probe", but for what is its own: index. The key is in it. The
  * caller's to cJSON_Delete. */
 cJSON *mn_probe_ask(const struct mn_probe_plan *plan);
-/* The verb: see struct mn_node_verb. */
-enum mn_err mn_probe_verb(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* The longest that the verb takes, in seconds. */
+#define MN_PROBE_VERB_S ((MN_PROBE_MAX_MS + MN_PROBE_LATE_MS) / 1000 + 12)
 
 /* One survey of what n nodes found. A node that did not answer, or is not of those asked, but was
  * heard, is in it with the NICs that were. MN_ERR_CONFIG when two have one name. *survey is zeroed

@@ -10,5 +10,7 @@
  * "hostname", "program", "user": number, "root": bool, "sudo": whether it works without a password,
  * "capabilities": ["net_admin", …]} */
 enum mn_err mn_verb_about(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* mn_probe_ask() -> mn_probe_result_json() */
+enum mn_err mn_verb_probe(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
 
 #endif

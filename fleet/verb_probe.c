@@ -1,12 +1,11 @@
 /* The verb "probe": this node's part of a run that another one leads. */
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include <sys/prctl.h>
 
 #include "fleet/probe.h"
 #include "fleet/probe_impl.h"
+#include "fleet/verbs.h"
 
 static volatile sig_atomic_t stop;
 
@@ -19,7 +18,7 @@ static void on_signal(int number)
 static const int caught[] = {SIGINT, SIGTERM, SIGHUP};
 #define CAUGHT (sizeof caught / sizeof *caught)
 
-enum mn_err mn_probe_verb(const cJSON *ask, cJSON **answer, struct mn_diag *diag)
+enum mn_err mn_verb_probe(const cJSON *ask, cJSON **answer, struct mn_diag *diag)
 {
     struct sigaction action = {.sa_handler = on_signal}, before[CAUGHT];
     struct mn_probe_result result = {.n_nics = 0};
@@ -27,6 +26,8 @@ enum mn_err mn_probe_verb(const cJSON *ask, cJSON **answer, struct mn_diag *diag
     enum mn_err err = mn_probe_ask_parse(ask, &plan, diag);
 
     *answer = NULL;
+    /* Not killed with whoever started it, either. */
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
     plan.stop = &stop;
     for (size_t i = 0; i < CAUGHT; i++)
         sigaction(caught[i], &action, &before[i]);
