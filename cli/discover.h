@@ -49,7 +49,4 @@ enum mn_err mn_discover_add(const struct mn_host *named, struct mn_mesh *mesh, c
 enum mn_err mn_discover_take(const struct mn_opt_list *names, struct mn_mesh *mesh,
                              struct mn_diag *diag);
 
-/* "200G", "2.5G", "100M"; "" for 0. Returns buf. */
-char *mn_discover_speed(long mbps, char *buf, size_t size);
-
 #endif

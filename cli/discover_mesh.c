@@ -63,7 +63,7 @@ static void put_link_tail(struct mn_out *out, const struct mn_mesh *mesh,
     char text[MN_ADDR_TEXT];
     mn_out_cell(out,
                 mn_link_is_bare(link) ? NULL : mn_addr_format(&link->subnet, text, sizeof text));
-    cell_optional(out, mn_discover_speed(link_speed(mesh, link), text, sizeof text));
+    cell_optional(out, mn_speed_format(link_speed(mesh, link), text, sizeof text));
 }
 
 void mn_discover_neighbours(struct mn_out *out, const struct mn_mesh *mesh, const char *path,

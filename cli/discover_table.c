@@ -11,16 +11,6 @@ struct row {
     const struct mn_rdma_port *port;
 };
 
-char *mn_discover_speed(long mbps, char *buf, size_t size)
-{
-    buf[0] = '\0';
-    if (mbps >= 1000)
-        snprintf(buf, size, "%gG", (double)mbps / 1000);
-    else if (mbps > 0)
-        snprintf(buf, size, "%ldM", mbps);
-    return buf;
-}
-
 static void cell_text(struct mn_out *out, const char *text)
 {
     mn_out_cell(out, text && text[0] ? text : NULL);
@@ -93,7 +83,7 @@ static long row_speed(const struct row *row)
 static void cell_speed(struct mn_out *out, const struct row *row)
 {
     char text[24];
-    cell_text(out, mn_discover_speed(row_speed(row), text, sizeof text));
+    cell_text(out, mn_speed_format(row_speed(row), text, sizeof text));
 }
 
 static void cell_mtu(struct mn_out *out, const struct row *row)

@@ -1,6 +1,7 @@
 /* mn_host_read(): joins netlink, sysfs and verbs into one inventory. */
 #include "topo/nic_read.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -22,6 +23,16 @@ const char *mn_nic_kind_name(enum mn_nic_kind kind)
         [MN_NIC_OTHER] = "other",
     };
     return (size_t)kind < sizeof names / sizeof *names ? names[kind] : "?";
+}
+
+char *mn_speed_format(long mbps, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (mbps >= 1000)
+        snprintf(buf, size, "%gG", (double)mbps / 1000);
+    else if (mbps > 0)
+        snprintf(buf, size, "%ldM", mbps);
+    return buf;
 }
 
 const char *mn_nic_role_name(enum mn_nic_role role)

@@ -103,6 +103,8 @@ struct mn_rdma_port {
 /* What a NIC is for. MN_ROLE_AUTO: nobody has said; it counts as a cable's end. */
 enum mn_nic_role { MN_ROLE_AUTO, MN_ROLE_CABLE, MN_ROLE_MANAGEMENT };
 const char *mn_nic_role_name(enum mn_nic_role role); /* "cable" (auto too), "management" */
+/* "200G", "2.5G", "100M"; "" for 0. Returns buf. */
+char *mn_speed_format(long mbps, char *buf, size_t size);
 
 struct mn_nic {
     char netdev[IF_NAMESIZE];

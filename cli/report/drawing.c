@@ -4,14 +4,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/report/drawing_impl.h"
+#include "cli/report/layout.h"
 #include "cli/report/text.h"
 #include "topo/base/alloc.h"
 
 #define LABEL_HEIGHT 16.0
-#define GROWTH       1.12 /* of a drawing whose labels have no room */
-#define GROWTHS      9
+#define NODE_HEIGHT  34.0
+#define ROOM         150.0 /* for a label, between two nodes */
 #define MARGIN       24.0
+
+struct drawing {
+    const struct mn_report_doc *doc;
+    const struct mn_report_way **edges; /* what is odd first: its labels matter most */
+    struct mn_layout_edge *ends;        /* of the edges */
+    struct mn_layout layout;
+    double most;
+    int pair;
+};
 
 const char *mn_drawing_class(const struct mn_report_way *way)
 {
@@ -34,8 +43,26 @@ static enum mn_grade grade_of(const struct mn_report_way *way)
     return way->back && way->back->grade > way->grade ? way->back->grade : way->grade;
 }
 
+/* The number of a node. */
+static size_t node_of(const struct mn_report_doc *doc, const char *name)
+{
+    size_t i = 0;
+
+    while (i + 1 < doc->n_nodes && strcmp(doc->nodes[i], name) != 0)
+        i++;
+    return i;
+}
+
+static void put_edge_in(struct drawing *d, const struct mn_report_way *way)
+{
+    size_t i = d->layout.n_edges++;
+
+    d->edges[i] = way;
+    d->ends[i] = (struct mn_layout_edge){node_of(d->doc, way->from), node_of(d->doc, way->to)};
+}
+
 /* A link is drawn once, for its first direction. */
-static void find_edges(struct mn_drawing *d)
+static void find_edges(struct drawing *d)
 {
     const struct mn_report_doc *doc = d->doc;
 
@@ -44,7 +71,7 @@ static void find_edges(struct mn_drawing *d)
             const struct mn_report_way *way = &doc->ways[i];
             if (way->cell->pair == d->pair && (!way->back || way->back > way) &&
                 (int)grade_of(way) == grade)
-                d->edges[d->n_edges++] = way;
+                put_edge_in(d, way);
         }
 }
 
@@ -76,65 +103,26 @@ static void label_of(const struct mn_report_way *way, char *text, size_t size)
                  mn_text_figures(back->gbps, here, sizeof here));
 }
 
-/* How many links of the same two nodes there are, and which of them this is. */
-static int siblings(const struct mn_drawing *d, const struct mn_report_way *way, int *index)
+static void size_labels(struct drawing *d)
 {
-    int count = 0;
+    char text[256];
 
-    for (size_t i = 0; i < d->n_edges; i++) {
-        const struct mn_report_way *other = d->edges[i];
-        if (!((!strcmp(other->from, way->from) && !strcmp(other->to, way->to)) ||
-              (!strcmp(other->from, way->to) && !strcmp(other->to, way->from))))
-            continue;
-        if (other == way)
-            *index = count;
-        count++;
+    for (size_t i = 0; i < d->doc->n_nodes; i++) {
+        mn_text_short(d->doc->nodes[i], 20, text, sizeof text);
+        d->layout.nodes[i].wide = fmax(64, 26 + 8.4 * mn_text_width(text));
+        d->layout.nodes[i].high = NODE_HEIGHT;
     }
-    return count;
-}
-
-static void bend(const struct mn_drawing *d, const struct mn_report_way *way,
-                 struct mn_curve *curve)
-{
-    size_t from = mn_drawing_node(d->doc, way->from), to = mn_drawing_node(d->doc, way->to);
-    const struct mn_box *a = &d->nodes[from], *b = &d->nodes[to];
-    int index = 0, count = siblings(d, way, &index);
-    double dx = b->x - a->x, dy = b->y - a->y, len = fmax(1, hypot(dx, dy));
-    /* Sideways as seen from the node that comes first, whichever end was written first. */
-    double side = (index - (count - 1) / 2.0) * 64 * (from < to ? 1 : -1);
-    char text[64];
-
-    label_of(way, text, sizeof text);
-    *curve = (struct mn_curve){
-        .ax = a->x,
-        .ay = a->y,
-        .cx = (a->x + b->x) / 2 - dy / len * side,
-        .cy = (a->y + b->y) / 2 + dx / len * side,
-        .bx = b->x,
-        .by = b->y,
-        .label = {.wide = 7.0 * mn_text_width(text) + 8, .high = LABEL_HEIGHT},
-    };
-}
-
-/* Labels keep their size: where they have no room, all the rest grows. */
-static void put_labels(struct mn_drawing *d)
-{
-    for (int growth = 0; growth <= GROWTHS; growth++) {
-        for (size_t i = 0; i < d->n_edges; i++)
-            bend(d, d->edges[i], &d->curves[i]);
-        if (!mn_labels_place(d->nodes, d->doc->n_nodes, d->curves, d->n_edges))
-            return;
-        for (size_t i = 0; growth < GROWTHS && i < d->doc->n_nodes; i++) {
-            d->nodes[i].x *= GROWTH;
-            d->nodes[i].y *= GROWTH;
-        }
+    for (size_t i = 0; i < d->layout.n_edges; i++) {
+        label_of(d->edges[i], text, 64);
+        d->layout.curves[i].label.wide = 7.0 * mn_text_width(text) + 8;
+        d->layout.curves[i].label.high = LABEL_HEIGHT;
     }
 }
 
-static void put_edge(const struct mn_drawing *d, size_t i, FILE *lines, FILE *texts)
+static void put_edge(const struct drawing *d, size_t i, FILE *lines, FILE *texts)
 {
     const struct mn_report_way *way = d->edges[i], *back = way->back;
-    const struct mn_curve *c = &d->curves[i];
+    const struct mn_curve *c = &d->layout.curves[i];
     const struct mn_box *at = &c->label;
     const struct mn_report_way *worse =
         back && (back->grade > way->grade || back->ratio < way->ratio) ? back : way;
@@ -160,10 +148,10 @@ static void put_edge(const struct mn_drawing *d, size_t i, FILE *lines, FILE *te
     fputs("</text>\n", texts);
 }
 
-static void put_nodes(const struct mn_drawing *d, FILE *file)
+static void put_nodes(const struct drawing *d, FILE *file)
 {
     for (size_t i = 0; i < d->doc->n_nodes; i++) {
-        const struct mn_box *n = &d->nodes[i];
+        const struct mn_box *n = &d->layout.nodes[i];
         char name[256];
         fputs("<g class=\"node\"><title>", file);
         mn_text_html(file, d->doc->nodes[i]);
@@ -176,57 +164,40 @@ static void put_nodes(const struct mn_drawing *d, FILE *file)
     }
 }
 
-struct extent {
-    double left, top, right, bottom;
-};
-
-static void stretch(struct extent *e, double x, double y, double wide, double high)
+static void put_start(const struct drawing *d, FILE *file)
 {
-    e->left = fmin(e->left, x - wide / 2);
-    e->right = fmax(e->right, x + wide / 2);
-    e->top = fmin(e->top, y - high / 2);
-    e->bottom = fmax(e->bottom, y + high / 2);
-}
+    struct mn_box all = mn_layout_bounds(&d->layout);
+    double wide = all.wide + 2 * MARGIN, high = all.high + 2 * MARGIN;
 
-static void put_start(const struct mn_drawing *d, FILE *file)
-{
-    struct extent e = {INFINITY, INFINITY, -INFINITY, -INFINITY};
-    double x, y;
-
-    for (size_t i = 0; i < d->doc->n_nodes; i++)
-        stretch(&e, d->nodes[i].x, d->nodes[i].y, d->nodes[i].wide, d->nodes[i].high);
-    for (size_t i = 0; i < d->n_edges; i++) {
-        const struct mn_box *label = &d->curves[i].label;
-        if (d->curves[i].placed)
-            stretch(&e, label->x, label->y, label->wide, label->high);
-        mn_curve_at(&d->curves[i], 0.5, &x, &y);
-        stretch(&e, x, y, 0, 0);
-    }
-    double wide = e.right - e.left + 2 * MARGIN, high = e.bottom - e.top + 2 * MARGIN;
     fprintf(file,
             "<svg class=\"mesh\" viewBox=\"%.0f %.0f %.0f %.0f\" style=\"max-width:%.0fpx\" "
             "role=\"img\" aria-label=\"The mesh: %zu nodes and the links between them\">\n",
-            e.left - MARGIN, e.top - MARGIN, wide, high, wide * 1.15, d->doc->n_nodes);
+            all.x - wide / 2, all.y - high / 2, wide, high, wide * 1.15, d->doc->n_nodes);
 }
 
 enum mn_err mn_drawing_write(const struct mn_report_doc *doc, FILE *file, struct mn_diag *diag)
 {
-    struct mn_drawing d = {.doc = doc, .pair = !mn_report_has_cells(doc, 0)};
+    struct drawing d = {.doc = doc, .pair = !mn_report_has_cells(doc, 0)};
     char *texts = NULL;
     size_t len;
 
-    d.nodes = mn_zalloc((doc->n_nodes + 1) * sizeof *d.nodes);
     d.edges = mn_zalloc((doc->n_ways + 1) * sizeof *d.edges);
-    d.curves = mn_zalloc((doc->n_ways + 1) * sizeof *d.curves);
+    d.ends = mn_zalloc((doc->n_ways + 1) * sizeof *d.ends);
+    d.layout.nodes = mn_zalloc((doc->n_nodes + 1) * sizeof *d.layout.nodes);
+    d.layout.curves = mn_zalloc((doc->n_ways + 1) * sizeof *d.layout.curves);
+    d.layout.n_nodes = doc->n_nodes;
+    d.layout.edges = d.ends;
+    d.layout.labels = 1;
     find_edges(&d);
-    enum mn_err err = mn_drawing_lay_out(&d, diag);
-    put_labels(&d);
-    for (size_t i = 0; i < d.n_edges; i++)
+    size_labels(&d);
+    enum mn_err err = mn_layout_nodes(&d.layout, ROOM, diag);
+    mn_layout_edges(&d.layout);
+    for (size_t i = 0; i < d.layout.n_edges; i++)
         if (d.edges[i]->measured)
             d.most = fmax(d.most, d.edges[i]->gbps);
     put_start(&d, file);
     FILE *later = open_memstream(&texts, &len);
-    for (size_t i = 0; i < d.n_edges && later; i++)
+    for (size_t i = 0; i < d.layout.n_edges && later; i++)
         put_edge(&d, i, file, later);
     if (later)
         fclose(later);
@@ -234,8 +205,9 @@ enum mn_err mn_drawing_write(const struct mn_report_doc *doc, FILE *file, struct
     fputs(texts ? texts : "", file);
     fputs("</svg>\n", file);
     free(texts);
-    free(d.nodes);
     free(d.edges);
-    free(d.curves);
+    free(d.ends);
+    free(d.layout.nodes);
+    free(d.layout.curves);
     return err;
 }

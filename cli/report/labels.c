@@ -60,9 +60,10 @@ size_t mn_labels_place(const struct mn_box *boxes, size_t n_boxes, struct mn_cur
         double least = INFINITY;
         for (int step = -STEPS; step <= STEPS; step++) {
             struct mn_box label = curve->label;
-            double cost = fabs(step * STEP);
-            mn_curve_at(curve, 0.5 + step * STEP, &label.x, &label.y);
-            if (cost >= least || !is_free(&label, boxes, n_boxes, curves, n_curves))
+            double cost = fabs(step * STEP), t = 0.5 + curve->home + step * STEP;
+            mn_curve_at(curve, t, &label.x, &label.y);
+            if (t < 0 || t > 1 || cost >= least ||
+                !is_free(&label, boxes, n_boxes, curves, n_curves))
                 continue;
             for (size_t k = 0; k < n_curves; k++)
                 cost += k != i && runs_through(&curves[k], &label);

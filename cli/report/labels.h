@@ -13,12 +13,13 @@ struct mn_box {
 struct mn_curve {
     double ax, ay, cx, cy, bx, by;
     struct mn_box label; /* wide and high are given; x and y found */
+    double home;         /* where it should be: 0 (the middle), or from -0.5 (a) to 0.5 (b) */
     int placed;
 };
 
-/* Places the labels, the first of them first: as far from other curves and as near to the middle of
- * its own as each can be. Returns how many found no room. Of more than 300 nobody could read one,
- * and to place them takes long: then none is placed, and 0 returned. */
+/* Places the labels, the first of them first: as far from other curves and as near to where it
+ * should be on its own as each can be. Returns how many found no room. Of more than 300 nobody
+ * could read one, and to place them takes long: then none is placed, and 0 returned. */
 size_t mn_labels_place(const struct mn_box *boxes, size_t n_boxes, struct mn_curve *curves,
                        size_t n_curves);
 /* Whether less than gap is between them. */

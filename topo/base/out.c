@@ -16,15 +16,25 @@ static const char *const color_codes[] = {
     [MN_YELLOW] = "\033[33m", [MN_BOLD] = "\033[1m", [MN_DIM] = "\033[2m",
 };
 
+const char *mn_out_color_code(enum mn_color color)
+{
+    return color_codes[color];
+}
+
+int mn_out_is_colored(FILE *file)
+{
+    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+
+    return isatty(fileno(file)) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
+}
+
 struct mn_out *mn_out_new(FILE *file, enum mn_out_format format)
 {
     struct mn_out *out = mn_zalloc(sizeof *out);
-    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
 
     out->file = file;
     out->format = format;
-    out->colored =
-        isatty(fileno(file)) && !(no_color && *no_color) && term && strcmp(term, "dumb") != 0;
+    out->colored = mn_out_is_colored(file);
     out->width = mn_term_columns(file);
     out->nodes[0] = cJSON_CreateObject();
     return out;

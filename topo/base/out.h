@@ -13,6 +13,11 @@ enum mn_out_format { MN_OUT_TEXT, MN_OUT_JSON, MN_OUT_CSV };
 
 enum mn_color { MN_PLAIN, MN_RED, MN_GREEN, MN_YELLOW, MN_BOLD, MN_DIM };
 
+/* Whether file is a terminal that is to have colours; the sequence that begins one ("" for none),
+ * "\033[0m" ends it. For drawings: all else goes through mn_out. */
+int mn_out_is_colored(FILE *file);
+const char *mn_out_color_code(enum mn_color color);
+
 struct mn_out;
 
 /* Colours only when file is a terminal, NO_COLOR is unset and TERM is not dumb. */
