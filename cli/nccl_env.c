@@ -240,7 +240,11 @@ static void uncabled(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
 {
     const struct mn_mesh *mesh = &s->mesh;
 
-    for (size_t a = 0; a < mesh->n_nodes && mesh->settings.allow_tcp != MN_TCP_ALLOWED; a++)
+    const struct mn_settings *settings = &mesh->settings;
+    int refused = settings->reach == MN_REACH_DIRECT || settings->allow_tcp == MN_TCP_NEVER ||
+                  settings->transport == MN_TRANSPORT_VERBS;
+
+    for (size_t a = 0; a < mesh->n_nodes; a++)
         for (size_t b = a + 1; b < mesh->n_nodes; b++) {
             size_t l = 0;
             for (; l < mesh->n_links; l++) {
@@ -253,9 +257,13 @@ static void uncabled(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
                 continue;
             mn_nccl_env_warn(env,
                              "%s and %s have no cable, and NCCL connects trees between any nodes "
-                             "when a job starts: set allow_tcp in the mesh file and give them a "
-                             "route, or the job ends there",
-                             mesh->nodes[a].name, mesh->nodes[b].name);
+                             "when a job starts: %s",
+                             mesh->nodes[a].name, mesh->nodes[b].name,
+                             refused ? "a setting (reach, allow_tcp or kind) forbids another way, "
+                                       "and the job ends there"
+                                     : "TCP reaches them through neighbours where routes lead "
+                                       "(meshnet topo apply), else over the management network, "
+                                       "slowly");
             return;
         }
 }

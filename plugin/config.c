@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "plugin/config.h"
+#include "plugin/far.h"
 #include "plugin/patience.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
@@ -48,19 +49,18 @@ static void pick(struct selection *sel, const struct mn_nic *nic, const struct m
 }
 
 static enum mn_err select_from_file(struct selection *sel, const struct mn_mesh *mesh,
-                                    const struct mn_host *host, struct mn_config *config,
+                                    const struct mn_host *host, struct mn_config *config, int *self,
                                     struct mn_diag *diag)
 {
     char why[256];
-    int self;
-    enum mn_err err = mn_mesh_find_self(mesh, host, &self, why, sizeof why, diag);
+    enum mn_err err = mn_mesh_find_self(mesh, host, self, why, sizeof why, diag);
 
     if (err)
         return err;
-    const struct mn_mesh_node *node = &mesh->nodes[self];
+    const struct mn_mesh_node *node = &mesh->nodes[*self];
     mn_strlcpy(config->node, node->name, sizeof config->node);
     MN_INFO("this host is node %s: %s", node->name, why);
-    err = mn_routes_from_mesh(mesh, self, &config->routes, diag);
+    err = mn_routes_from_mesh(mesh, *self, &config->routes, diag);
     if (err)
         return err;
     for (size_t i = 0; i < node->n_nics; i++) {
@@ -264,6 +264,7 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
 {
     struct selection sel = {0};
     char path[512];
+    int self = -1;
     enum mn_err err = read_family(&sel, diag);
 
     mn_strlcpy(config->node, host->hostname, sizeof config->node);
@@ -286,7 +287,7 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
     if (!err)
         say_patience(&config->settings);
     if (!err && mesh->n_nodes)
-        err = select_from_file(&sel, mesh, host, config, diag);
+        err = select_from_file(&sel, mesh, host, config, &self, diag);
     else if (!err)
         select_by_environment(&sel, host);
     if (!err && config->settings.key_file[0]) {
@@ -300,6 +301,7 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
         return mn_fail(diag, MN_ERR_CONFIG,
                        "none of the addresses that the mesh file gives node %s is on this host",
                        config->node);
+    mn_far_choose(config, host, mesh, self);
     if (!config->n_devices)
         MN_WARN("no NIC with a usable address: offering no device (see meshnet discover)");
     return MN_OK;
@@ -323,6 +325,8 @@ enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag)
 
     memset(config, 0, sizeof *config);
     enum mn_err err = mn_host_read(NULL, &host, diag);
+    if (!err)
+        (void)mn_host_around(NULL, &host, NULL); /* without it no default route is known */
     if (!err)
         err = mn_config_from_host(config, &host, diag);
     mn_host_free(&host);

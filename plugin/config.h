@@ -8,6 +8,7 @@
 #include "topo/mesh_digest.h"
 
 #define MN_MAX_LOCALS  8 /* addresses a device offers: what the handle carries */
+#define MN_MAX_FAR     2 /* further ones at which a node without a common cable finds it */
 #define MN_MAX_DEVICES 32
 #define MN_ACK_RETRIES 6 /* 7 means for ever on soft-RoCE, and on other devices for RNR */
 
@@ -48,7 +49,11 @@ struct mn_config {
     struct mn_device devices[MN_MAX_DEVICES];
     int n_devices;
     struct mn_routes routes; /* of this node */
-    int pointers;            /* NCCL_PTR_*: the memory that RDMA takes, whoever the peer is */
+    /* Where those without a common cable may come: of management NICs, never a cable's end. */
+    struct mn_local far[MN_MAX_FAR];
+    int n_far;
+    int uncabled; /* the mesh file has nodes that share no cable with this one */
+    int pointers; /* NCCL_PTR_*: the memory that RDMA takes, whoever the peer is */
     int has_key;
     uint8_t cluster_key[MN_KEY_SIZE];
     struct mn_mesh_own mesh; /* what the mesh file says, all zero without one */

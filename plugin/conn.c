@@ -349,9 +349,9 @@ static enum mn_err look_at_clock(struct mn_conn *conn, struct mn_diag *diag)
     conn->idle_ms += away < limit / PATIENT_CALLS ? (unsigned)away : limit / PATIENT_CALLS;
     if (conn->connector && conn->state == MN_CONN_LANES && conn->lanes_agreed)
         return MN_ERR_AGAIN;
-    /* A kernel answers at once, whatever its processes do. */
-    if (conn->state == MN_CONN_CONNECT && conn->control.connector != MN_ROUTED &&
-        conn->idle_ms > limit / 3)
+    /* A kernel answers at once, whatever its processes do; one behind others a little later. */
+    if (conn->state == MN_CONN_CONNECT &&
+        conn->idle_ms > limit / (conn->control.connector == MN_ROUTED ? 2 : 3))
         return passing(conn, mn_fail(diag, MN_ERR_LINK_DEAD, "nobody answers"));
     if (conn->idle_ms <= limit)
         return MN_ERR_AGAIN;

@@ -93,6 +93,7 @@ static void put_side(const struct mn_conn *conn, struct mn_bytes *b)
     mn_put(b, conn->control.acceptor, 1);
     mn_put(b, side->kind, 1);
     mn_put(b, side->allow_tcp, 1);
+    mn_put(b, side->reach, 1);
     mn_put(b, (uint64_t)side->sockets_per_link, 1);
     mn_put(b, (uint64_t)side->qps_per_link, 1);
     put_text(b, side->node);
@@ -144,6 +145,7 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     control.acceptor = (uint8_t)mn_get(&b, 1);
     side->kind = (enum mn_transport_kind)mn_get(&b, 1);
     side->allow_tcp = (enum mn_allow_tcp)mn_get(&b, 1);
+    side->reach = (enum mn_reach)mn_get(&b, 1);
     side->sockets_per_link = (int)mn_get(&b, 1);
     side->qps_per_link = (int)mn_get(&b, 1);
     get_text(&b, side->node, sizeof side->node);
@@ -151,7 +153,8 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     get_text(&b, side->rdma_table, sizeof side->rdma_table);
     uint64_t count = mn_get(&b, 1);
     if (b.bad || count > MN_MAX_LOCALS || side->sockets_per_link > 8 || side->qps_per_link > 4 ||
-        side->kind > MN_TRANSPORT_TCP || side->allow_tcp > MN_TCP_AUTO)
+        side->kind > MN_TRANSPORT_TCP || side->allow_tcp > MN_TCP_AUTO ||
+        side->reach > MN_REACH_DIRECT)
         return mn_fail(diag, MN_ERR_PROTO, "LINKS frame out of bounds");
     for (uint64_t i = 0; i < count; i++, side->n_locals++)
         if (!get_local(&b, &side->locals[i]) || !get_end(&b, &side->rdma[i]))

@@ -84,11 +84,18 @@ int mn_net_explain(enum mn_err err, const char *doing, const struct mn_diag *dia
 static void find_pointers(struct mn_config *config)
 {
     const struct mn_settings *s = &config->settings;
+    int far = config->uncabled && s->reach != MN_REACH_DIRECT && s->allow_tcp != MN_TCP_NEVER &&
+              s->transport != MN_TRANSPORT_VERBS;
 
-    if (s->transport == MN_TRANSPORT_TCP || s->allow_tcp == MN_TCP_ALLOWED || !s->gpu_direct)
-        mn_transport_tcp.pointers(config);
-    else
+    if (s->transport != MN_TRANSPORT_TCP && s->allow_tcp != MN_TCP_ALLOWED && s->gpu_direct)
         mn_transport_verbs.pointers(config);
+    else
+        mn_transport_tcp.pointers(config);
+    if (!far || !(config->pointers & ~NCCL_PTR_HOST))
+        return;
+    MN_INFO("GPU memory is left to the host, since TCP reaches the nodes without a cable to this "
+            "one; transport.reach: direct keeps GPUDirect, for jobs whose ranks are neighbours");
+    mn_transport_tcp.pointers(config);
 }
 
 static void quit_transports(void)
@@ -355,8 +362,7 @@ enum mn_err mn_comm_open(struct mn_conn *conn, struct mn_comm **comm, struct mn_
     if (!err) {
         MN_INFO("%s peer %s by %s over %d cable(s), %d on each",
                 conn->connector ? "sending to" : "receiving from", conn->peer_text,
-                conn->transport->name, conn->plan.n_pairs ? conn->plan.n_pairs : 1,
-                conn->plan.lanes_per_pair);
+                conn->transport->name, conn->plan.n_pairs, conn->plan.lanes_per_pair);
         conn->n_lanes = 0; /* sockets and set-up are the transport's now */
         conn->setup = NULL;
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "plugin/far.h"
 #include "plugin/listen.h"
 #include "plugin/reach.h"
 #include "plugin/transport.h"
@@ -23,6 +24,7 @@ struct dialer {
     struct mn_handle handle;
     struct mn_side self;
     struct mn_pair candidates[MAX_CANDIDATES];
+    struct mn_far_way ways[MN_FAR_WAYS]; /* of candidates that are MN_ROUTED, by acceptor */
     int n_candidates, current;
     unsigned rounds; /* of attempts at every candidate, that are over */
     int hopeful;     /* in this round one failed in a way that another attempt need not */
@@ -208,27 +210,29 @@ static enum mn_err find_candidates(const struct mn_config *config, struct dialer
         return MN_OK;
     list_addresses(&d->self, ", ", mine, sizeof mine);
     list_addresses(&remote, ", ", theirs, sizeof theirs);
-    for (int i = 0; mn_transports[i]; i++)
-        mn_transports[i]->offer(&d->self);
-    if (!mn_plan_tcp_possible(&d->self)) {
+    if (!mn_plan_reaches_far(&d->self)) {
         mn_fail(diag, MN_ERR_CONFIG,
                 "no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
-                "netmasks, and TCP through the routing table is used only when "
-                "transport.allow_tcp is true (MESHNET_ALLOW_TCP=true)",
+                "netmasks, and a setting forbids to reach it in another way (transport.reach: "
+                "direct, kind: verbs or allow_tcp: false)",
                 mine, theirs);
+        for (int i = 0; mn_transports[i]; i++)
+            mn_transports[i]->offer(&d->self);
         add_tables(d, diag);
         return diag->code;
     }
-    MN_WARN("no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
-            "netmasks; trying the routing table",
-            mine, theirs);
-    for (int i = 0; i < remote.n_locals; i++)
-        if (!mn_addr_is_loopback(&remote.locals[i].addr))
-            d->candidates[d->n_candidates++] = (struct mn_pair){MN_ROUTED, (uint8_t)i};
-    return d->n_candidates ? MN_OK
-                           : mn_fail(diag, MN_ERR_CONFIG,
-                                     "the peer offers only loopback addresses and is not on "
-                                     "this host (NCCL_SOCKET_IFNAME=lo on several hosts?)");
+    int n = mn_far_ways(config, &d->handle, d->ways);
+    for (int i = 0; i < n; i++)
+        d->candidates[d->n_candidates++] = (struct mn_pair){MN_ROUTED, (uint8_t)i};
+    return n ? MN_OK
+             : mn_fail(diag, MN_ERR_CONFIG,
+                       "no cable to the peer and no way to it: own addresses %s, the peer's %s "
+                       "share no subnet under both netmasks, no route leads from here to one of "
+                       "them%s; give both a management network (role: management in the mesh "
+                       "file) or routes through neighbours (meshnet topo apply)",
+                       mine, theirs,
+                       d->handle.n_far ? ", nor to its management address"
+                                       : ", and the peer has told no management address");
 }
 
 static enum mn_err begin(const struct mn_config *config, const struct mn_device *device,
@@ -267,7 +271,8 @@ static enum mn_err dial_current(const struct mn_config *config, struct dialer *d
 {
     struct mn_pair pair = d->candidates[d->current];
     int routed = pair.connector == MN_ROUTED;
-    const struct mn_addr *remote = &d->handle.locals[pair.acceptor].addr;
+    const struct mn_addr *remote =
+        routed ? &d->ways[pair.acceptor].to : &d->handle.locals[pair.acceptor].addr;
     struct mn_conn *conn = calloc(1, sizeof *conn);
     int fd;
 
@@ -298,12 +303,20 @@ static enum mn_err explain(const struct dialer *d, enum mn_err code, const char 
                            struct mn_diag *diag)
 {
     struct mn_pair pair = d->candidates[d->current];
-    struct mn_addr remote = d->handle.locals[pair.acceptor].addr;
-    const char *netdev = pair.connector == MN_ROUTED ? NULL : d->self.locals[pair.connector].netdev;
+    int routed = pair.connector == MN_ROUTED;
+    struct mn_addr remote =
+        routed ? d->ways[pair.acceptor].to : d->handle.locals[pair.acceptor].addr;
+    const char *netdev = routed ? NULL : d->self.locals[pair.connector].netdev;
     int silent = code == MN_ERR_LINK_DEAD && (!d->conn || d->conn->state == MN_CONN_CONNECT);
-    char addr[MN_ADDR_TEXT], reach[256] = "";
+    char addr[MN_ADDR_TEXT], reach[256] = "", way[256];
 
     remote.prefix = -1;
+    if (routed && silent)
+        return mn_fail(diag, code,
+                       "peer port %u, which has no cable to this node, %s: %s; a node on the way "
+                       "may not forward (ip_forward, Docker's FORWARD policy), a firewall or "
+                       "rp_filter may drop it",
+                       d->handle.port, mn_far_text(&d->ways[pair.acceptor], way, sizeof way), why);
     if (silent)
         mn_reach_why(netdev, &remote, d->handle.port, reach, sizeof reach);
     return mn_fail(diag, code, "peer %s port %u over %s: %s%s%s",
@@ -328,7 +341,11 @@ static void tell(const struct dialer *d, const struct mn_diag *diag)
 {
     const char *then = d->current ? "the next address" : "again";
 
-    if (!(d->rounds & (d->rounds - 1)))
+    /* That one of several ways does not lead there is no error, and the last WARN is what the
+     * application sees as one (ncclGetLastError). */
+    if (d->current && d->candidates[d->current].connector == MN_ROUTED)
+        MN_INFO("%s; trying the next way", diag->text);
+    else if (!(d->rounds & (d->rounds - 1)))
         MN_WARN("%s; trying %s", diag->text, then);
     else
         MN_INFO("%s; trying %s", diag->text, then);
@@ -341,7 +358,10 @@ static enum mn_err next_attempt(struct dialer *d, enum mn_err err, struct mn_dia
     enum prospect prospect = prospect_of(d, err);
     int state = d->conn ? (int)d->conn->state : MN_CONN_CONNECT;
     struct mn_diag why = *diag;
+    struct mn_pair pair = d->candidates[d->current];
 
+    if (pair.connector == MN_ROUTED && err == MN_ERR_LINK_DEAD && state == MN_CONN_CONNECT)
+        mn_far_silent(&d->ways[pair.acceptor].to);
     err = explain(d, err == MN_ERR_TIMEOUT ? MN_ERR_LINK_DEAD : err, why.text, diag);
     if (state >= d->last_state) {
         d->last = *diag;
@@ -451,6 +471,9 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
     if (err == MN_ERR_AGAIN)
         return err;
     if (!err) {
+        struct mn_pair pair = d->candidates[d->current];
+        if (pair.connector == MN_ROUTED)
+            mn_far_tell(config, h.node_id, d->conn->peer_text, &d->ways[pair.acceptor]);
         *conn = d->conn;
         d->conn = NULL;
     }

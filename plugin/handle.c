@@ -8,7 +8,7 @@
 #include "plugin/handle.h"
 
 #define HANDLE_MAGIC   0x3148534du /* "MSH1" */
-#define HANDLE_VERSION 2
+#define HANDLE_VERSION 3
 #define FLAG_TRUNCATED 1u
 #define CELLS          8
 #define CELLS_AT       40
@@ -17,12 +17,14 @@
 #define CELL_V6        1u
 #define CELL_GID_SHIFT 1 /* of the GID index plus one */
 #define CELL_GID_MAX   126
+#define CELL_FAR       255u /* in place of the NIC */
 
 #define SHORT_MAGIC    0x344du /* "M4" */
 #define SHORT_AT       29
 #define SHORT_CHECK_AT 60
 #define SHORT_MORE     128u
 #define SHORT_V6       100u /* added to the prefix */
+#define SHORT_FAR      240u /* in place of the prefix */
 
 static const uint8_t public_key[MN_KEY_SIZE] = "meshnet handle";
 
@@ -72,6 +74,10 @@ void mn_handle_write(const struct mn_handle *handle, const uint8_t *key, void *b
         int cells = put_cell(&b, &handle->locals[i], CELLS - used);
         truncated |= !cells;
         used += cells;
+    }
+    for (int i = 0; i < handle->n_far; i++) {
+        struct mn_local far = {.addr = handle->far[i].addr, .nic = CELL_FAR, .gid_index = -1};
+        used += put_cell(&b, &far, CELLS - used);
     }
     b = (struct mn_bytes){out, out + CELLS_AT, 0};
     mn_put(&b, HANDLE_MAGIC, 4);
@@ -146,9 +152,19 @@ enum mn_err mn_handle_read(const void *bytes, const uint8_t *key, struct mn_hand
         return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (port %u, %u address cells)",
                        handle->port, (unsigned)used);
     struct mn_bytes cells = {in + CELLS_AT, in + CELLS_AT + 8 * used, 0};
-    while (cells.at < cells.end && handle->n_locals < MN_MAX_LOCALS)
-        if (!get_cell(&cells, &handle->locals[handle->n_locals++]))
-            return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (address %d)", handle->n_locals);
+    while (cells.at < cells.end) {
+        struct mn_local local;
+        int good = get_cell(&cells, &local), is_far = local.nic == CELL_FAR;
+        if (!good || (is_far ? handle->n_far == MN_MAX_FAR : handle->n_locals == MN_MAX_LOCALS))
+            return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (address %d)",
+                           handle->n_locals + handle->n_far + 1);
+        if (is_far)
+            handle->far[handle->n_far++] = local;
+        else
+            handle->locals[handle->n_locals++] = local;
+    }
+    if (!handle->n_locals)
+        return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (no address of a cable)");
     struct mn_bytes s = {in + SCRATCH_AT, in + CHECK_AT, 0};
     handle->scratch = mn_get(&s, 8);
     return MN_OK;
@@ -187,13 +203,26 @@ static int rank_of(const struct mn_handle *handle, int i)
     return !first ? 2 : l[i].addr.family == AF_INET6 && has_v4;
 }
 
+static unsigned put_short_far(struct mn_bytes *b, const struct mn_handle *handle)
+{
+    unsigned count = 0;
+
+    for (int i = 0; i < handle->n_far; i++)
+        if (handle->far[i].addr.family == AF_INET && b->end - b->at >= 5) {
+            mn_put(b, SHORT_FAR, 1);
+            mn_put_raw(b, handle->far[i].addr.bytes, 4);
+            count++;
+        }
+    return count;
+}
+
 void mn_handle_write_short(const struct mn_handle *handle, const uint8_t *key, void *bytes)
 {
     uint8_t out[MN_SHORT_HANDLE_SIZE] = {0};
     struct mn_bytes b = {out + SHORT_AT, out + SHORT_CHECK_AT, 0};
     unsigned count = 0, more = handle->truncated ? SHORT_MORE : 0;
 
-    for (int rank = 0; rank < 3; rank++)
+    for (int rank = 0; rank < 3; rank++) {
         for (int i = 0; i < handle->n_locals; i++) {
             if (rank_of(handle, i) != rank)
                 continue;
@@ -202,6 +231,8 @@ void mn_handle_write_short(const struct mn_handle *handle, const uint8_t *key, v
             else
                 more = SHORT_MORE;
         }
+        count += rank ? 0 : put_short_far(&b, handle);
+    }
     b = (struct mn_bytes){out, out + SHORT_AT, 0};
     mn_put(&b, SHORT_MAGIC, 2);
     mn_put(&b, count | more, 1);
@@ -213,9 +244,13 @@ void mn_handle_write_short(const struct mn_handle *handle, const uint8_t *key, v
     memcpy(bytes, out, sizeof out);
 }
 
-static int get_short(struct mn_bytes *b, struct mn_local *local)
+/* *far: it is one. */
+static int get_short(struct mn_bytes *b, struct mn_local *local, int *far)
 {
     unsigned prefix = (unsigned)mn_get(b, 1);
+    *far = prefix == SHORT_FAR;
+    if (*far)
+        prefix = 32;
     int v6 = prefix >= SHORT_V6;
 
     local->gid_index = -1;
@@ -247,14 +282,21 @@ enum mn_err mn_handle_read_short(const void *bytes, const uint8_t *key, struct m
     handle->port = (uint16_t)mn_get(&b, 2);
     handle->node_id = mn_get(&b, 8);
     mn_get_raw(&b, handle->nonce, MN_NONCE_SIZE);
-    if (!handle->port || !count || count > MN_MAX_LOCALS)
+    if (!handle->port || !count || count > MN_MAX_LOCALS + MN_MAX_FAR)
         return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (port %u, %u addresses)",
                        handle->port, count);
     b = (struct mn_bytes){in + SHORT_AT, in + SHORT_CHECK_AT, 0};
-    for (; handle->n_locals < (int)count; handle->n_locals++) {
-        handle->locals[handle->n_locals].nic = (uint8_t)handle->n_locals;
-        if (!get_short(&b, &handle->locals[handle->n_locals]))
-            return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (address %d)", handle->n_locals);
+    for (unsigned i = 0; i < count; i++) {
+        struct mn_local local = {.nic = (uint8_t)handle->n_locals};
+        int is_far, good = get_short(&b, &local, &is_far);
+        if (!good || (is_far ? handle->n_far == MN_MAX_FAR : handle->n_locals == MN_MAX_LOCALS))
+            return mn_fail(diag, MN_ERR_PROTO, "handle is damaged (address %u)", i + 1);
+        if (is_far)
+            handle->far[handle->n_far++] = local;
+        else
+            handle->locals[handle->n_locals++] = local;
     }
-    return MN_OK;
+    return handle->n_locals
+               ? MN_OK
+               : mn_fail(diag, MN_ERR_PROTO, "handle is damaged (no address of a cable)");
 }

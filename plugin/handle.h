@@ -6,7 +6,8 @@
  * A cell is {ip4 4, prefix 1, speed code 1, nic 1, flags 1}; an IPv6 address has its flag set, zero
  * for ip4, and its 16 bytes in the two cells behind. The other flags are the address's place in the
  * GID table of its port plus one, 0 when there is none below 127: for messages only, when no
- * connection can be had over which the whole table would come. The check is a keyed MAC over bytes
+ * connection can be had over which the whole table would come. A cell of NIC 255 is a far address,
+ * for those without a common cable. The check is a keyed MAC over bytes
  * 0..103 (cluster key, else a public constant: then it only finds damage). The scratch field
  * belongs to the connecting side; it holds a ticket that is looked up, never a pointer: these bytes
  * came over a network. */
@@ -26,6 +27,8 @@ struct mn_handle {
     uint64_t scratch;
     struct mn_local locals[MN_MAX_LOCALS]; /* addr, nic, speed and gid_index only */
     int n_locals;
+    struct mn_local far[MN_MAX_FAR]; /* addr only */
+    int n_far;
     int truncated; /* more addresses exist than fit; the rest comes with the handshake */
 };
 
@@ -42,10 +45,11 @@ void mn_handle_set_scratch(void *bytes, uint64_t scratch);
  *   0 magic 2 | 2 addresses 1, 128 more: others exist | 3 port 2 | 5 node id 8 | 13 nonce 16
  *   29 addresses 31 | 60 check 4
  *
- * An address is {prefix 1, bytes 4}, or {100 + prefix, bytes 16}: six of IPv4 fit, or one of each
- * family and two more of IPv4. Each cable's first one is taken before any second one, IPv4 before
- * IPv6, since the peer may be at the end of just that cable; speeds and the rest come with the
- * handshake. No scratch: whoever connects keeps his state himself. */
+ * An address is {prefix 1, bytes 4}, {100 + prefix, bytes 16}, or {240, bytes 4} for a far one: six
+ * of IPv4 fit, or one of each family and two more of IPv4. Each cable's first one is taken before
+ * far ones, those before any second one, IPv4 before IPv6, since the peer may be at the end of just
+ * that cable; speeds and the rest come with the handshake. No scratch: whoever connects keeps his
+ * state himself. */
 void mn_handle_write_short(const struct mn_handle *handle, const uint8_t *key, void *bytes);
 enum mn_err mn_handle_read_short(const void *bytes, const uint8_t *key, struct mn_handle *handle,
                                  struct mn_diag *diag);

@@ -33,6 +33,8 @@ static struct mn_handle example(void)
     h.locals[1].gid_index = 126;
     h.locals[2].gid_index = -1;
     h.n_locals = 3;
+    h.far[0] = local("192.0.2.1/24", 0, 0);
+    h.n_far = 1;
     return h;
 }
 
@@ -54,6 +56,8 @@ static void test_round_trip(void **state)
     assert_int_equal(back.port, 4791);
     assert_int_equal(back.scratch, 42);
     assert_int_equal(back.truncated, 0);
+    assert_int_equal(back.n_far, 1);
+    assert_true(mn_addr_equal(&back.far[0].addr, &h.far[0].addr));
     assert_int_equal(back.n_locals, 3);
     for (int i = 0; i < 3; i++) {
         assert_true(mn_addr_equal(&back.locals[i].addr, &h.locals[i].addr));
@@ -139,6 +143,7 @@ static void test_short_round_trip(void **state)
     uint8_t area[MN_SHORT_HANDLE_SIZE + 2];
 
     (void)state;
+    h.n_far = 0;
     for (int keyed = 0; keyed < 2; keyed++) {
         memset(area, 0xee, sizeof area);
         mn_handle_write_short(&h, keyed ? some_key : no_key, area + 1);
@@ -160,6 +165,14 @@ static void test_short_round_trip(void **state)
         assert_int_not_equal(mn_handle_read_short(area + 1, keyed ? no_key : some_key, &back, NULL),
                              MN_OK);
     }
+    /* A far address goes before what a cable has twice. */
+    h.n_far = 1;
+    mn_handle_write_short(&h, no_key, area);
+    assert_int_equal(mn_handle_read_short(area, no_key, &back, NULL), MN_OK);
+    assert_int_equal(back.n_locals, 2);
+    assert_int_equal(back.truncated, 1);
+    assert_int_equal(back.n_far, 1);
+    assert_true(mn_addr_equal(&back.far[0].addr, &h.far[0].addr));
 }
 
 static void test_short_takes_every_cable_first(void **state)
@@ -175,6 +188,7 @@ static void test_short_takes_every_cable_first(void **state)
         h.locals[i] = local(text, (uint8_t)(i / 2), 100000);
     }
     h.n_locals = 8;
+    h.n_far = 0;
     mn_handle_write_short(&h, no_key, bytes);
     assert_int_equal(mn_handle_read_short(bytes, no_key, &back, NULL), MN_OK);
     assert_int_equal(back.n_locals, 6);

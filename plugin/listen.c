@@ -24,7 +24,7 @@ struct mn_listener {
     const struct mn_config *config;
     const struct mn_device *device;
     uint8_t nonce[MN_NONCE_SIZE], key[MN_KEY_SIZE];
-    int fds[MN_MAX_LOCALS];
+    int fds[MN_MAX_LOCALS + MN_MAX_FAR];
     int n_fds;
     uint16_t door; /* of the process, held open; 0 = none */
     struct mn_arrivals arrivals;
@@ -43,6 +43,7 @@ void mn_side_self(const struct mn_config *config, const struct mn_device *device
     side->node_id = config->node_id;
     side->kind = config->settings.transport;
     side->allow_tcp = config->settings.allow_tcp;
+    side->reach = config->settings.reach;
     side->sockets_per_link = config->settings.sockets_per_link;
     side->qps_per_link = config->settings.qps_per_link;
     memcpy(side->locals, device->locals, sizeof side->locals);
@@ -157,27 +158,40 @@ static int tell_gids(const struct mn_config *config, const struct mn_device *dev
 enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_device *device,
                              void *handle, struct mn_listener **listener, struct mn_diag *diag)
 {
-    struct mn_handle h = {.node_id = config->node_id, .instance = (uint32_t)getpid()};
+    struct mn_handle h = {.node_id = config->node_id,
+                          .instance = (uint32_t)getpid(),
+                          .n_far = config->n_far};
     struct mn_listener *l = calloc(1, sizeof *l);
 
     if (!l)
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for a listener");
     l->config = config;
     l->device = device;
+    struct mn_local at[MN_MAX_LOCALS + MN_MAX_FAR];
+    memcpy(at, device->locals, (size_t)device->n_locals * sizeof *at);
+    memcpy(at + device->n_locals, config->far, (size_t)config->n_far * sizeof *at);
     enum mn_err err = mn_random(l->nonce, sizeof l->nonce, diag);
     if (!err)
-        err = mn_listen_all(&config->settings.port_range, device->name, device->locals,
-                            device->n_locals, l->fds, &h.port, diag);
+        err = mn_listen_all(&config->settings.port_range, device->name, at,
+                            device->n_locals + h.n_far, l->fds, &h.port, diag);
+    if (err && h.n_far) {
+        /* A lease that has ended keeps no neighbour out. */
+        MN_INFO("not listening for nodes without a cable: %s", diag->text);
+        h.n_far = 0;
+        err = mn_listen_all(&config->settings.port_range, device->name, at, device->n_locals,
+                            l->fds, &h.port, diag);
+    }
     if (err) {
         free(l);
         return err;
     }
-    l->n_fds = device->n_locals;
+    l->n_fds = device->n_locals + h.n_far;
     mn_arrivals_open(&l->arrivals);
     mn_conn_key(config, l->nonce, l->key);
     memcpy(h.nonce, l->nonce, sizeof h.nonce);
     memcpy(h.locals, device->locals, sizeof h.locals);
     h.n_locals = device->n_locals;
+    memcpy(h.far, config->far, sizeof h.far);
     if (tell_gids(config, device, &h))
         l->door = mn_reopen_hold_door(config);
     mn_handle_write(&h, mn_config_key(config), handle);

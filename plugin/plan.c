@@ -76,16 +76,12 @@ static int is_ready(const struct mn_rdma_end *x, const struct mn_rdma_end *y)
            x->infiniband == y->infiniband && (x->infiniband || x->gid_type == y->gid_type);
 }
 
-/* Why a pair, or for routed peers the nodes, have no RDMA in common. */
+/* Why a pair has no RDMA in common. */
 static void explain_no_rdma(const struct mn_side *c, const struct mn_side *a,
                             const struct mn_plan *plan, char *text, size_t size)
 {
     const struct mn_side *broken = c->rdma_text[0] ? c : a;
 
-    if (!plan->n_pairs) {
-        snprintf(text, size, "no cable joins %s and %s", c->node, a->node);
-        return;
-    }
     const struct mn_rdma_end *x = &c->rdma[plan->pairs[0].connector];
     const struct mn_rdma_end *y = &a->rdma[plan->pairs[0].acceptor];
     if (broken->rdma_text[0])
@@ -109,7 +105,30 @@ static int has_rdma(const struct mn_side *side)
     return 0;
 }
 
-int mn_plan_tcp_possible(const struct mn_side *side)
+int mn_plan_reaches_far(const struct mn_side *side)
+{
+    return side->reach != MN_REACH_DIRECT && side->kind != MN_TRANSPORT_VERBS &&
+           side->allow_tcp != MN_TCP_NEVER;
+}
+
+/* Nothing but TCP gets there, and no cable's RDMA is passed over by it. */
+static enum mn_err choose_far(const struct mn_side *c, const struct mn_side *a,
+                              struct mn_plan *plan, struct mn_diag *diag)
+{
+    const struct mn_side *against = mn_plan_reaches_far(c) ? a : c;
+
+    plan->kind = MN_TRANSPORT_TCP;
+    if (mn_plan_reaches_far(against))
+        return MN_OK;
+    return mn_fail(diag, MN_ERR_CONFIG,
+                   "no cable joins %s and %s, and on %s the setting %s forbids another way",
+                   c->node, a->node, against->node,
+                   against->reach == MN_REACH_DIRECT     ? "transport.reach: direct"
+                   : against->kind == MN_TRANSPORT_VERBS ? "transport.kind: verbs"
+                                                         : "transport.allow_tcp: false");
+}
+
+static int tcp_possible(const struct mn_side *side)
 {
     return side->kind == MN_TRANSPORT_TCP ||
            (side->kind == MN_TRANSPORT_AUTO &&
@@ -148,6 +167,8 @@ static enum mn_err choose_kind(const struct mn_side *c, const struct mn_side *a,
     char why[MN_TABLE_TEXT + 80], ours[MN_TABLE_TEXT], theirs[MN_TABLE_TEXT];
     int kept = 0;
 
+    if (!plan->n_pairs)
+        return choose_far(c, a, plan, diag);
     plan->kind = MN_TRANSPORT_TCP;
     if (c->kind == MN_TRANSPORT_TCP && a->kind == MN_TRANSPORT_TCP)
         return MN_OK;
@@ -167,10 +188,10 @@ static enum mn_err choose_kind(const struct mn_side *c, const struct mn_side *a,
         plan->kind = MN_TRANSPORT_VERBS;
         return MN_OK;
     }
-    if (!has_rdma(c) && !has_rdma(a) && mn_plan_tcp_possible(c) && mn_plan_tcp_possible(a))
+    if (!has_rdma(c) && !has_rdma(a) && tcp_possible(c) && tcp_possible(a))
         return MN_OK; /* nothing that could have been used is left unused */
     explain_no_rdma(c, a, plan, why, sizeof why);
-    if (mn_plan_tcp_possible(c) && mn_plan_tcp_possible(a)) {
+    if (tcp_possible(c) && tcp_possible(a)) {
         snprintf(plan->why_tcp, sizeof plan->why_tcp, "%.127s", why);
         return MN_OK;
     }

@@ -32,6 +32,7 @@ struct mn_side {
     uint64_t node_id;
     enum mn_transport_kind kind;
     enum mn_allow_tcp allow_tcp;
+    enum mn_reach reach;
     int sockets_per_link, qps_per_link; /* 0 = auto */
     struct mn_local locals[MN_MAX_LOCALS];
     struct mn_rdma_end rdma[MN_MAX_LOCALS]; /* of locals */
@@ -61,8 +62,8 @@ struct mn_plan {
 int mn_pairs_find(const struct mn_side *connector, const struct mn_side *acceptor,
                   struct mn_pair pairs[MN_MAX_LOCALS]);
 
-/* 0 when this side alone rules TCP out: a peer without a common cable need not be tried. */
-int mn_plan_tcp_possible(const struct mn_side *side);
+/* Whether this side's settings let TCP reach a peer without a common cable. */
+int mn_plan_reaches_far(const struct mn_side *side);
 
 /* The plan around the pair that carries the control connection, which becomes the first unless it
  * has no RDMA and others have. RDMA where both ends of a pair can; TCP when asked for, or allowed

@@ -258,8 +258,21 @@ static void test_tcp_only_when_allowed(void **state)
     struct mn_pair routed = {MN_ROUTED, 0};
     assert_int_equal(mn_plan_make(&a, &b, routed, &plan, NULL), MN_OK);
     assert_int_equal(plan.n_pairs, 0);
-    b.allow_tcp = MN_TCP_AUTO;
-    assert_int_equal(mn_plan_make(&a, &b, routed, &plan, NULL), MN_ERR_CONFIG);
+    assert_int_equal(plan.kind, MN_TRANSPORT_TCP);
+    a.allow_tcp = b.allow_tcp = MN_TCP_AUTO;
+    assert_int_equal(mn_plan_make(&a, &b, routed, &plan, NULL), MN_OK);
+    assert_string_equal(plan.why_tcp, ""); /* no cable's RDMA is passed over */
+    b.reach = MN_REACH_DIRECT;
+    assert_int_equal(mn_plan_make(&a, &b, routed, &plan, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "on b the setting transport.reach: direct forbids"));
+    b.reach = MN_REACH_AUTO;
+    a.allow_tcp = MN_TCP_NEVER;
+    assert_int_equal(mn_plan_make(&a, &b, routed, &plan, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "on a the setting transport.allow_tcp: false"));
+    a.allow_tcp = MN_TCP_AUTO;
+    a.kind = MN_TRANSPORT_VERBS;
+    assert_int_equal(mn_plan_make(&a, &b, routed, &plan, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "on a the setting transport.kind: verbs"));
 }
 
 static void test_shared_ports_are_weighed(void **state)

@@ -14,7 +14,13 @@ const struct mn_setting mn_setting_rows[] = {
      "MESHNET_TRANSPORT", "What carries the bytes: RDMA verbs, TCP, or the best that is there."},
     {"transport", "allow_tcp", MN_SETTING_CHOICE, "auto", 0, 0, "false|true|auto", AT(allow_tcp),
      "MESHNET_ALLOW_TCP",
-     "Whether TCP may be used where RDMA cannot be; auto: only between NICs without RDMA."},
+     "Whether TCP may be used where RDMA cannot be; auto: only between NICs without RDMA, and by "
+     "reach."},
+    {"transport", "reach", MN_SETTING_CHOICE, "auto", 0, 0, "auto|direct", AT(reach),
+     "MESHNET_REACH",
+     "Nodes without a common cable: auto reaches them by TCP through neighbours that forward or "
+     "over "
+     "the management network; direct refuses."},
     {"transport", "sockets_per_link", MN_SETTING_INT, "0", 0, 8, NULL, AT(sockets_per_link),
      "MESHNET_SOCKETS_PER_LINK",
      "TCP sockets of one connection on each link; 0 lets meshnet choose."},

@@ -9,6 +9,7 @@
 #include "plugin/abi/nccl_abi.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"
+#include "topo/base/log.h"
 
 #define LOOK_EVERY 256   /* polls without progress between looks at the clock */
 #define LOOK_S     0.020 /* between looks at the control plane */
@@ -18,6 +19,8 @@ static void on_log(void *ctx, int level, const char *line)
     struct mn_plane *p = ctx;
     if (level == NCCL_LOG_WARN)
         mn_strlcpy(p->log, line, sizeof p->log);
+    if (level == NCCL_LOG_WARN || level == NCCL_LOG_INFO)
+        MN_INFO("plugin: %s: %s", level == NCCL_LOG_WARN ? "WARN" : "INFO", line);
 }
 
 enum mn_err mn_group_call_failed(const struct mn_group *g, int peer, const char *call, int result,

@@ -1,0 +1,39 @@
+/* Peers without a common cable: at which addresses of this host they find it, and by which way this
+ * one goes to theirs. What the kernel's routing table says is asked; nothing is sent. */
+#ifndef MN_FAR_H
+#define MN_FAR_H
+
+#include "plugin/handle.h"
+
+/* Fills config->far and uncabled, once its devices are known: the management NICs of node self of
+ * the mesh file; without one those of NCCL_SOCKET_IFNAME, else that of the default route. Never a
+ * cable's end. self -1: no mesh file. None where the settings rule TCP out. */
+void mn_far_choose(struct mn_config *config, const struct mn_host *host, const struct mn_mesh *mesh,
+                   int self);
+
+enum mn_far_kind {
+    MN_FAR_CABLES,     /* along cables, through neighbours that forward */
+    MN_FAR_MANAGEMENT, /* over the management network */
+    MN_FAR_ELSEWHERE   /* wherever the routing table leads, to an address of a cable */
+};
+
+struct mn_far_way {
+    struct mn_addr to;
+    enum mn_far_kind kind;
+    struct mn_addr from; /* this host's address on that way */
+};
+#define MN_FAR_WAYS (MN_MAX_LOCALS + MN_MAX_FAR)
+
+/* The ways to the peer of a handle, best first: along cables, over management, else elsewhere;
+ * those that were silent lately behind all others. Returns how many. */
+int mn_far_ways(const struct mn_config *config, const struct mn_handle *peer,
+                struct mn_far_way ways[MN_FAR_WAYS]);
+/* Nobody answered on that way: for a minute others are tried before it. */
+void mn_far_silent(const struct mn_addr *to);
+/* "along the cables (from 10.0.1.1)", … Returns text. */
+char *mn_far_text(const struct mn_far_way *way, char *text, size_t size);
+/* Says at INFO, once for each peer and kind of way, how it is reached and what would be faster. */
+void mn_far_tell(const struct mn_config *config, uint64_t node_id, const char *peer,
+                 const struct mn_far_way *way);
+
+#endif
