@@ -315,3 +315,43 @@ struct mn_mesh_end mn_cable_end(const struct mn_cabling *c, const struct mn_cabl
 {
     return (struct mn_mesh_end){c->ports[cable->ports[side]].node, half->nics[side]};
 }
+
+static void pair_add(const struct mn_cabling *c, int (**pairs)[2], size_t *n, int a, int b)
+{
+    int *pair = mn_grow((void **)pairs, n, sizeof **pairs);
+
+    pair[0] = c->ports[a].node;
+    pair[1] = c->ports[b].node;
+}
+
+void mn_cabling_graph(const struct mn_cabling *c, int knots, struct mn_graph *graph)
+{
+    int(*pairs)[2] = NULL;
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->n_cables; i++)
+        pair_add(c, &pairs, &n, c->cables[i].ports[0], c->cables[i].ports[1]);
+    for (size_t i = 0; i < c->n_knots && knots; i++)
+        for (size_t k = 1; k < c->knots[i].n_ports; k++)
+            pair_add(c, &pairs, &n, c->knots[i].ports[0], c->knots[i].ports[k]);
+    mn_graph_make(c->survey->n_nodes, (const int(*)[2])pairs, n, graph);
+    free(pairs);
+}
+
+const char *mn_survey_shape(const struct mn_survey *survey)
+{
+    struct mn_cabling cabling;
+    struct mn_graph cables, all;
+    enum mn_shape shape;
+
+    mn_cabling_read(survey, &cabling);
+    mn_cabling_graph(&cabling, 0, &cables);
+    mn_cabling_graph(&cabling, 1, &all);
+    shape = mn_graph_shape(&cables, NULL);
+    if (mn_graph_pieces(&cables, NULL) > 1 && mn_graph_pieces(&all, NULL) == 1)
+        shape = MN_SHAPE_SWITCH;
+    mn_graph_free(&cables);
+    mn_graph_free(&all);
+    mn_cabling_free(&cabling);
+    return mn_shape_name(shape);
+}

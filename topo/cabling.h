@@ -4,6 +4,7 @@
 #ifndef MN_CABLING_H
 #define MN_CABLING_H
 
+#include "topo/shape.h"
 #include "topo/survey.h"
 
 #define MN_PORT_NICS_MAX 8 /* functions of one port */
@@ -57,6 +58,10 @@ struct mn_cabling {
  * mn_cabling_free. */
 void mn_cabling_read(const struct mn_survey *survey, struct mn_cabling *cabling);
 void mn_cabling_free(struct mn_cabling *cabling);
+
+/* Who is joined to whom by cables, and with knots also through what is no cable. To mn_graph_free.
+ */
+void mn_cabling_graph(const struct mn_cabling *cabling, int knots, struct mn_graph *graph);
 
 /* The NIC at one end of a half. */
 struct mn_mesh_end mn_cable_end(const struct mn_cabling *cabling, const struct mn_cable *cable,

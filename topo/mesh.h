@@ -170,7 +170,8 @@ enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, str
  * too long (never for a dozen nodes), the order is the given one. */
 int mn_mesh_ring(const struct mn_mesh *mesh, const int *nodes, int n, int *order);
 
-/* "full mesh", "ring", "line", "pair", "star", "partial mesh", "single node": by neighbour sets. */
+/* "full mesh", "ring", "line", "pair", "star", "torus", "partial mesh", "single node": by neighbour
+ * sets (topo/shape.h). */
 const char *mn_mesh_shape(const struct mn_mesh *mesh);
 
 #endif

@@ -103,5 +103,7 @@ const struct mn_survey_nic *mn_survey_end_nic(const struct mn_survey *survey,
  * between, doubled sightings) makes none, see topo/whole.h. */
 enum mn_err mn_survey_mesh(const struct mn_survey *survey, const struct mn_mesh *old,
                            struct mn_mesh *mesh, struct mn_diag *diag);
+/* As mn_mesh_shape() of that mesh; "switch" when it takes one, or a bridge, to join all nodes. */
+const char *mn_survey_shape(const struct mn_survey *survey);
 
 #endif
