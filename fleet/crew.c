@@ -46,6 +46,44 @@ static enum mn_err check_hosts(const struct mn_opt_list *hosts, struct mn_diag *
     return hosts->count ? MN_OK : mn_fail(diag, MN_ERR_USAGE, "no host is named");
 }
 
+static int may_be_elsewhere(enum mn_err err)
+{
+    return err == MN_ERR_PEER_DEAD || err == MN_ERR_NOTFOUND || err == MN_ERR_SYS ||
+           err == MN_ERR_TIMEOUT;
+}
+
+/* Marks those not reached that have a further place. */
+static int go_elsewhere(struct mn_crew *crew, int number)
+{
+    const struct mn_crew_plan *plan = &crew->plan;
+    int some = 0;
+
+    for (size_t i = 0; i < crew->n; i++) {
+        struct mn_crew_host *host = &crew->hosts[i];
+        if (!may_be_elsewhere(host->err) || !plan->place || (plan->stop && *plan->stop) ||
+            !plan->place(plan->ctx, host->name, number, host->address))
+            continue;
+        host->err = MN_OK;
+        host->pending = some = 1;
+    }
+    return some;
+}
+
+/* Until all are reached that can be: what is said of the others is of their last place. */
+static void look_at_all(struct mn_crew *crew)
+{
+    const struct mn_crew_ops *way = ways[crew->plan.way];
+    int number = 0;
+
+    for (size_t i = 0; i < crew->n; i++)
+        crew->hosts[i].pending = crew->hosts[i].ops == way;
+    do {
+        way->open(crew);
+        for (size_t i = 0; i < crew->n; i++)
+            crew->hosts[i].pending = 0;
+    } while (go_elsewhere(crew, number++));
+}
+
 enum mn_err mn_crew_open(const struct mn_crew_plan *plan, struct mn_crew **out,
                          struct mn_diag *diag)
 {
@@ -65,8 +103,7 @@ enum mn_err mn_crew_open(const struct mn_crew_plan *plan, struct mn_crew **out,
         host->name = plan->hosts->items[i];
         host->ops = mn_ssh_is_here(host->name) ? &mn_crew_here : ways[plan->way];
     }
-    if (ways[plan->way]->open)
-        ways[plan->way]->open(crew);
+    look_at_all(crew);
     if (plan->stop && *plan->stop) {
         mn_crew_close(crew);
         return mn_fail(diag, MN_ERR_FAILED, "interrupted");

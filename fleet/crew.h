@@ -9,6 +9,7 @@
 #include "fleet/node.h"
 #include "topo/base/mac.h"
 #include "topo/base/opt.h"
+#include "topo/nic.h"
 
 enum mn_crew_way { MN_CREW_SSH, MN_CREW_AGENTS };
 
@@ -21,6 +22,9 @@ struct mn_crew_plan {
     unsigned connect_ms;        /* 0: 10 s */
     /* Not 0: everything ends, MN_ERR_FAILED "interrupted". NULL: never. */
     const volatile sig_atomic_t *stop;
+    /* Further places of a host, by number from 0 on, where its name does not lead to it; 0: there
+     * are no more. NULL: its name alone. */
+    int (*place)(void *ctx, const char *host, int number, char address[MN_ADDR_TEXT]);
     /* News for people ("copied meshnet to spark-b"); may be NULL. */
     void (*say)(void *ctx, const char *host, const char *text);
     void *ctx;
@@ -37,8 +41,9 @@ struct mn_crew_answer {
 };
 
 /* Makes sure that each host can be asked. By ssh, a host that lacks this meshnet (by version and
- * build) is given a copy in a folder of its own below /tmp when it has this architecture and libc.
- * A host that cannot be asked is no error here: every answer of it says why. */
+ * build) is given a copy in a folder of its own below /tmp when it has this architecture and libc;
+ * it goes with the crew, however that ends, so that a verb cannot start the program anew
+ * afterwards. A host that cannot be asked is no error here: every answer of it says why. */
 enum mn_err mn_crew_open(const struct mn_crew_plan *plan, struct mn_crew **crew,
                          struct mn_diag *diag);
 size_t mn_crew_size(const struct mn_crew *crew);

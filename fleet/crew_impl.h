@@ -11,9 +11,12 @@ struct mn_crew_host {
     struct mn_crew *crew;
     const char *name;
     const struct mn_crew_ops *ops;
+    int pending;     /* nobody has looked there yet */
     enum mn_err err; /* why it cannot be asked, with diag */
     struct mn_diag diag;
-    char program[512]; /* of ssh: meshnet there */
+    char address[MN_ADDR_TEXT]; /* where it is reached instead of by its name, "" = not */
+    char program[512];          /* of ssh: meshnet there */
+    struct mn_errand keeper;    /* of ssh: holds the copy, its connection ends it */
 };
 
 struct mn_crew {
@@ -23,7 +26,7 @@ struct mn_crew {
 };
 
 struct mn_crew_ops {
-    /* Of all hosts that go this way: fills err and diag of each. NULL = nothing is to be done. */
+    /* Looks whether the pending hosts that go this way can be asked: fills err and diag of each. */
     void (*open)(struct mn_crew *crew);
     /* In a process of its own, with the question on standard input: writes what mn_node_stream
      * does, or becomes something that does. Returns its exit code. */

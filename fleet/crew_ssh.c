@@ -4,19 +4,14 @@
 #include <string.h>
 
 #include "fleet/build.h"
-#include "fleet/crew_impl.h"
+#include "fleet/crew_ssh_impl.h"
 #include "fleet/ssh.h"
 #include "topo/base/alloc.h"
+#include "topo/base/log.h"
 
 #define LOOK_MS 20000 /* to see what a host has, once connected */
 
-struct look {
-    struct mn_crew_host *host;
-    const char *script, *program;
-};
-
-/* Becomes ssh and there a shell, whatever the user's own is, that runs the script as $0. */
-static int become(const struct mn_crew_host *host, const char *script, const char *program)
+int mn_crew_ssh_become(const struct mn_crew_host *host, const char *script, const char *argument)
 {
     char *command = NULL;
     size_t size;
@@ -26,10 +21,11 @@ static int become(const struct mn_crew_host *host, const char *script, const cha
         return 1;
     fputs("exec sh -c", file);
     mn_ssh_word(file, script);
-    mn_ssh_word(file, program);
+    mn_ssh_word(file, argument);
     if (fclose(file))
         return 1;
     struct mn_ssh ssh = {.host = host->name,
+                         .address = *host->address ? host->address : NULL,
                          .connect_s = (host->crew->plan.connect_ms + 999) / 1000,
                          .command = command};
     int code = mn_ssh_become(&ssh);
@@ -37,32 +33,7 @@ static int become(const struct mn_crew_host *host, const char *script, const cha
     return code;
 }
 
-static int look(void *ctx)
-{
-    struct look *l = ctx;
-
-    return become(l->host, l->script, l->program);
-}
-
-/* Where the host has this very meshnet: "have PATH", else "lack MACHINE LIBC". */
-static char *look_script(void)
-{
-    char build[MN_BUILD_TEXT];
-
-    return mn_asprintf("for p in \"$0\" meshnet /usr/local/bin/meshnet /usr/bin/meshnet; do "
-                       "case $(\"$p\" node about </dev/null 2>/dev/null) in "
-                       "*\"%s\"*) echo \"have $(command -v \"$p\")\"; exit 0;; esac; done; "
-                       "echo \"lack $(uname -m) $(getconf GNU_LIBC_VERSION 2>/dev/null)\"",
-                       mn_build_id(build));
-}
-
-static void say_line(void *ctx, const char *text)
-{
-    mn_crew_say(((struct look *)ctx)->host, text);
-}
-
-/* The line of what the host wrote that begins with the word; NULL = none. Cut at its end. */
-static char *find_line(char *text, const char *word)
+char *mn_crew_line(char *text, const char *word)
 {
     size_t length = strlen(word);
 
@@ -76,15 +47,16 @@ static char *find_line(char *text, const char *word)
     return NULL;
 }
 
-static void not_reached(struct mn_crew_host *host, const struct mn_errand *e)
+void mn_crew_not_reached(struct mn_crew_host *host, const struct mn_errand *e)
 {
     const char *last = *e->last ? e->last : "it said nothing";
 
     if (e->end == MN_ERRAND_STOPPED)
         mn_crew_host_fail(host, MN_ERR_FAILED, "interrupted");
     else if (e->end == MN_ERRAND_LATE)
-        mn_crew_host_fail(host, MN_ERR_TIMEOUT, "no answer by ssh within %u s", e->ms / 1000);
-    else if (e->status == MN_SSH_FAILED)
+        mn_crew_host_fail(host, MN_ERR_TIMEOUT, "not done by ssh within %u s%s%s", e->ms / 1000,
+                          *e->last ? ": " : "", e->last);
+    else if (e->end == MN_ERRAND_RAN && e->status == MN_SSH_FAILED)
         mn_crew_host_fail(host, MN_ERR_PEER_DEAD,
                           "ssh did not get there: %s. Try: ssh -o BatchMode=yes %s true", last,
                           host->name);
@@ -93,31 +65,65 @@ static void not_reached(struct mn_crew_host *host, const struct mn_errand *e)
                           e->status, last);
 }
 
-static void take(struct mn_crew_host *host, struct mn_errand *e)
+struct look {
+    struct mn_crew_host *host;
+    const char *script, *program;
+};
+
+static int look(void *ctx)
 {
-    char *have = e->out ? find_line(e->out, "have") : NULL;
-    char *lack = e->out && !have ? find_line(e->out, "lack") : NULL;
+    struct look *l = ctx;
+
+    return mn_crew_ssh_become(l->host, l->script, l->program);
+}
+
+static void say_line(void *ctx, const char *text)
+{
+    struct look *l = ctx;
+
+    /* What ssh says of a name is an error only when no further place is. */
+    MN_DEBUG("%s: %s", l->host->name, text);
+}
+
+/* Where the host has this very meshnet: "have PATH", else "lack MACHINE LIBC". */
+static char *look_script(void)
+{
+    char build[MN_BUILD_TEXT];
+
+    return mn_asprintf("for p in \"$0\" meshnet /usr/local/bin/meshnet /usr/bin/meshnet; do "
+                       "case $(\"$p\" node about </dev/null 2>/dev/null) in "
+                       "*\"%s\"*) echo \"have $(command -v \"$p\")\"; exit 0;; esac; done; "
+                       "l=$(getconf GNU_LIBC_VERSION 2>/dev/null) || l=\"no glibc\"; "
+                       "echo \"lack $(uname -m) $l\"",
+                       mn_build_id(build));
+}
+
+/* Returns what the host lacks, to be freed; NULL: nothing, or it cannot be asked. */
+static char *take(struct mn_crew_host *host, struct mn_errand *e)
+{
+    char *have = e->out ? mn_crew_line(e->out, "have") : NULL;
+    char *lack = e->out && !have ? mn_crew_line(e->out, "lack") : NULL;
 
     if (e->end != MN_ERRAND_RAN || (!have && !lack))
-        not_reached(host, e);
+        mn_crew_not_reached(host, e);
     else if (have && !mn_strlcpy(host->program, have, sizeof host->program))
         mn_crew_host_fail(host, MN_ERR_PROTO, "the path of its meshnet is too long");
-    else if (lack)
-        mn_crew_host_fail(host, MN_ERR_CONFIG,
-                          "it has no meshnet of this build (%s): install it there", lack);
+    return lack && e->end == MN_ERRAND_RAN ? mn_strdup(lack) : NULL;
 }
 
 static void open_all(struct mn_crew *crew)
 {
     struct mn_errand *errands = mn_zalloc(crew->n * sizeof *errands);
     struct look *looks = mn_zalloc(crew->n * sizeof *looks);
+    char **lacks = mn_zalloc(crew->n * sizeof *lacks);
     char *script = look_script(), program[512];
 
     mn_crew_own_program(program, sizeof program);
     for (size_t i = 0; i < crew->n; i++) {
-        if (crew->hosts[i].ops != &mn_crew_ssh)
+        struct mn_crew_host *host = &crew->hosts[i];
+        if (host->ops != &mn_crew_ssh || !host->pending)
             continue;
-        looks[i] = (struct look){.host = &crew->hosts[i], .script = script, .program = program};
+        looks[i] = (struct look){.host = host, .script = script, .program = program};
         errands[i] = (struct mn_errand){.body = look,
                                         .line = say_line,
                                         .ctx = &looks[i],
@@ -126,9 +132,13 @@ static void open_all(struct mn_crew *crew)
     mn_errands_run(errands, crew->n, crew->plan.stop);
     for (size_t i = 0; i < crew->n; i++) {
         if (errands[i].body)
-            take(&crew->hosts[i], &errands[i]);
+            lacks[i] = take(&crew->hosts[i], &errands[i]);
         mn_errand_free(&errands[i]);
     }
+    mn_crew_copy(crew, lacks);
+    for (size_t i = 0; i < crew->n; i++)
+        free(lacks[i]);
+    free(lacks);
     free(script);
     free(looks);
     free(errands);
@@ -137,7 +147,7 @@ static void open_all(struct mn_crew *crew)
 static int ask(struct mn_crew_host *host, const struct mn_node_verb *verb)
 {
     char *script = mn_crew_script(verb);
-    int code = become(host, script, host->program);
+    int code = mn_crew_ssh_become(host, script, host->program);
 
     free(script);
     return code;
@@ -153,4 +163,7 @@ static enum mn_err judge(const struct mn_crew_host *host, const struct mn_errand
                : MN_OK;
 }
 
-const struct mn_crew_ops mn_crew_ssh = {.open = open_all, .ask = ask, .judge = judge};
+const struct mn_crew_ops mn_crew_ssh = {.open = open_all,
+                                        .ask = ask,
+                                        .judge = judge,
+                                        .close = mn_crew_copies_end};

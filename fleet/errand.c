@@ -17,6 +17,7 @@
 #define POLL_MS 50
 #define GRACE_S 2.0 /* from SIGTERM to SIGKILL, and again until it is given up */
 #define CHUNK   65536
+#define STREAMS 4
 
 static void close_fd(struct mn_errand *e, int which)
 {
@@ -190,38 +191,48 @@ static void look_after(struct mn_errand *e, int stopped)
         ends(e, MN_ERRAND_LATE);
 }
 
+/* In the order of e->fds, and until_fd; poll() leaves out those below 0. */
+static void fill(const struct mn_errand *e, struct pollfd fds[STREAMS])
+{
+    int until = e->until_fd && !e->signals ? e->until_fd : -1;
+
+    fds[0] = (struct pollfd){.fd = e->sent < e->size ? e->fds[0] : -1, .events = POLLOUT};
+    fds[1] = (struct pollfd){.fd = e->fds[1], .events = POLLIN};
+    fds[2] = (struct pollfd){.fd = e->fds[2], .events = POLLIN};
+    fds[3] = (struct pollfd){.fd = until, .events = POLLIN};
+    for (int i = 0; e->over && i < STREAMS; i++)
+        fds[i].fd = -1;
+}
+
+static void go_on(struct mn_errand *e, const struct pollfd fds[STREAMS], int stopped)
+{
+    if (fds[0].revents)
+        send_more(e);
+    if (fds[1].revents)
+        read_out(e);
+    if (fds[2].revents)
+        read_lines(e);
+    if (!e->over)
+        look_after(e, stopped || fds[3].revents);
+}
+
 static void watch(struct mn_errand *errands, size_t n, const volatile sig_atomic_t *stop)
 {
-    struct pollfd *fds = mn_zalloc((n ? n : 1) * 3 * sizeof *fds);
-    int running = 1;
+    struct pollfd *fds = mn_zalloc((n ? n : 1) * STREAMS * sizeof *fds);
 
-    while (running) {
+    for (int running = 1; running;) {
         int wait_ms = POLL_MS;
         for (size_t i = 0; i < n; i++) {
-            struct mn_errand *e = &errands[i];
-            for (int k = 0; k < 3; k++)
-                fds[3 * i + (size_t)k] =
-                    (struct pollfd){.fd = e->over ? -1 : e->fds[k], .events = k ? POLLIN : POLLOUT};
-            if (e->sent == e->size)
-                fds[3 * i].fd = -1;
-            if (!e->over && e->fds[1] < 0 && e->fds[2] < 0)
-                wait_ms = 2;
+            fill(&errands[i], &fds[STREAMS * i]);
+            if (!errands[i].over && errands[i].fds[1] < 0 && errands[i].fds[2] < 0)
+                wait_ms = 2; /* it is about to end */
         }
-        (void)poll(fds, 3 * n, wait_ms);
+        (void)poll(fds, STREAMS * n, wait_ms);
         running = 0;
         for (size_t i = 0; i < n; i++) {
-            struct mn_errand *e = &errands[i];
-            if (e->over)
-                continue;
-            if (fds[3 * i].revents)
-                send_more(e);
-            if (fds[3 * i + 1].revents)
-                read_out(e);
-            if (fds[3 * i + 2].revents)
-                read_lines(e);
-            if (!e->over)
-                look_after(e, stop && *stop);
-            running |= !e->over;
+            if (!errands[i].over)
+                go_on(&errands[i], &fds[STREAMS * i], stop && *stop);
+            running |= !errands[i].over;
         }
     }
     free(fds);

@@ -29,6 +29,7 @@ struct mn_errand {
     const char *text; /* for standard input, which ends with it unless one_line */
     size_t size;
     unsigned ms;
+    int until_fd; /* once it is readable all is to end; 0 = nothing is looked at */
     int one_line; /* done with a line on standard output: the process and its input stay open */
     int stays;    /* is never killed: when its time is over it is left alone */
 
