@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/host_name.h"
 #include "fleet/ctl.h"
 #include "fleet/launch.h"
 #include "cli/bench_collective.h"
@@ -57,11 +58,11 @@ static int on_lost(void *ctx, int rank, const char *last)
 {
     const struct mn_collective_session *s = ctx;
     struct mn_group_roll *roll = s->plan.roll;
-    char ways[MN_BENCH_WAYS][MN_ADDR_TEXT];
+    char ways[MN_NAMES_WAYS][MN_ADDR_TEXT];
 
     if (!s->plan.go_on || !s->hosts->count || atomic_load(&roll->ranks[rank].came))
         return 0;
-    int n = mn_bench_ways(s, rank, ways);
+    int n = mn_names_ways(&s->mesh, s->self, s->hosts->items[rank], ways);
     char *why = n ? mn_asprintf("none of %d ways to it works, the last: %s", n + 1, last)
                   : mn_asprintf("%s", *last ? last : "its rank ended");
     mn_strlcpy_words(roll->ranks[rank].why, mn_clean(why), sizeof roll->ranks[rank].why);

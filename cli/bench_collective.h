@@ -27,14 +27,6 @@ struct mn_collective_session {
     struct mn_bench_engine_share *earlier; /* what the runs before it found; NULL = none */
 };
 
-/* bench_ways.c: where this session's host of that rank may be reached, should its name not lead
- * there: its addresses in the mesh file. Returns how many. */
-#define MN_BENCH_WAYS 16
-int mn_bench_ways(const struct mn_collective_session *session, int rank,
-                  char ways[MN_BENCH_WAYS][MN_ADDR_TEXT]);
-/* The node of the mesh that a host of --hosts is, by its name or an address; -1: none. */
-int mn_bench_node(const struct mn_mesh *mesh, int self, const char *host);
-
 /* collective_tasks.c: fills tasks from the options; plan.nranks is set. */
 enum mn_err mn_collective_plan(struct mn_collective_session *session, struct mn_diag *diag);
 /* collective_rank.c: measures as one of the ranks; ctx is the session. Returns the exit code. */

@@ -177,18 +177,3 @@ enum mn_err mn_bench_hosts(struct mn_collective_session *s, struct mn_diag *diag
     free(order);
     return err;
 }
-
-int mn_bench_node(const struct mn_mesh *mesh, int self, const char *host)
-{
-    int node = node_of(mesh, self, host);
-    struct mn_addr addr;
-
-    if (node >= 0 || mn_addr_parse(host, &addr, NULL))
-        return node;
-    for (size_t i = 0; i < mesh->n_nodes; i++)
-        for (size_t k = 0; k < mesh->nodes[i].n_nics; k++)
-            for (size_t a = 0; a < mesh->nodes[i].nics[k].n_addrs; a++)
-                if (mn_addr_equal(&mesh->nodes[i].nics[k].addrs[a], &addr))
-                    return (int)i;
-    return -1;
-}

@@ -5,6 +5,7 @@
 
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
+#include "cli/host_name.h"
 #include "cli/live.h"
 #include "cli/matrix_report.h"
 #include "topo/base/alloc.h"
@@ -166,7 +167,7 @@ static const char **absent_nodes(const struct mn_collective_session *s, int rank
         if (!atomic_load(&roll->ranks[r].absent))
             continue;
         const char *host = s->hosts->items[r], *why = roll->ranks[r].why;
-        int node = mn_bench_node(&s->mesh, s->self, host);
+        int node = mn_names_find(&s->mesh, s->self, host);
         if (node >= 0)
             absent[node] = why;
         char *more =

@@ -12,6 +12,7 @@
 #include "fleet/agent.h"
 #include "bench/check/far.h"
 #include "fleet/door.h"
+#include "fleet/node_agent.h"
 #include "bench/p2p.h"
 #include "cli/cmd.h"
 #include "cli/host_name.h"
@@ -28,7 +29,7 @@ struct options {
     long port, clients, device, abi;
     const char *token_file, *plugin, *pin;
     unsigned idle_ms;
-    int once;
+    int once, manage;
 };
 
 static const struct mn_opt options[] = {
@@ -71,6 +72,10 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, once),
      .help = "End after the first client that had the right token."},
+    {.name = "manage",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct options, manage),
+     .help = "Clients may change this host: addresses, routes, the mesh file. Else they may look."},
     {.name = "idle-timeout",
      .type = MN_OPT_DURATION,
      .arg = "TIME",
@@ -225,7 +230,11 @@ static int serve_client(const struct server *s, struct mn_ctl *ctl)
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != s->pid)
         return 1;
     enum mn_err err = mn_ctl_receive(ctl, o->idle_ms, &first, &diag);
-    if (!err && (mn_far_asked(first) || mn_agent_asked(first))) {
+    if (!err && mn_node_agent_asked(first)) {
+        err = mn_node_agent_serve(ctl, first, o->manage, o->idle_ms, &diag);
+        tell_error(ctl, err, &diag);
+        cJSON_Delete(first);
+    } else if (!err && (mn_far_asked(first) || mn_agent_asked(first))) {
         err = mn_far_asked(first) ? mn_far_serve(path, ctl, first, &diag)
                                   : mn_agent_serve(ctl, first, s->plan.token, path, &diag);
         tell_error(ctl, err, &diag);
@@ -346,7 +355,7 @@ static int run(const void *values, int argc, char **argv)
 
 const struct mn_command mn_cmd_serve = {
     .name = "serve",
-    .summary = "the other end of a bench: wait for meshnet bench --peer or --agents",
+    .summary = "the other end of a bench and of commands with --agents",
     .usage = "[OPTION]…",
     .options = options,
     .options_size = sizeof(struct options),

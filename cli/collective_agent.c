@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "cli/host_name.h"
 #include "fleet/agent.h"
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
@@ -87,8 +88,8 @@ enum mn_err mn_collective_doors(struct mn_collective_session *s, struct mn_diag 
         err = open_door(plan, host, diag);
         if (err && plan->go_on)
             err = MN_OK; /* who runs the rank will say it */
-        char ways[MN_BENCH_WAYS][MN_ADDR_TEXT];
-        int n = mn_bench_ways(s, r, ways);
+        char ways[MN_NAMES_WAYS][MN_ADDR_TEXT];
+        int n = mn_names_ways(&s->mesh, s->self, s->hosts->items[r], ways);
         for (int i = 0; i < n && !err; i++)
             (void)open_door(plan, ways[i], NULL);
     }
@@ -133,13 +134,13 @@ int mn_collective_agent(const struct mn_collective_session *s, int rank)
 {
     struct mn_ctl ctl = {.fd = -1};
     struct mn_diag diag = {.text = ""};
-    char host[256], ways[MN_BENCH_WAYS][MN_ADDR_TEXT];
+    char host[256], ways[MN_NAMES_WAYS][MN_ADDR_TEXT];
     int code = 1;
 
     host_of(s, rank, host, sizeof host);
     enum mn_err err =
         mn_ctl_reach(host, (uint16_t)s->options->port, s->plan.token, CONNECT_MS, &ctl, &diag);
-    int n = err ? mn_bench_ways(s, rank, ways) : 0;
+    int n = err ? mn_names_ways(&s->mesh, s->self, s->hosts->items[rank], ways) : 0;
     for (int i = 0; i < n && err; i++) {
         if (!strcmp(ways[i], host))
             continue;

@@ -12,6 +12,7 @@
 
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
+#include "cli/host_name.h"
 #include "fleet/ssh.h"
 #include "topo/base/alloc.h"
 
@@ -111,8 +112,8 @@ static int try_ssh(const struct mn_collective_session *s, int rank, const char *
 
 int mn_collective_ssh(const struct mn_collective_session *s, int rank)
 {
-    char ways[MN_BENCH_WAYS][MN_ADDR_TEXT], *command = NULL;
-    int n = mn_bench_ways(s, rank, ways);
+    char ways[MN_NAMES_WAYS][MN_ADDR_TEXT], *command = NULL;
+    int n = mn_names_ways(&s->mesh, s->self, s->hosts->items[rank], ways);
     size_t size;
     FILE *file = open_memstream(&command, &size);
 

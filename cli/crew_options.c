@@ -2,24 +2,40 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "cli/host_name.h"
 #include "cli/rank_env.h"
 #include "fleet/launch.h"
 
-static void say(void *ctx, const char *host, const char *text)
+static void say(void *command, const char *host, const char *text)
 {
     fflush(stdout);
-    fprintf(stderr, "meshnet %s: %s: %s\n", (const char *)ctx, host, text);
+    fprintf(stderr, "meshnet %s: %s: %s\n", (const char *)command, host, text);
+}
+
+static int place(void *places, const char *host, int number, char address[MN_ADDR_TEXT])
+{
+    const struct mn_names *names = places;
+    char ways[MN_NAMES_WAYS][MN_ADDR_TEXT];
+    int n = mn_names_ways(&names->mesh, names->self, host, ways);
+
+    if (number < n)
+        memcpy(address, ways[number], MN_ADDR_TEXT);
+    return number < n;
 }
 
 enum mn_err mn_crew_options_open_hosts(const struct mn_crew_options *o,
                                        const struct mn_opt_list *hosts, const char *command,
                                        struct mn_crew **crew, struct mn_diag *diag)
 {
+    struct mn_names names;
     struct mn_crew_plan plan = {.hosts = hosts,
                                 .way = o->agents ? MN_CREW_AGENTS : MN_CREW_SSH,
                                 .port = (uint16_t)o->port,
                                 .stop = &mn_launch_stop,
+                                .place = place,
+                                .places = &names,
                                 .say = say,
                                 .ctx = (void *)(uintptr_t)command};
     enum mn_err err =
@@ -27,8 +43,11 @@ enum mn_err mn_crew_options_open_hosts(const struct mn_crew_options *o,
                   : MN_OK;
 
     mn_launch_catch();
+    /* A mesh file that is broken may be what is to be mended: it only tells no places then. */
+    (void)mn_names_read(&names, NULL);
     if (!err)
         err = mn_crew_open(&plan, crew, diag);
+    mn_names_free(&names);
     mn_wipe(plan.token, sizeof plan.token);
     return err;
 }

@@ -22,6 +22,14 @@ int mn_names_node(const struct mn_mesh *mesh, const char *name);
 /* Where node self reaches the other one, over a cable or a route of both, else over a network for
  * management; NULL: it does not. */
 const struct mn_addr *mn_names_address(const struct mn_mesh *mesh, int self, int node);
+/* The node that a host is, by its names, localhost or an address; -1: none. self: -1 = not known.
+ */
+int mn_names_find(const struct mn_mesh *mesh, int self, const char *host);
+/* Other ways to a host than what it is called, should that not lead there: its addresses in the
+ * mesh file, those without a router in between first. Returns how many. */
+#define MN_NAMES_WAYS 16
+int mn_names_ways(const struct mn_mesh *mesh, int self, const char *host,
+                  char ways[MN_NAMES_WAYS][MN_ADDR_TEXT]);
 /* 0 when the system resolves it, else why not: for gai_strerror. */
 int mn_names_unknown(const char *name);
 /* MN_ERR_CONFIG for what is no node, and the system cannot resolve. */

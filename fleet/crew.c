@@ -61,7 +61,7 @@ static int go_elsewhere(struct mn_crew *crew, int number)
     for (size_t i = 0; i < crew->n; i++) {
         struct mn_crew_host *host = &crew->hosts[i];
         if (!may_be_elsewhere(host->err) || !plan->place || (plan->stop && *plan->stop) ||
-            !plan->place(plan->ctx, host->name, number, host->address))
+            !plan->place(plan->places, host->name, number, host->address))
             continue;
         host->err = MN_OK;
         host->pending = some = 1;

@@ -24,7 +24,8 @@ struct mn_crew_plan {
     const volatile sig_atomic_t *stop;
     /* Further places of a host, by number from 0 on, where its name does not lead to it; 0: there
      * are no more. NULL: its name alone. */
-    int (*place)(void *ctx, const char *host, int number, char address[MN_ADDR_TEXT]);
+    int (*place)(void *places, const char *host, int number, char address[MN_ADDR_TEXT]);
+    void *places; /* until mn_crew_open returns */
     /* News for people ("copied meshnet to spark-b"); may be NULL. */
     void (*say)(void *ctx, const char *host, const char *text);
     void *ctx;

@@ -40,9 +40,6 @@ struct mn_crew_ops {
 
 extern const struct mn_crew_ops mn_crew_here, mn_crew_ssh, mn_crew_agents;
 
-/* A shell's program that asks the meshnet that is its $0, as root where the verb wants that and
- * sudo asks nobody for a password. No single quote is in it. The caller's to free. */
-char *mn_crew_script(const struct mn_node_verb *verb);
 /* This program's file. */
 void mn_crew_own_program(char *path, size_t size);
 /* What the host has failed of, with its name before. Returns err. */

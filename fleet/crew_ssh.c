@@ -146,7 +146,7 @@ static void open_all(struct mn_crew *crew)
 
 static int ask(struct mn_crew_host *host, const struct mn_node_verb *verb)
 {
-    char *script = mn_crew_script(verb);
+    char *script = mn_node_script(verb);
     int code = mn_crew_ssh_become(host, script, host->program);
 
     free(script);

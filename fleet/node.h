@@ -36,6 +36,12 @@ const struct mn_node_verb *mn_node_verb(const char *name); /* or NULL */
  * question is standard input to its end (nothing is {}), the answer or {"error": text, "code": name
  * of the error} a line on standard output. Returns the exit code. */
 int mn_node_stream(const char *verb);
+/* The same, by sudo where the verb wants root and sudo asks for no password: to be the last thing
+ * that a process does. */
+int mn_node_here(const struct mn_node_verb *verb);
+/* A shell's program that asks so the meshnet that is its $0. No single quote is in it. The caller's
+ * to free. */
+char *mn_node_script(const struct mn_node_verb *verb);
 /* Its parts: an unknown verb is MN_ERR_USAGE, a question on standard input that is none
  * MN_ERR_PROTO; the caller's to cJSON_Delete. */
 enum mn_err mn_node_find(const char *name, const struct mn_node_verb **verb, struct mn_diag *diag);
