@@ -35,7 +35,7 @@ const char *mn_cmd_word(const struct mn_command *part);
 extern const struct mn_command *const mn_commands[];
 extern const struct mn_command mn_cmd_discover, mn_cmd_serve, mn_cmd_bench, mn_cmd_compare,
     mn_cmd_report, mn_cmd_verify_plugin, mn_cmd_env, mn_cmd_run, mn_cmd_trace, mn_cmd_replay,
-    mn_cmd_topo, mn_cmd_topo_emit, mn_cmd_node, mn_cmd_completion;
+    mn_cmd_topo, mn_cmd_topo_address, mn_cmd_topo_emit, mn_cmd_node, mn_cmd_completion;
 extern const struct mn_command mn_cmd_topo_show;
 
 /* A row of every command that prints tables, whose struct has an int wide: mn_out_width(out, 0). */

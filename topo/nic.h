@@ -189,6 +189,14 @@ enum mn_err mn_host_locality(const struct mn_host_source *src, struct mn_host *h
  * has read them. What the kernel does not list is left out. CLI only. */
 enum mn_err mn_host_around(const struct mn_host_source *src, struct mn_host *host,
                            struct mn_diag *diag);
+/* Where this host's kernel knows a way to, or knows that there is none: all tables but that of its
+ * own addresses. *list is malloc'ed, the caller's, NULL after an error. What the kernel does not
+ * list is left out. CLI only. */
+struct mn_destination {
+    struct mn_addr to;
+    int ifindex; /* 0: none */
+};
+enum mn_err mn_host_destinations(struct mn_destination **list, size_t *count, struct mn_diag *diag);
 void mn_host_free(struct mn_host *host);
 
 enum mn_pci_distance mn_gpu_distance(const struct mn_gpu *gpu, const struct mn_pci *pci);

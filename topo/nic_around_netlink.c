@@ -119,3 +119,49 @@ enum mn_err mn_host_around(const struct mn_host_source *src, struct mn_host *hos
     nl_socket_free(sock);
     return err;
 }
+
+static enum mn_err add_destination(struct rtnl_route *entry, struct mn_destination **list,
+                                   size_t *count, struct mn_diag *diag)
+{
+    struct mn_addr to;
+    int hops = rtnl_route_get_nnexthops(entry), type = rtnl_route_get_type(entry);
+
+    if (rtnl_route_get_table(entry) == RT_TABLE_LOCAL || type == RTN_LOCAL ||
+        type == RTN_BROADCAST || type == RTN_MULTICAST || type == RTN_ANYCAST ||
+        !to_addr(rtnl_route_get_dst(entry), rtnl_route_get_family(entry), &to))
+        return MN_OK;
+    for (int i = 0; i < hops || i == 0; i++) {
+        struct mn_destination *place = mn_push(list, count, sizeof *place, diag);
+        if (!place)
+            return MN_ERR_NOMEM;
+        place->to = to;
+        place->ifindex = hops ? rtnl_route_nh_get_ifindex(rtnl_route_nexthop_n(entry, i)) : 0;
+    }
+    return MN_OK;
+}
+
+enum mn_err mn_host_destinations(struct mn_destination **list, size_t *count, struct mn_diag *diag)
+{
+    struct nl_cache *routes = NULL;
+    struct nl_sock *sock;
+
+    *list = NULL;
+    *count = 0;
+    enum mn_err err = mn_nl_open(&sock, diag);
+    if (err)
+        return err;
+    int code = rtnl_route_alloc_cache(sock, AF_UNSPEC, 0, &routes);
+    if (code < 0)
+        MN_INFO("the kernel does not list routes: %s", nl_geterror(code));
+    for (struct nl_object *obj = code < 0 ? NULL : nl_cache_get_first(routes); obj && !err;
+         obj = nl_cache_get_next(obj))
+        err = add_destination((struct rtnl_route *)obj, list, count, diag);
+    nl_cache_free(routes);
+    nl_socket_free(sock);
+    if (err) {
+        free(*list);
+        *list = NULL;
+        *count = 0;
+    }
+    return err;
+}
