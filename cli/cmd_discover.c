@@ -1,6 +1,7 @@
 /* meshnet discover: what this host has, what is wrong with it, and the mesh file made from it. */
 #include "cli/cmd.h"
 #include "cli/discover.h"
+#include "cli/discover_neighbors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,8 @@ struct options {
     int all, verbose, json, merge, force, strict, format, wide;
     const char *output, *check, *node, *sysfs, *netlink;
     struct mn_opt_list skip, take;
+    int neighbors;
+    struct mn_neighbors_options near;
 };
 #define AT(field) .offset = offsetof(struct options, field)
 
@@ -47,6 +50,24 @@ static const struct mn_opt option_rows[] = {
      AT(sysfs)},
     {"netlink", 0, MN_OPT_STRING, "FILE", .help = "The recorded host's interfaces and addresses.",
      AT(netlink)},
+    {"neighbors", 0, MN_OPT_FLAG,
+     .help = "Find who is at the other end of each cable, before there are addresses.",
+     AT(neighbors)},
+    MN_CREW_OPTIONS(struct options, near.crew),
+    {"wait", 0, MN_OPT_DURATION, "TIME",
+     .help = "Probe for so long and not less (default: until all is known, 5s at most).",
+     AT(near.wait_ms), .min = 200, .max = 60000},
+    {"up", 0, MN_OPT_FLAG, .help = "Bring up NICs that are switched off, for as long as it takes.",
+     AT(near.up)},
+    {"lldp", 0, MN_OPT_FLAG, .help = "Send LLDP, too; it is listened for anyway.", AT(near.lldp)},
+    {"key-file", 0, MN_OPT_STRING, "FILE",
+     .help = "Without --hosts: the key of nodes that are to hear each other.", AT(near.key_file)},
+    {"partial", 0, MN_OPT_FLAG, .help = "Write the mesh file though a host did not answer.",
+     AT(near.partial)},
+    {"survey", 0, MN_OPT_STRING, "FILE", .help = "Go by a recorded survey instead of probing.",
+     AT(near.survey)},
+    {"save-survey", 0, MN_OPT_STRING, "FILE", .help = "Record what was found.",
+     AT(near.save_survey)},
     MN_OPT_END,
 };
 
@@ -63,33 +84,6 @@ static int close_report(struct mn_out *out, int code)
         return code;
     mn_fail(&diag, MN_ERR_SYS, "cannot write to standard output: it is closed or full");
     return mn_cmd_fail(NAME, &diag);
-}
-
-/* Writes mesh, after making sure that what is written can be read again. */
-static enum mn_err write_mesh(const struct mn_mesh *mesh, const char *path, int force,
-                              struct mn_diag *diag)
-{
-    struct mn_mesh again;
-    char *text = NULL;
-    enum mn_err err = mn_mesh_format_yaml(mesh, &text, diag);
-    if (err)
-        return err;
-    mn_mesh_init(&again);
-    err = mn_mesh_parse(path, text, strlen(text), &again, diag);
-    mn_mesh_free(&again);
-    if (!err)
-        err = mn_file_write(path, text, strlen(text), force, diag);
-    free(text);
-    return err;
-}
-
-static void say_written(struct mn_out *out, const struct mn_mesh *mesh, const char *path)
-{
-    mn_out_note(out, MN_PLAIN, "%s", "");
-    mn_out_note(out, MN_GREEN, "Wrote %s: %zu node%s, %zu link%s, %s", path, mesh->n_nodes,
-                mesh->n_nodes == 1 ? "" : "s", mesh->n_links, mesh->n_links == 1 ? "" : "s",
-                mn_mesh_shape(mesh));
-    mn_out_str(out, "written", NULL, path);
 }
 
 static int node_index(const struct mn_mesh *mesh, const char *name)
@@ -150,10 +144,10 @@ static enum mn_err report_mesh(const struct options *opt, const struct mn_host *
         if (!err)
             err = mn_mesh_link_up(&scene->mesh, diag);
         if (!err)
-            err = write_mesh(&scene->mesh, opt->output, opt->force || opt->merge, diag);
+            err = mn_discover_write(&scene->mesh, opt->output, opt->force || opt->merge, diag);
         if (!err) {
             scene->self = node_index(&scene->mesh, scene->named.hostname);
-            say_written(out, &scene->mesh, opt->output);
+            mn_discover_say_written(out, &scene->mesh, opt->output);
         }
     }
     if (!err && scene->self >= 0 && scene->mesh.n_nodes > 1)
@@ -250,7 +244,7 @@ static int show_mesh(const struct options *opt, const struct mn_mesh *mesh, cons
         mn_out_width(out, 0);
     mn_discover_mesh(out, mesh, path, -1);
     if (written)
-        say_written(out, mesh, written);
+        mn_discover_say_written(out, mesh, written);
     return close_report(out, 0);
 }
 
@@ -298,7 +292,7 @@ static int run_merge(const struct options *opt, int argc, char **argv)
     if (!err)
         err = mn_discover_take(&opt->take, &mesh, &diag);
     if (!err && opt->output)
-        err = write_mesh(&mesh, opt->output, opt->force, &diag);
+        err = mn_discover_write(&mesh, opt->output, opt->force, &diag);
     if (err)
         code = mn_cmd_fail(NAME, &diag);
     else
@@ -339,17 +333,70 @@ static enum mn_err check_usage(const struct options *opt, int argc, char **argv,
         return mn_fail(diag, MN_ERR_USAGE,
                        "--output: a path of %zu bytes; expected at most %d: go to its folder first",
                        strlen(opt->output), PATH_SIZE - 1);
+    if (opt->near.crew.hosts.count || opt->near.crew.agents || opt->near.crew.token_file ||
+        opt->near.wait_ms || opt->near.up || opt->near.lldp || opt->near.key_file ||
+        opt->near.partial || opt->near.survey || opt->near.save_survey)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--hosts, --wait and their like are for --neighbors: add it");
     if (opt->node && !opt->node[0])
         return mn_fail(diag, MN_ERR_USAGE, "--node \"\": a name is expected");
     return MN_OK;
+}
+
+static enum mn_err check_neighbors(const struct options *opt, int argc, char **argv,
+                                   struct mn_diag *diag)
+{
+    const struct mn_neighbors_options *near = &opt->near;
+    if (argc > 0)
+        return mn_fail(diag, MN_ERR_USAGE, "\"%s\" is not expected here", argv[0]);
+    if (opt->check || opt->sysfs || opt->netlink || opt->node || opt->all || opt->verbose)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--neighbors goes with none of --check, --sysfs, --netlink, --node, --all "
+                       "and --verbose");
+    if (opt->format == MN_OUT_CSV)
+        return mn_fail(diag, MN_ERR_USAGE, "--neighbors writes text or json, no csv");
+    if (opt->merge && !opt->output)
+        return mn_fail(diag, MN_ERR_USAGE, "--merge needs the file to merge into: --output FILE");
+    if (near->survey && (near->crew.hosts.count || near->key_file || near->wait_ms || near->up ||
+                         near->lldp || opt->take.count || opt->skip.count))
+        return mn_fail(diag, MN_ERR_USAGE, "--survey goes by what was recorded: nothing is probed");
+    if (near->key_file && near->crew.hosts.count)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--key-file is for nodes that are not led; with --hosts there is a key for "
+                       "the run");
+    return MN_OK;
+}
+
+static int run_neighbors(const struct options *opt)
+{
+    const struct mn_neighbors_ask ask = {
+        .options = &opt->near,
+        .take = opt->take,
+        .skip = opt->skip,
+        .output = opt->output,
+        .merge = opt->merge,
+        .force = opt->force,
+        .strict = opt->strict,
+    };
+    struct mn_diag diag = {0};
+    struct mn_out *out = mn_out_new(stdout, format_of(opt));
+    int code = 0;
+    if (opt->wide)
+        mn_out_width(out, 0);
+    enum mn_err err = mn_discover_neighbors(&ask, out, &code, &diag);
+    code = close_report(out, code);
+    return err ? mn_cmd_fail(NAME, &diag) : code;
 }
 
 static int run(const void *values, int argc, char **argv)
 {
     const struct options *opt = values;
     struct mn_diag diag = {0};
-    if (check_usage(opt, argc, argv, &diag))
+    if (opt->neighbors ? check_neighbors(opt, argc, argv, &diag)
+                       : check_usage(opt, argc, argv, &diag))
         return mn_cmd_fail(NAME, &diag);
+    if (opt->neighbors)
+        return run_neighbors(opt);
     if (opt->check)
         return run_check(opt);
     if (argc > 0)
@@ -371,10 +418,11 @@ const struct mn_command mn_cmd_discover = {
              "  meshnet discover -o a.yaml --skip ens5   without the storage network\n"
              "  meshnet discover -o a.yaml --take eno1   with a cable that looks like management\n"
              "  meshnet discover -o mesh.yaml --merge a.yaml b.yaml c.yaml\n"
-             "  meshnet discover --check mesh.yaml    read it and show the mesh",
+             "  meshnet discover --check mesh.yaml    read it and show the mesh\n"
+             "  meshnet discover --neighbors --hosts a,b,c -o mesh.yaml   by probing",
     .exits = {{0, MN_GOOD},
-              {1, MN_FAILED "an error among the findings, with --strict a warning, the host could "
-                            "not be read whole, or a file could not be written"},
+              {1, MN_FAILED "an error among the findings, with --strict a warning, a host could "
+                            "not be asked or read whole, or a file could not be written"},
               {2, MN_REFUSED "a mistake in a mesh file"}},
     .run = run,
 };

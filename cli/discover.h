@@ -49,4 +49,9 @@ enum mn_err mn_discover_add(const struct mn_host *named, struct mn_mesh *mesh, c
 enum mn_err mn_discover_take(const struct mn_opt_list *names, struct mn_mesh *mesh,
                              struct mn_diag *diag);
 
+/* Writes mesh, after making sure that what is written can be read again. */
+enum mn_err mn_discover_write(const struct mn_mesh *mesh, const char *path, int force,
+                              struct mn_diag *diag);
+void mn_discover_say_written(struct mn_out *out, const struct mn_mesh *mesh, const char *path);
+
 #endif

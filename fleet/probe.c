@@ -337,6 +337,17 @@ static void forget_known(struct mn_probe_state *state)
     state->n_strangers = kept;
 }
 
+static int has_ipv6(const struct mn_probe_state *state, const char *netdev)
+{
+    const struct mn_survey_node *node = &state->result->survey.nodes[0];
+    int at = mn_survey_nic_index(node, netdev);
+
+    for (size_t i = 0; at >= 0 && i < node->nics[at].n_addrs; i++)
+        if (mn_addr_is_link_local(&node->nics[at].addrs[i]))
+            return 1;
+    return 0;
+}
+
 /* What was to be sent and could not. */
 static void say_why(struct mn_probe_state *state)
 {
@@ -348,9 +359,10 @@ static void say_why(struct mn_probe_state *state)
             mn_strlcpy(nic->why, "no carrier: no cable, or the other end is switched off",
                        sizeof nic->why);
         else if (port->opened && !(nic->probed & 1 << MN_SURVEY_IPV6))
-            snprintf(nic->why + used, sizeof nic->why - used, "%sIPv6 is off there%s%s%s",
-                     used ? "; " : "", port->refused ? " (" : "",
-                     port->refused ? strerror(port->refused) : "", port->refused ? ")" : "");
+            snprintf(nic->why + used, sizeof nic->why - used, "%s%s%s", used ? "; " : "",
+                     has_ipv6(state, port->netdev) ? "its IPv6 address came too late"
+                                                   : "IPv6 is off there",
+                     port->refused == EPERM ? " (a firewall forbids it)" : "");
     }
 }
 
@@ -386,8 +398,10 @@ enum mn_err mn_probe_run(const struct mn_probe_plan *plan, struct mn_probe_resul
     if (!err) {
         take_heard(&state);
         forget_known(&state);
-        say_why(&state);
         err = mn_probe_survey(&state, diag);
+    }
+    if (!err) {
+        say_why(&state);
     }
     end(&state);
     result->seconds = mn_seconds() - begin;

@@ -27,7 +27,7 @@ struct mn_probe_plan {
     char name[MN_NAME_MAX];
     unsigned ms;
     int whole;                     /* not ended as soon as all have heard each other */
-    struct mn_opt_list take, skip; /* netdevs */
+    struct mn_opt_list take, skip; /* NETDEV, of any node, or NODE/NETDEV */
     int up;   /* NICs that are switched off are brought up, and put back at the end */
     int lldp; /* LLDP is sent too */
     const volatile sig_atomic_t *stop; /* not 0: end; NULL: never */

@@ -12,11 +12,18 @@
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-static int listed(const struct mn_opt_list *list, const char *text)
+/* NETDEV, of every node, or NODE/NETDEV. */
+static int listed(const struct mn_probe_plan *plan, const struct mn_opt_list *list,
+                  const char *netdev)
 {
-    for (size_t i = 0; i < list->count; i++)
-        if (!strcmp(list->items[i], text))
+    size_t node = strlen(plan->name);
+
+    for (size_t i = 0; i < list->count; i++) {
+        const char *item = list->items[i];
+        if (!strcmp(item, netdev) || (!strncmp(item, plan->name, node) && item[node] == '/' &&
+                                      !strcmp(item + node + 1, netdev)))
             return 1;
+    }
     return 0;
 }
 
@@ -43,9 +50,9 @@ static struct mn_survey_node *add_host(const struct mn_probe_plan *plan, struct 
     rest.n_nics = 0;
     for (size_t i = 0; i < host->n_nics; i++) {
         struct mn_nic nic = host->nics[i];
-        if (listed(&plan->skip, nic.netdev))
+        if (listed(plan, &plan->skip, nic.netdev))
             continue;
-        if (listed(&plan->take, nic.netdev))
+        if (listed(plan, &plan->take, nic.netdev))
             nic.role = MN_ROLE_CABLE;
         host->nics[i] = host->nics[rest.n_nics];
         host->nics[rest.n_nics++] = nic;
@@ -105,7 +112,7 @@ static int left_alone(const struct mn_probe_plan *plan, const struct mn_host *ho
 
     if (nic->master[0])
         return snprintf(why, size, "it is in %s", nic->master);
-    if (listed(&plan->take, nic->netdev))
+    if (listed(plan, &plan->take, nic->netdev))
         return 0;
     if (here && here->default_route)
         return snprintf(why, size, "the default route leads through it; --take %s probes it",
@@ -142,13 +149,20 @@ static void add_port(struct mn_probe_state *state, const struct mn_survey_nic *n
     port->nic = &state->result->nics[at];
 }
 
-static enum mn_err check_names(const struct mn_host *host, const struct mn_opt_list *list,
-                               const char *option, struct mn_diag *diag)
+/* Of several nodes each has NICs that others lack. */
+static enum mn_err check_names(const struct mn_probe_plan *plan, const struct mn_host *host,
+                               const struct mn_opt_list *list, const char *option,
+                               struct mn_diag *diag)
 {
-    for (size_t i = 0; i < list->count; i++)
-        if (!mn_host_nic(host, list->items[i]))
-            return mn_fail(diag, MN_ERR_USAGE, "--%s %s: this host has no such NIC", option,
-                           list->items[i]);
+    size_t node = strlen(plan->name);
+
+    for (size_t i = 0; i < list->count; i++) {
+        const char *item = list->items[i], *slash = strchr(item, '/');
+        int mine = slash && (size_t)(slash - item) == node && !strncmp(item, plan->name, node);
+        if ((mine || (!slash && plan->count < 2)) && !mn_host_nic(host, mine ? slash + 1 : item))
+            return mn_fail(diag, MN_ERR_USAGE, "--%s %s: %s has no such NIC", option, item,
+                           plan->name);
+    }
     return MN_OK;
 }
 
@@ -266,7 +280,9 @@ enum mn_err mn_probe_choose(struct mn_probe_state *state, struct mn_diag *diag)
     enum mn_err err = read_host(&host, diag);
 
     if (!err)
-        err = check_names(&host, &state->plan->take, "take", diag);
+        err = check_names(state->plan, &host, &state->plan->take, "take", diag);
+    if (!err)
+        err = check_names(state->plan, &host, &state->plan->skip, "skip", diag);
     if (!err) {
         const struct mn_survey_node *node = add_host(state->plan, &host, &survey);
         choose(state, &host, node);

@@ -1,0 +1,131 @@
+#include "cli/discover_neighbors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/discover.h"
+#include "cli/troubles.h"
+#include "topo/base/alloc.h"
+#include "topo/mesh_file.h"
+
+#define SURVEY_MAX (16u << 20)
+
+/* Before anything is probed. */
+static enum mn_err read_old(const struct mn_neighbors_ask *ask, struct mn_mesh *old,
+                            struct mn_diag *diag)
+{
+    const char *save = ask->options->save_survey;
+
+    if (save && !ask->force && access(save, F_OK) == 0)
+        return mn_fail(diag, MN_ERR_EXISTS, "%s exists; --force replaces it", save);
+    if (!ask->output || access(ask->output, F_OK) != 0)
+        return MN_OK;
+    if (ask->merge)
+        return mn_mesh_read(ask->output, old, diag);
+    return ask->force ? MN_OK
+                      : mn_fail(diag, MN_ERR_EXISTS,
+                                "%s exists; --merge keeps its names, settings and addresses, "
+                                "--force replaces it",
+                                ask->output);
+}
+
+static enum mn_err read_survey(const char *path, struct mn_survey *survey, struct mn_diag *diag)
+{
+    struct mn_diag why;
+    char *text;
+    enum mn_err err = mn_file_read(path, SURVEY_MAX, &text, NULL, diag);
+
+    if (err)
+        return err;
+    cJSON *json = cJSON_Parse(text);
+    free(text);
+    err = json ? mn_survey_parse(json, survey, &why)
+               : mn_fail(&why, MN_ERR_CONFIG, "it is no JSON; --save-survey writes a survey");
+    cJSON_Delete(json);
+    return err ? mn_fail(diag, err, "%s: %s", path, why.text) : MN_OK;
+}
+
+static enum mn_err save_survey(const struct mn_neighbors_ask *ask, const struct mn_survey *survey,
+                               struct mn_diag *diag)
+{
+    if (!ask->options->save_survey)
+        return MN_OK;
+    cJSON *json = mn_survey_json(survey);
+    char *text = cJSON_Print(json), *line = mn_asprintf("%s\n", text ? text : "");
+    enum mn_err err =
+        mn_file_write(ask->options->save_survey, line, strlen(line), ask->force, diag);
+    cJSON_free(text);
+    free(line);
+    cJSON_Delete(json);
+    return err;
+}
+
+static enum mn_err write_file(const struct mn_neighbors_ask *ask, const struct mn_neighbors *found,
+                              struct mn_out *out, struct mn_diag *diag)
+{
+    int failed = cJSON_GetArraySize(found->failed);
+
+    if (!ask->output)
+        return MN_OK;
+    if (failed && !ask->options->partial) {
+        mn_out_note(out, MN_PLAIN, "%s", "");
+        mn_out_note(out, MN_YELLOW,
+                    "%s is not written: %d host%s did not answer; --partial writes it with what "
+                    "was found",
+                    ask->output, failed, failed == 1 ? "" : "s");
+        return MN_OK;
+    }
+    enum mn_err err = mn_discover_write(&found->mesh, ask->output, ask->force || ask->merge, diag);
+    if (!err)
+        mn_discover_say_written(out, &found->mesh, ask->output);
+    return err;
+}
+
+static int exit_code(const struct mn_neighbors_ask *ask, const struct mn_neighbors *found)
+{
+    return cJSON_GetArraySize(found->failed) ||
+           mn_troubles_count(&found->troubles, MN_SEVERITY_ERROR) ||
+           (ask->strict && mn_troubles_count(&found->troubles, MN_SEVERITY_WARNING));
+}
+
+static void neighbors_free(struct mn_neighbors *found)
+{
+    for (size_t i = 0; i < found->n_results; i++)
+        mn_probe_result_free(&found->results[i]);
+    free(found->results);
+    mn_survey_free(&found->survey);
+    mn_mesh_free(&found->mesh);
+    mn_troubles_free(&found->troubles);
+    cJSON_Delete(found->failed);
+}
+
+enum mn_err mn_discover_neighbors(const struct mn_neighbors_ask *ask, struct mn_out *out, int *code,
+                                  struct mn_diag *diag)
+{
+    struct mn_neighbors found = {.failed = cJSON_CreateArray()};
+    struct mn_mesh old;
+
+    mn_mesh_init(&old);
+    mn_mesh_init(&found.mesh);
+    enum mn_err err = read_old(ask, &old, diag);
+    if (!err)
+        err = ask->options->survey ? read_survey(ask->options->survey, &found.survey, diag)
+                                   : mn_neighbors_probe(ask, &found, diag);
+    if (!err)
+        err = save_survey(ask, &found.survey, diag);
+    if (!err)
+        err = mn_survey_mesh(&found.survey, old.n_nodes ? &old : NULL, &found.mesh, diag);
+    if (!err) {
+        mn_neighbors_show(out, &found);
+        mn_troubles_sort(&found.troubles);
+        mn_troubles_print(out, &found.troubles);
+        mn_troubles_print_to_do(out, &found.troubles);
+        err = write_file(ask, &found, out, diag);
+        *code = exit_code(ask, &found);
+    }
+    neighbors_free(&found);
+    mn_mesh_free(&old);
+    return err;
+}
