@@ -87,7 +87,8 @@ static int take_name(char *to, size_t room, const uint8_t *from, size_t len)
         return 0;
     memcpy(to, from, len);
     to[len] = 0;
-    mn_clean(to);
+    len = strlen(mn_clean(to));
+    memset(to + len, 0, room - len); /* it may have become shorter */
     return 1;
 }
 
