@@ -4,6 +4,7 @@
 
 #include "cli/discover.h"
 #include "cli/discover_neighbors.h"
+#include "topo/case.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -101,9 +102,13 @@ static void put_cable(struct mn_out *out, const struct mn_neighbors *found,
     mn_out_cell(out, link->name);
     for (int side = 0; side < 2; side++) {
         mn_out_cell(out, found->mesh.nodes[link->ends[side].node].name);
-        mn_out_cell(out, half->nics[side]->netdev);
+        const struct mn_survey_nic *nic = half->nics[side];
+        mn_case_label(found->survey.nodes[half->ends[side].node].model, nic->netdev,
+                      nic->pci.address, nic->phys_port, text, sizeof text);
+        mn_out_cell(out, *text ? text : NULL);
+        mn_out_cell(out, nic->netdev);
     }
-    mn_discover_speed(!a ? b : !b || a < b ? a : b, text, sizeof text);
+    mn_speed_format(!a ? b : !b || a < b ? a : b, text, sizeof text);
     mn_out_cell(out, *text ? text : NULL);
     cell_known(out, a);
     cell_known(out, b);
@@ -114,13 +119,22 @@ static void put_cable(struct mn_out *out, const struct mn_neighbors *found,
     put_state(out, half);
 }
 
+/* A list in JSON, and no head of a table in text. */
+static void put_nothing(struct mn_out *out, const char *key)
+{
+    mn_out_list_begin(out, key, NULL);
+    mn_out_list_end(out);
+}
+
 static void put_cables(struct mn_out *out, const struct mn_neighbors *found)
 {
     static const struct mn_col cols[] = {
         {"cable", "CABLE", MN_DROP(3)},
         {"a", "NODE", 0},
+        {"a_port", "PORT", MN_DROP(4)},
         {"a_netdev", "NETDEV", 0},
         {"b", "OTHER END", 0},
+        {"b_port", "PORT", MN_DROP(4)},
         {"b_netdev", "NETDEV", 0},
         {"speed", "SPEED", 1 | MN_DROP(2)},
         {"a_mbps", NULL, 1},
@@ -131,6 +145,10 @@ static void put_cables(struct mn_out *out, const struct mn_neighbors *found)
         {"state", "STATE", 0},
     };
 
+    if (!found->mesh.n_links) {
+        put_nothing(out, "cables");
+        return;
+    }
     mn_out_note(out, MN_PLAIN, "%s", "");
     mn_out_table(out, "cables", NULL, cols, COUNT(cols));
     for (size_t i = 0; i < found->mesh.n_links; i++) {
@@ -148,10 +166,12 @@ static void put_strangers(struct mn_out *out, const struct mn_survey *survey)
         {"system", "STRANGER", 0}, {"port", "PORT", 0},
     };
 
-    if (survey->n_strangers) {
-        mn_out_note(out, MN_PLAIN, "%s", "");
-        mn_out_note(out, MN_BOLD, "Strangers, who are not of this run:");
+    if (!survey->n_strangers) {
+        put_nothing(out, "strangers");
+        return;
     }
+    mn_out_note(out, MN_PLAIN, "%s", "");
+    mn_out_note(out, MN_BOLD, "Strangers, who are not of this run:");
     mn_out_table(out, "strangers", NULL, cols, COUNT(cols));
     for (size_t i = 0; i < survey->n_strangers; i++) {
         const struct mn_survey_stranger *s = &survey->strangers[i];
@@ -218,8 +238,8 @@ void mn_neighbors_show(struct mn_out *out, const struct mn_neighbors *found)
 
     mn_out_note(out, MN_BOLD, "%zu node%s, %zu cable%s: %s", mesh->n_nodes,
                 mesh->n_nodes == 1 ? "" : "s", mesh->n_links, mesh->n_links == 1 ? "" : "s",
-                mn_mesh_shape(mesh));
-    mn_out_str(out, "shape", NULL, mn_mesh_shape(mesh));
+                mn_survey_shape(&found->survey));
+    mn_out_str(out, "shape", NULL, mn_survey_shape(&found->survey));
     mn_out_int(out, "n_nodes", NULL, (int64_t)mesh->n_nodes);
     mn_out_int(out, "n_links", NULL, (int64_t)mesh->n_links);
     put_cables(out, found);
