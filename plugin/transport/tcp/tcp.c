@@ -191,6 +191,20 @@ void tcp_ack_late(const struct tcp_lane *lane)
     (void)setsockopt(lane->fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
 }
 
+static uint32_t polled_max(void)
+{
+    static const char *const sizes[] = {"NCCL_LL128_BUFFSIZE", "NCCL_LL_BUFFSIZE"};
+    uint32_t most = TCP_POLLED_MAX;
+
+    for (int i = 0; i < 2; i++) {
+        const char *text = getenv(sizes[i]);
+        long long bytes = text ? strtoll(text, NULL, 0) : 0;
+        if (bytes / TCP_STEPS > most)
+            most = bytes / TCP_STEPS < UINT32_MAX ? (uint32_t)(bytes / TCP_STEPS) : UINT32_MAX;
+    }
+    return most;
+}
+
 static enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct mn_diag *diag)
 {
     const struct mn_settings *s = &conn->config->settings;
@@ -203,6 +217,7 @@ static enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct m
         comm->groups = calloc(TCP_GROUPS, sizeof *comm->groups);
         comm->messages = calloc(TCP_WINDOW, sizeof *comm->messages);
         comm->order = malloc(TCP_ORDER);
+        comm->polled_max = polled_max();
     }
     if (!comm || (!comm->sends && (!comm->groups || !comm->messages || !comm->order))) {
         if (comm) {

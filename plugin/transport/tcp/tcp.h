@@ -7,10 +7,11 @@
  *
  * The receiver matches messages to posted receives in sequence order, by tag inside the oldest
  * incomplete group (NCCL's rule for grouped receives). Data goes into the posted buffer as it
- * comes, each byte once, ascending inside a part: by a copy of ours from a small buffer that stays
- * in the cache, since the kernel's own keeps no order where the processor's string copies have
- * none. With nothing posted it is left in the kernel, which stops the sender; a message for a later
- * group, which stands in the way of one for the present group, is read aside.
+ * comes, each byte once, ascending inside a part. What a GPU may poll meanwhile (TCP_POLLED_MAX) is
+ * copied by ourselves from a small buffer that stays in the cache, since the kernel's copy keeps no
+ * order where the processor's string copies have none. With nothing posted it is left in the
+ * kernel, which stops the sender; a message for a later group, which stands in the way of one for
+ * the present group, is read aside.
  *
  * A send is done when the receiver has acknowledged the whole message, except a small one
  * (EAGER_MAX) while few such bytes are unacknowledged: those are done when the kernel has them.
@@ -36,11 +37,15 @@
 #define TCP_EAGER_BYTES (32u << 10) /* unacknowledged small messages, headers included */
 #define TCP_ACK_BYTES   (8u << 10)  /* the receiver acknowledges small messages this seldom */
 #define TCP_ACK_COUNT   16
-#define TCP_STRIPE_MIN  (64u << 10)  /* smaller messages, and parts, are not divided */
-#define TCP_STAGE       4096         /* bytes read together with a header */
-#define TCP_CALL_BYTES  (1u << 20)   /* at most this much in one system call */
-#define TCP_ORDER       (64u << 10)  /* at a time of what is copied on in order */
-#define TCP_ASIDE_MAX   (256u << 20) /* bytes of messages read aside */
+#define TCP_STRIPE_MIN  (64u << 10) /* smaller messages, and parts, are not divided */
+#define TCP_STAGE       4096        /* bytes read together with a header */
+#define TCP_CALL_BYTES  (1u << 20)  /* at most this much in one system call */
+#define TCP_ORDER       (64u << 10) /* at a time of what is copied on in order */
+/* The largest message that a GPU may read while it comes: a step of the buffer of LL128, 120 words
+ * of 640 threads (NCCL device.h); NCCL_LL128_BUFFSIZE and NCCL_LL_BUFFSIZE are of eight steps. */
+#define TCP_POLLED_MAX (120u * 640 * 8)
+#define TCP_STEPS      8
+#define TCP_ASIDE_MAX  (256u << 20) /* bytes of messages read aside */
 
 enum tcp_type { TCP_FIRST = 1, TCP_MORE, TCP_ACK, TCP_ERROR };
 enum { TCP_ACK_ME = 1 };
@@ -132,10 +137,11 @@ struct tcp_comm {
     uint32_t seq_next, seq_acked, seq_header, seq_take;
     uint32_t eager_bytes, since_feedback;
     /* receiving */
-    struct tcp_group *groups;                      /* TCP_GROUPS */
-    struct tcp_message *messages;                  /* TCP_WINDOW, by seq */
-    uint8_t *order;                                /* TCP_ORDER bytes, empty between calls */
-    uint32_t group_head, group_tail;               /* oldest not fully matched; next to post */
+    struct tcp_group *groups;        /* TCP_GROUPS */
+    struct tcp_message *messages;    /* TCP_WINDOW, by seq */
+    uint8_t *order;                  /* TCP_ORDER bytes, empty between calls */
+    uint32_t polled_max;             /* larger messages come straight into their buffer */
+    uint32_t group_head, group_tail; /* oldest not fully matched; next to post */
     uint32_t seq_known, seq_unmatched, seq_landed; /* next FIRST; all before are matched; landed */
     uint32_t ack_bytes, ack_count, incomplete;
     uint64_t aside_bytes;

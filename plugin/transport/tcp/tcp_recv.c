@@ -276,10 +276,10 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
     uint32_t direct = lane->rx ? lane->rx_left : 0;
     uint32_t staged =
         lane->stage_len; /* only a partial header is ever left here, then rx is NULL */
-    /* Nobody looks at what is read aside. The kernel copies with string instructions, whose stores
-     * may become visible in any order: a posted buffer is written by ourselves. */
-    int aside = direct && lane->rx->aside;
-    uint32_t most = aside ? TCP_CALL_BYTES : TCP_ORDER;
+    /* Nobody looks at what is read aside, or is larger than what GPUs poll. The kernel copies with
+     * string instructions, whose stores may become visible in any order. */
+    int straight = direct && (lane->rx->aside || lane->rx->size > comm->polled_max);
+    uint32_t most = straight ? TCP_CALL_BYTES : TCP_ORDER;
     int whole = direct <= most;
     ssize_t got;
 
@@ -289,7 +289,7 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
         got = recv(lane->fd, lane->stage + staged, TCP_STAGE - staged, MSG_DONTWAIT);
     } else {
         struct iovec iov[2] = {
-            {aside ? lane->rx->into + lane->rx_at : comm->order, direct},
+            {straight ? lane->rx->into + lane->rx_at : comm->order, direct},
             {lane->stage + staged, direct > TCP_EAGER_MAX ? TCP_FRAME_SIZE : TCP_STAGE - staged},
         };
         struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1 + (size_t)whole};
@@ -306,7 +306,7 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
     *n = (uint32_t)got;
     uint32_t data = *n < direct ? *n : direct;
     lane->stage_len += *n - data;
-    if (data && !aside)
+    if (data && !straight)
         mn_copy_visible(lane->rx->into + lane->rx_at, comm->order, data);
     if (data)
         arrived(comm, lane, data);
