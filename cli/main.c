@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <cjson/cJSON.h>
+
 #include "cli/cmd.h"
 #include "cli/pages.h"
 #include "topo/base/alloc.h"
@@ -168,11 +170,22 @@ static int unknown(const char *name)
     return 2;
 }
 
+/* Else what could not be read or written for want of memory passes for nonsense from a peer. */
+static void *json_memory(size_t size)
+{
+    void *at = malloc(size);
+
+    if (!at)
+        mn_no_memory();
+    return at;
+}
+
 int main(int argc, char **argv)
 {
     int code = 0;
 
     signal(SIGPIPE, SIG_IGN);
+    cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_memory, .free_fn = free});
     if (argc < 2) {
         help(stderr);
         return 2;

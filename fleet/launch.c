@@ -29,6 +29,7 @@ struct crew {
     struct child *children;
     int running, code, failed; /* failed: rank that ended in error first, -1 = none */
     int told;                  /* rank 0 has been asked to end */
+    int killed;                /* those left have been */
     double deadline;           /* when those left are killed; 0 = no end is near */
 };
 
@@ -83,9 +84,15 @@ static enum mn_err start(struct crew *crew, int rank, struct mn_diag *diag)
     return MN_OK;
 }
 
-static void hurry(struct crew *crew, double seconds)
+static double grace(const struct crew *crew)
 {
-    double deadline = mn_seconds() + seconds;
+    return crew->launch->grace_s > 0 ? crew->launch->grace_s : GRACE_S;
+}
+
+/* Those left have a while. */
+static void hurry(struct crew *crew)
+{
+    double deadline = mn_seconds() + grace(crew);
 
     if (!crew->deadline || deadline < crew->deadline)
         crew->deadline = deadline;
@@ -110,6 +117,23 @@ static void read_lines(struct crew *crew, int rank)
     }
 }
 
+/* Of our own SIGKILL the reason is told. */
+static void how_it_died(const struct crew *crew, int rank, int number, char *text, size_t size)
+{
+    long pid = (long)crew->children[rank].pid;
+
+    if (!crew->killed || number != SIGKILL)
+        snprintf(text, size, "rank %d (pid %ld) was ended by signal %d (%s)", rank, pid, number,
+                 strsignal(number));
+    else if (crew->failed >= 0)
+        snprintf(text, size,
+                 "rank %d failed; rank %d (pid %ld) did not end within %g s and was killed",
+                 crew->failed, rank, pid, grace(crew));
+    else
+        snprintf(text, size, "rank %d (pid %ld) did not end with the others and was killed", rank,
+                 pid);
+}
+
 static void has_ended(struct crew *crew, int rank, int status)
 {
     struct child *child = &crew->children[rank];
@@ -117,8 +141,7 @@ static void has_ended(struct crew *crew, int rank, int status)
     char text[128];
 
     if (WIFSIGNALED(status)) {
-        snprintf(text, sizeof text, "rank %d (pid %ld) was ended by signal %d (%s)", rank,
-                 (long)child->pid, WTERMSIG(status), strsignal(WTERMSIG(status)));
+        how_it_died(crew, rank, WTERMSIG(status), text, sizeof text);
         crew->launch->line(crew->launch->ctx, -1, text);
     }
     child->pid = 0;
@@ -135,7 +158,7 @@ static void has_ended(struct crew *crew, int rank, int status)
     if (code && crew->failed < 0)
         crew->failed = rank;
     if (code || rank == 0)
-        hurry(crew, GRACE_S);
+        hurry(crew);
 }
 
 static void reap(struct crew *crew)
@@ -172,7 +195,7 @@ static void listen_to_all(struct crew *crew, struct pollfd *fds)
 static void ask_to_end(struct crew *crew)
 {
     kill(crew->children[0].pid, mn_launch_stop ? (int)mn_launch_stop : SIGTERM);
-    hurry(crew, GRACE_S);
+    hurry(crew);
     crew->told = 1;
 }
 
@@ -200,12 +223,13 @@ static void supervise(struct crew *crew)
         if (crew->children[0].pid && !crew->told) {
             if (mn_launch_stop)
                 ask_to_end(crew);
-            else if (crew->failed > 0 && mn_seconds() > crew->deadline - GRACE_S / 2)
+            else if (crew->failed > 0 && mn_seconds() > crew->deadline - grace(crew) / 2)
                 end_for_failed(crew);
         }
         if (crew->deadline && mn_seconds() > crew->deadline) {
             kill_all(crew);
-            crew->deadline = mn_seconds() + GRACE_S;
+            crew->killed = 1;
+            crew->deadline = mn_seconds() + grace(crew);
         }
     }
     free(fds);

@@ -20,6 +20,7 @@ struct mn_launch {
      */
     void (*ending)(void *ctx, const char *why);
     void *ctx;
+    double grace_s; /* what a rank that fails leaves the others to end by themselves; 0: 8 */
 };
 
 /* The signal by which this process was asked to end: SIGTERM, or SIGINT at rank 0 and the launcher.
@@ -29,8 +30,9 @@ extern volatile sig_atomic_t mn_launch_stop;
 void mn_launch_catch(void);
 
 /* Runs all ranks and returns when no process of theirs is left, *code being rank 0's exit code or 1
- * when a rank ended in another way. A rank that fails gives the others 8 s to end by themselves; so
- * does an interrupt. Processes end with the launcher however it ends. */
+ * when a rank ended in another way. A rank that fails gives the others grace_s to end by
+ * themselves; so does an interrupt. Who is killed then is told with the rank that failed first.
+ * Processes end with the launcher however it ends. */
 enum mn_err mn_launch_local(const struct mn_launch *launch, int *code, struct mn_diag *diag);
 
 #endif
