@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -375,6 +376,77 @@ static int hub_dies(struct mn_group *g)
            mn_group_told(g);
 }
 
+/* --- ranks that are spared --- */
+
+#define ROUNDS 2000
+
+/* Rank 2 ends at once. All others learn of it in the same round, and go on. */
+static int goes_on(struct mn_group *group)
+{
+    int n = mn_group_size(group), me = mn_group_rank(group), known = -1;
+    struct mn_diag diag;
+
+    mn_group_spare(group);
+    if (me == 2)
+        return 0;
+    for (int round = 0; round < ROUNDS && (known < 0 || round < known + 3); round++) {
+        int32_t own[2] = {me + 1, known}, all[RANKS][2];
+        if (mn_group_allgather(group, own, sizeof own, all, &diag))
+            return 1;
+        for (int r = 0; r < n; r++)
+            if (r != 2 && (all[r][0] != r + 1 || all[r][1] != known))
+                return 2;
+        if (mn_group_gone(group, 2) && (all[2][0] || !strstr(mn_group_gone(group, 2), "rank 2 (")))
+            return 3;
+        if (known < 0 && mn_group_gone(group, 2))
+            known = round;
+        if (mn_group_gone(group, 1) || mn_group_gone(group, 0))
+            return 4;
+    }
+    return known < 0 ? 5 : mn_group_barrier(group, &diag) ? 6 : 0;
+}
+
+static void a_rank_that_is_spared_ends_alone(void **state)
+{
+    struct party parties[RANKS];
+
+    (void)state;
+    prepare(parties, RANKS, goes_on, 5000);
+    run_all(parties, RANKS);
+    for (int r = 0; r < RANKS; r++)
+        assert_int_equal(parties[r].result, 0);
+}
+
+/* Who says nothing is left out as well, and learns it. */
+static int waits_for_none(struct mn_group *group)
+{
+    struct mn_diag diag;
+    int32_t own = 7, all[RANKS];
+
+    mn_group_spare(group);
+    if (mn_group_rank(group) == 1) {
+        while (!mn_group_look(group, &diag))
+            nanosleep(&(struct timespec){0, 1000000}, NULL);
+        return 0;
+    }
+    for (int round = 0; round < 2; round++)
+        if (mn_group_allgather(group, &own, sizeof own, all, &diag))
+            return 1;
+    return !mn_group_gone(group, 1) ||
+           !strstr(mn_group_gone(group, 1), "nothing heard from rank 1");
+}
+
+static void a_silent_rank_is_spared_too(void **state)
+{
+    struct party parties[3];
+
+    (void)state;
+    prepare(parties, 3, waits_for_none, 500);
+    run_all(parties, 3);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(parties[r].result, 0);
+}
+
 static void the_hub_is_named_too(void **state)
 {
     struct party parties[RANKS];
@@ -516,6 +588,8 @@ int main(void)
         cmocka_unit_test(a_line_without_a_peer_is_given_up),
         cmocka_unit_test(a_reason_reaches_all),
         cmocka_unit_test(a_dead_rank_is_named),
+        cmocka_unit_test(a_rank_that_is_spared_ends_alone),
+        cmocka_unit_test(a_silent_rank_is_spared_too),
         cmocka_unit_test(the_hub_is_named_too),
         cmocka_unit_test(a_silent_rank_is_not_waited_for_forever),
         cmocka_unit_test(strangers_keep_no_rank_out),

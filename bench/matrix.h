@@ -78,6 +78,7 @@ struct mn_matrix_finding {
 
 struct mn_matrix_report {
     const struct mn_mesh *mesh;
+    char **left;                /* by node: it took part, and no longer, for this reason; or NULL */
     struct mn_matrix_end *ends; /* [node * MN_MATRIX_NICS + nic] */
     struct mn_matrix_cell *cells;
     struct mn_matrix_limit *limits; /* of cells */
@@ -90,8 +91,9 @@ struct mn_matrix_report {
 typedef void (*mn_matrix_progress)(void *ctx, size_t cell, size_t cells, const char *what);
 
 /* Together; rank numbers need not be node numbers, but no node may have two ranks. All ranks get
- * the same report. A cell that fails is a result, not an error. After an error the report has what
- * was measured until then. Free it in every case. */
+ * the same report. A cell that fails is a result, not an error, and so is a rank other than 0 that
+ * ends: its cables are not measured from then on. After an error the report has what was measured
+ * until then. Free it in every case. */
 enum mn_err mn_matrix_run(struct mn_group *group, const struct mn_matrix_plan *plan,
                           mn_matrix_progress progress, void *ctx, struct mn_matrix_report *report,
                           struct mn_diag *diag);

@@ -53,13 +53,16 @@ static void on_line(void *ctx, int rank, const char *text)
         fprintf(stderr, "[%d] %s\n", rank, text);
 }
 
-/* The matrix goes on without a host that never came; with one that came and went, nothing does. */
+/* The matrix goes on without a host that never came, and without one that went while cells were
+ * measured, of which rank 0 knows more. */
 static int on_lost(void *ctx, int rank, const char *last)
 {
     const struct mn_collective_session *s = ctx;
     struct mn_group_roll *roll = s->plan.roll;
     char ways[MN_NAMES_WAYS][MN_ADDR_TEXT];
 
+    if (atomic_load(&roll->spares))
+        return 1;
     if (!s->plan.go_on || !s->hosts->count || atomic_load(&roll->ranks[rank].came))
         return 0;
     int n = mn_names_ways(&s->mesh, s->self, s->hosts->items[rank], ways);

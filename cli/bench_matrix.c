@@ -155,6 +155,27 @@ static enum mn_err environments(const struct mn_collective_session *s, struct mn
     return err;
 }
 
+/* One more who takes no part, in the line that names all. */
+static void add_missing(char **error, const char *name, const char *how, const char *why)
+{
+    char *more = mn_asprintf("%s%s%s takes no part%s: %s", *error ? *error : "", *error ? "; " : "",
+                             name, how, why);
+
+    free(*error);
+    *error = more;
+}
+
+/* Who was there when measuring began, and ended. */
+static void add_left(const struct mn_matrix_report *r, int rank, const char **absent, char **error)
+{
+    for (size_t i = 0; rank == 0 && r->left && i < r->mesh->n_nodes; i++) {
+        if (!r->left[i])
+            continue;
+        absent[i] = r->left[i];
+        add_missing(error, r->mesh->nodes[i].name, " any more", r->left[i]);
+    }
+}
+
 /* By node why it takes no part, of those that should; *error says it of all in a line, NULL = none.
  */
 static const char **absent_nodes(const struct mn_collective_session *s, int rank, char **error)
@@ -170,11 +191,7 @@ static const char **absent_nodes(const struct mn_collective_session *s, int rank
         int node = mn_names_find(&s->mesh, s->self, host);
         if (node >= 0)
             absent[node] = why;
-        char *more =
-            mn_asprintf("%s%s%s takes no part: %s", *error ? *error : "", *error ? "; " : "",
-                        node >= 0 ? s->mesh.nodes[node].name : host, why);
-        free(*error);
-        *error = more;
+        add_missing(error, node >= 0 ? s->mesh.nodes[node].name : host, "", why);
     }
     return absent;
 }
@@ -202,6 +219,7 @@ int mn_matrix_rank(void *ctx, int rank)
         err = environments(s, group, &results, &diag);
     if (!err)
         err = measure(s, group, rank, &results, &diag);
+    add_left(&results.report, rank, absent, &missing);
     if (err)
         mn_group_fail(group, err, &diag);
     if (!err && missing)

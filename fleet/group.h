@@ -1,8 +1,8 @@
 /* Ranks that know each other: a control plane for small words, of which rank 0 is the hub.
  *
  * Calls marked "together" are made by all ranks in the same order. Every wait is bounded; a rank
- * that dies or fails ends all of them at every rank, with its name and reason. After an error only
- * mn_group_fail and mn_group_leave may follow. */
+ * that dies or fails ends all of them at every rank, with its name and reason (unless they spare
+ * it: mn_group_spare). After an error only mn_group_fail and mn_group_leave may follow. */
 #ifndef MN_GROUP_H
 #define MN_GROUP_H
 
@@ -27,7 +27,8 @@ struct mn_group_roll {
         atomic_int absent; /* it will not come; why says why not */
         char why[200];
     } ranks[MN_GROUP_RANKS];
-    char ended[256]; /* why all are asked to end; "" = as the signal says */
+    atomic_int spares; /* since mn_group_spare: a rank that ends is left out */
+    char ended[256];   /* why all are asked to end; "" = as the signal says */
 };
 
 struct mn_group_plan {
@@ -73,6 +74,11 @@ enum mn_err mn_group_barrier(struct mn_group *group, struct mn_diag *diag); /* t
  * to be checked. Together. */
 enum mn_err mn_group_gather_text(struct mn_group *group, const char *text, char ***texts,
                                  struct mn_diag *diag);
+/* From now on a rank other than 0 that dies, fails or is not heard of is left out: what it says is
+ * zeros, what it is told goes nowhere, the others go on. Together. */
+void mn_group_spare(struct mn_group *group);
+/* Why a rank was left out, or NULL. Changes only in calls made together, at all ranks alike. */
+const char *mn_group_gone(const struct mn_group *group, int rank);
 /* Looks for news without waiting: an error when the group has ended. */
 enum mn_err mn_group_look(struct mn_group *group, struct mn_diag *diag);
 /* This rank failed with what *diag says: tells the others. When the cause is another rank, *diag

@@ -158,26 +158,100 @@ cell()
     [ "$(cell b-c bytes)" -eq 65536 ]
 }
 
-@test "matrix: a node that dies ends the run everywhere, named, with what was measured" {
-    rank 1 b 3 --links --duration 1s >b.out 2>&1 3>&- &
-    rank 2 c 3 --links --duration 1s >c.out 2>&1 3>&- &
+# The second cable carries bytes: the first is done.
+second_cable()
+{
+    local i
+    for i in $(seq 300); do
+        [ "$(ip -n $NS-a -j -s link show ab2 | jq '.[0].stats64.tx.bytes')" -lt 1000000 ] || break
+        sleep 0.1
+    done
+}
+
+@test "matrix: a node that dies is named, and what needs it not is measured" {
+    rank 1 b 4 --links --pairs --duration 200ms >b.out 2>&1 3>&- &
+    rank 2 c 4 --links --pairs --duration 200ms >c.out 2>&1 3>&- &
+    rank 3 d 4 --links --pairs --duration 200ms >d.out 2>&1 3>&- &
     (
-        # The second cable carries bytes: the first is done.
-        for _ in $(seq 300); do
-            [ "$(ip -n $NS-a -j -s link show ab2 | jq '.[0].stats64.tx.bytes')" -lt 1000000 ] || break
-            sleep 0.1
-        done
+        second_cable
         kill -KILL $(ip netns pids $NS-c)
     ) 3>&- &
-    run --separate-stderr rank 0 a 3 --links --duration 1s --json
+    run --separate-stderr rank 0 a 4 --links --pairs --duration 200ms --json
     wait
     echo "$output"
     echo "$stderr"
-    cat b.out
+    cat b.out d.out
     [ "$status" -eq 1 ]
-    [[ "$stderr" == *"rank 2 (c, pid "*") ended"* ]]
+    [[ "$stderr" == *"meshnet bench: c takes no part any more: rank 2 (c, pid "*") ended"* ]]
+    [[ "$stderr" != *interrupted* ]]
     [ "$(jq .complete <<<"$output")" = false ]
+    [[ "$(jq -r '.unreachable | map(.node + " " + .why) | join("; ")' <<<"$output")" == "c rank 2 (c, pid "*") ended" ]]
+    [ "$(jq -r '[.cells[] | select(.link) | "\(.link) \(.status)"] | join("; ")' <<<"$output")" = \
+        'a-b ok; a-b-2 ok; a-d ok; b-c not measured; c-d not measured' ]
+    [[ "$(cell b-c error)" == "c takes no part any more: rank 2 (c, "* ]]
+    [ "$(jq -r '[.cells[] | select(.link | not) | "\(.from)\(.to) \(.status)"] | join("; ")' <<<"$output")" = \
+        'ab ok; ac not measured; ad ok; bc not measured; bd not measured; cd not measured' ]
+    echo "$output" >report.json
+    ! python3 -c 'import jsonschema' 2>/dev/null || valid report.json
+}
+
+@test "matrix: a node that dies while its own cable is measured is named too" {
+    rank 1 b 3 --links --duration 2s >b.out 2>&1 3>&- &
+    rank 2 c 3 --links --duration 200ms >c.out 2>&1 3>&- &
+    (
+        second_cable
+        kill -KILL $(ip netns pids $NS-b)
+    ) 3>&- &
+    run --separate-stderr rank 0 a 3 --links --duration 2s --json
+    wait
+    echo "$output"
+    echo "$stderr"
+    cat c.out
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"meshnet bench: b takes no part any more: rank 1 (b, pid "*") ended"* ]]
     [ "$(cell a-b status)" = ok ]
+    [ "$(cell a-b-2 status)" = 'not measured' ]
+    [[ "$(cell b-c error)" == "b takes no part any more: rank 1 (b, "* ]]
+    [ "$(cell a-d error)" = 'd takes no part' ]
+}
+
+@test "matrix: one that ends is left out of a run over ssh too" {
+    [ -x /usr/sbin/sshd ] || skip "no OpenSSH server"
+    ssh_to b 10.9.0.2 c 10.9.0.3 d 10.9.0.4
+    for node in b c d; do
+        sshd_at $node
+    done
+    (
+        second_cable
+        # Its rank, not the sshd above it.
+        for pid in $(ip netns pids $NS-c); do
+            [ "$(readlink /proc/$pid/exe)" != "$MESHNET" ] || kill -KILL $pid
+        done
+    ) 3>&- &
+    run --separate-stderr on a env MESHNET_NODE=a timeout 100 "$MESHNET" bench --links \
+        --mesh mesh.yaml --duration 300ms --json
+    wait $!
+    echo "$output"
+    echo "$stderr"
+    for node in b c d; do
+        kill "$(cat sshd.$node.pid)"
+    done
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"meshnet bench: c takes no part any more: rank "*" (c, pid "*") ended"* ]]
+    [ "$(jq -r '[.cells[] | "\(.link) \(.status)"] | join("; ")' <<<"$output")" = \
+        'a-b ok; a-b-2 ok; a-d ok; b-c not measured; c-d not measured' ]
+}
+
+@test "matrix: the end of the first rank is the end of all" {
+    rank 1 b 2 --links --duration 1s >b.out 2>&1 3>&- &
+    (
+        second_cable
+        kill -KILL $(ip netns pids $NS-a)
+    ) 3>&- &
+    run rank 0 a 2 --links --duration 1s
+    wait
+    cat b.out
+    grep -q "rank 0 (a, pid [0-9]*) ended" b.out
 }
 
 @test "matrix: one command on one node measures all others over ssh" {

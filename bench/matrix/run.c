@@ -304,13 +304,48 @@ static void combine(const struct mn_mesh *mesh, const struct said *from, const s
 
 static void say_absent(const struct run *r, int node, struct mn_matrix_cell *cell)
 {
-    const char *why = r->plan->absent ? r->plan->absent[node] : NULL;
-    char *text = mn_asprintf("%s takes no part%s%s", r->mesh->nodes[node].name, why ? ": " : "",
-                             why ? why : "");
+    const char *left = r->report->left[node];
+    const char *why = left ? left : r->plan->absent ? r->plan->absent[node] : NULL;
+    char *text = mn_asprintf("%s takes no part%s%s%s", r->mesh->nodes[node].name,
+                             left ? " any more" : "", why ? ": " : "", why ? why : "");
 
+    cell->status = MN_CELL_UNMEASURED;
     cell->absent = why != NULL;
     mn_strlcpy_words(cell->error, text, sizeof cell->error);
     free(text);
+}
+
+/* Who has ended since. Its cells are left out from here on by all, since all learn it alike. */
+static void count(struct run *r)
+{
+    for (size_t node = 0; node < r->mesh->n_nodes; node++) {
+        const char *why = r->rank_of[node] < 0 ? NULL : mn_group_gone(r->group, r->rank_of[node]);
+        if (!why)
+            continue;
+        r->report->left[node] = mn_strdup(why);
+        r->rank_of[node] = -1;
+    }
+}
+
+/* Out of what all said of a cell, and of who is no longer there to say it. */
+static enum mn_err gather_cell(struct run *r, const struct said *all, int from, int to,
+                               struct mn_matrix_cell *cell, struct mn_diag *diag)
+{
+    const struct mn_matrix_cell asked = *cell;
+    int asker_left = mn_group_gone(r->group, from) != NULL;
+
+    count(r);
+    if (!asker_left && (all[from].cell.link != asked.link || all[from].cell.to != asked.to))
+        return mn_fail(diag, MN_ERR_PROTO, "%s measures something else than this rank",
+                       mn_group_name(r->group, from));
+    if (!asker_left)
+        combine(r->mesh, &all[from], &all[to], cell);
+    /* Unless the cell was done before. */
+    if (asker_left || (mn_group_gone(r->group, to) && cell->status == MN_CELL_DEAD)) {
+        *cell = asked;
+        say_absent(r, asker_left ? cell->from : cell->to, cell);
+    }
+    return MN_OK;
 }
 
 static enum mn_err do_cell(struct run *r, struct mn_matrix_cell cell, struct mn_diag *diag)
@@ -329,12 +364,8 @@ static enum mn_err do_cell(struct run *r, struct mn_matrix_cell cell, struct mn_
         err = mn_fail(diag, MN_ERR_FAILED, "%s", mn_group_stop_reason(r->group));
     if (from >= 0 && to >= 0 && !err) {
         err = mn_group_allgather(r->group, &own, sizeof own, all, diag);
-        if (!err) {
-            combine(r->mesh, &all[from], &all[to], &cell);
-            if (all[from].cell.link != own.cell.link || all[from].cell.to != own.cell.to)
-                err = mn_fail(diag, MN_ERR_PROTO, "%s measures something else than this rank",
-                              mn_group_name(r->group, from));
-        }
+        if (!err)
+            err = gather_cell(r, all, from, to, &cell, diag);
     }
     if (!err)
         *(struct mn_matrix_cell *)mn_grow((void **)&r->report->cells, &r->report->n_cells,
@@ -408,6 +439,7 @@ enum mn_err mn_matrix_run(struct mn_group *group, const struct mn_matrix_plan *p
 
     *report = (struct mn_matrix_report){.mesh = plan->mesh};
     report->ends = mn_zalloc(n_nodes * MN_MATRIX_NICS * sizeof *report->ends);
+    report->left = mn_zalloc(n_nodes * sizeof *report->left);
     r.rank_of = mn_zalloc(n_nodes * sizeof *r.rank_of);
     for (size_t i = 0; i < n_nodes; i++)
         r.rank_of[i] = -1;
@@ -419,6 +451,8 @@ enum mn_err mn_matrix_run(struct mn_group *group, const struct mn_matrix_plan *p
     if (!err)
         err = mn_group_barrier(group, diag);
     if (!err)
+        mn_group_spare(group);
+    if (!err)
         err = all_cells(&r, progress, ctx, diag);
     free(r.rank_of);
     mn_matrix_judge(report);
@@ -427,6 +461,9 @@ enum mn_err mn_matrix_run(struct mn_group *group, const struct mn_matrix_plan *p
 
 void mn_matrix_free(struct mn_matrix_report *report)
 {
+    for (size_t i = 0; report->left && i < report->mesh->n_nodes; i++)
+        free(report->left[i]);
+    free(report->left);
     free(report->ends);
     free(report->cells);
     free(report->limits);

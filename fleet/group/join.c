@@ -257,7 +257,7 @@ static enum mn_err reach_hub(struct mn_group *g, struct mn_diag *diag)
 static enum mn_err learn_names(struct mn_group *g, struct mn_diag *diag)
 {
     cJSON *m;
-    enum mn_err err = mn_group_await(g, 0, &m, diag);
+    enum mn_err err = mn_group_await(g, 0, mn_seconds(), &m, diag);
 
     if (err)
         return err;

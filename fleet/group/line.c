@@ -218,7 +218,8 @@ void mn_group_close_lines(struct mn_group *g)
 enum mn_err mn_group_line(struct mn_group *g, unsigned number, int peer, struct mn_ctl *ctl,
                           struct mn_diag *diag)
 {
-    unsigned wait_ms = g->plan.timeout_ms;
+    /* For one who has died on the way to it: no longer than rank 0 waits for this rank. */
+    unsigned wait_ms = g->plan.timeout_ms / (g->spares ? 2 : 1);
     cJSON *message = cJSON_CreateObject(), *reply;
 
     cJSON_AddNumberToObject(message, "line", number);
