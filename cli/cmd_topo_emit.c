@@ -169,6 +169,7 @@ const struct mn_command mn_cmd_topo_emit = {
     .notes = "Formats:\n"
              "  netplan    for netplan (Ubuntu, DGX OS)\n"
              "  networkd   for systemd-networkd, a file a NIC\n"
+             "  keyfile    for NetworkManager, a file a NIC\n"
              "  nmcli      for NetworkManager, a script\n"
              "  iproute2   until the next boot, a script\n"
              "  hostfile   of all nodes, for mpirun\n"

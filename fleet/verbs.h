@@ -13,4 +13,23 @@ enum mn_err mn_verb_about(const cJSON *ask, cJSON **answer, struct mn_diag *diag
 /* mn_probe_ask() -> mn_probe_result_json() */
 enum mn_err mn_verb_probe(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
 
+/* Of meshnet topo apply. mesh: a mesh file's text; take: NICs; undo: go back to what the last kept
+ * set of changes replaced; id: 32 hexadecimal digits, the caller's, of one set of changes.
+ * {"mesh", "take", "undo"} -> {"node", "manager", "changes": [], "files": [], "notes": [],
+ * "stands": "none" | "tried" | "orphan", "stands_by": who} */
+enum mn_err mn_verb_apply_plan(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* The same with {"id", "who", "rollback_ms", "changes": as the plan had them} -> {"made": number}.
+ * From then on they are undone by themselves after rollback_ms. */
+enum mn_err mn_verb_apply(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* {"mesh", "peers": names of nodes, "wait_ms"} -> {"cables": [{"cable", "netdev", "peer",
+ * "address", "state": "answers" | "silent" | "no carrier"}], "missing_gids": []} */
+enum mn_err mn_verb_apply_check(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* {"id"} -> {"said": the command by which files were taken, or ""} */
+enum mn_err mn_verb_apply_keep(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* {"id"}, or {"orphan": true} for what stands without a timer -> {} */
+enum mn_err mn_verb_apply_undo(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* {"id"} -> {"tried": whether a set of changes is tried now, "outcome": of that one, "" = unknown}
+ */
+enum mn_err mn_verb_apply_state(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+
 #endif

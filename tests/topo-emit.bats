@@ -198,3 +198,17 @@ spark_is()
     grep -q '^address1=fd66::1/127$' <<<"$output"
     grep -qi '^mac-address=4c:bb:47:00:00:05$' <<<"$output"
 }
+
+@test "topo: NetworkManager reads the keyfiles, and finds in them what was meant" {
+    find_program /usr/bin/nmcli
+    emit keyfile spark-a -o out
+    file=out/etc/NetworkManager/system-connections/meshnet-enp1s0f0np0.nmconnection
+    [ "$(stat -c %a "$file")" = 600 ]
+    run $(with_libraries "$PROGRAM") --offline connection modify connection.autoconnect no <"$file"
+    echo "$output"
+    [ "$status" -eq 0 ]
+    grep -q '^mtu=9000$' <<<"$output"
+    grep -q '^address1=10.66.0.0/31$' <<<"$output"
+    grep -q '^address1=fd66::1/127$' <<<"$output"
+    grep -qi '^mac-address=4c:bb:47:00:00:01$' <<<"$output"
+}

@@ -9,6 +9,7 @@
 const struct mn_emit_format mn_emit_formats[] = {
     {"netplan", "for netplan (Ubuntu, DGX OS)", "netplan try", mn_emit_netplan},
     {"networkd", "for systemd-networkd, a file a NIC", "networkctl reload", mn_emit_networkd},
+    {"keyfile", "for NetworkManager, a file a NIC", "nmcli connection reload", mn_emit_keyfile},
     {"nmcli", "for NetworkManager, a script", "sh meshnet-nmcli.sh", mn_emit_nmcli},
     {"iproute2", "until the next boot, a script", "sh meshnet-ip.sh", mn_emit_iproute2},
     {"hostfile", "of all nodes, for mpirun", "mpirun --hostfile hostfile", mn_emit_hostfile},

@@ -58,6 +58,7 @@ const char *mn_emit_mac(const struct mn_mesh *mesh, int node, const struct mn_me
 
 void mn_emit_netplan(const struct mn_mesh *mesh, int node, struct mn_emit *out);
 void mn_emit_networkd(const struct mn_mesh *mesh, int node, struct mn_emit *out);
+void mn_emit_keyfile(const struct mn_mesh *mesh, int node, struct mn_emit *out);
 void mn_emit_nmcli(const struct mn_mesh *mesh, int node, struct mn_emit *out);
 void mn_emit_iproute2(const struct mn_mesh *mesh, int node, struct mn_emit *out);
 void mn_emit_hostfile(const struct mn_mesh *mesh, int node, struct mn_emit *out);

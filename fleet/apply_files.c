@@ -1,0 +1,289 @@
+/* Where the distribution keeps the configuration of NICs, and the files of a node for it. What is
+ * in them is topo/emit's. */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fleet/apply_kernel.h"
+#include "fleet/apply_place.h"
+#include "topo/base/alloc.h"
+#include "topo/emit/emit.h"
+
+#define WANTS "/etc/systemd/system/multi-user.target.wants/"
+#define OURS  "# Written by meshnet topo " /* how each file begins, after a "#!" */
+
+static const struct mn_manager managers[] = {
+    {.name = "netplan",
+     .format = "netplan",
+     .all = {"/etc/netplan", "/usr/sbin/netplan"},
+     .reload = {"netplan", "generate"}},
+    {.name = "NetworkManager",
+     .format = "keyfile",
+     .any = {"/run/NetworkManager", WANTS "NetworkManager.service"},
+     .old = "/etc/NetworkManager/system-connections/meshnet-*.nmconnection",
+     .reload = {"nmcli", "connection", "reload"}},
+    {.name = "systemd-networkd",
+     .format = "networkd",
+     .any = {"/run/systemd/netif/state", WANTS "systemd-networkd.service"},
+     .old = "/etc/systemd/network/60-meshnet-*.network",
+     .reload = {"networkctl", "reload"}},
+    {.name = "systemd",
+     .format = "iproute2",
+     .any = {"/run/systemd/system", "/etc/systemd/system"},
+     .reload = {"systemctl", "daemon-reload"}},
+    {.name = "script",
+     .format = "iproute2",
+     .note = "nothing is known here that sets NICs up at boot (netplan, NetworkManager, "
+             "systemd-networkd, systemd): until then it holds; have /etc/meshnet/meshnet-ip.sh run "
+             "at boot"},
+};
+#define MANAGERS (sizeof managers / sizeof *managers)
+
+static int is_there(const char *root, const char *path)
+{
+    struct stat st; /* of a link itself: in a folder for an image it leads nowhere */
+    char *whole = mn_asprintf("%s%s", root, path);
+    int there = !lstat(whole, &st);
+
+    free(whole);
+    return there;
+}
+
+const struct mn_manager *mn_manager_find(const char *root)
+{
+    for (size_t i = 0; i < MANAGERS; i++) {
+        const struct mn_manager *m = &managers[i];
+        int all = 1, any = !m->any[0];
+        for (int k = 0; m->all[k]; k++)
+            all &= is_there(root, m->all[k]);
+        for (int k = 0; m->any[k]; k++)
+            any |= is_there(root, m->any[k]);
+        if (all && any)
+            return m;
+    }
+    return &managers[MANAGERS - 1];
+}
+
+const struct mn_manager *mn_manager_named(const char *name)
+{
+    for (size_t i = 0; i < MANAGERS; i++)
+        if (!strcmp(managers[i].name, name))
+            return &managers[i];
+    return NULL;
+}
+
+/* --- files ------------------------------------------------------------------------------------ */
+
+/* systemd's name of a device: '-' and what is no letter or digit as \xNN. */
+static void put_device(FILE *file, const char *netdev)
+{
+    fputs("sys-subsystem-net-devices-", file);
+    for (const char *c = netdev; *c; c++)
+        if (strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:", *c))
+            fputc(*c, file);
+        else
+            fprintf(file, "\\x%02x", (unsigned char)*c);
+    fputs(".device", file);
+}
+
+/* Runs the script at boot, when the NICs are there. The second file starts it without "systemctl
+ * enable". */
+static void add_unit(const struct mn_mesh *mesh, int node, struct mn_emit *out)
+{
+    FILE *file = mn_emit_begin(out, 0644, "/etc/systemd/system/meshnet-ip.service");
+    const struct mn_mesh_nic *nic;
+
+    mn_emit_head(file, "iproute2", mesh, node);
+    fputs("[Unit]\nDescription=Addresses of the mesh\nAfter=network-pre.target\n", file);
+    for (size_t i = 0; (nic = mn_emit_nic(mesh, node, &i));) {
+        fputs("Wants=", file);
+        put_device(file, nic->netdev);
+        fputs("\nAfter=", file);
+        put_device(file, nic->netdev);
+        fputc('\n', file);
+    }
+    fputs("\n[Service]\nType=oneshot\nRemainAfterExit=yes\n"
+          "ExecStart=/bin/sh /etc/meshnet/meshnet-ip.sh\n",
+          file);
+    fclose(file);
+    file = mn_emit_begin(out, 0644, "/etc/systemd/system/multi-user.target.d/60-meshnet.conf");
+    mn_emit_head(file, "iproute2", mesh, node);
+    fputs("[Unit]\nWants=meshnet-ip.service\n", file);
+    fclose(file);
+}
+
+static int is_ours(const char *text)
+{
+    if (!strncmp(text, "#!", 2))
+        text += strcspn(text, "\n") + 1;
+    return !strncmp(text, OURS, strlen(OURS));
+}
+
+static void add_write(const char *path, const struct mn_emit_file *file, struct mn_changes *files,
+                      char ***notes, size_t *n_notes)
+{
+    struct mn_diag diag;
+    unsigned mode;
+    char *old;
+
+    if (mn_place_read(path, &old, &mode, &diag)) {
+        char *text = mn_asprintf("%s; it is written anew", diag.text);
+        mn_text_push(notes, n_notes, text);
+        free(text);
+    }
+    if (!old || strcmp(old, file->text) != 0 || mode != file->mode) {
+        struct mn_change *c = mn_change_add(files, MN_CHANGE_FILE, NULL, path, old, file->text);
+        c->from_mode = old ? mode : 0;
+        c->to_mode = file->mode;
+    }
+    free(old);
+}
+
+static void add_removal(const char *path, struct mn_changes *files)
+{
+    unsigned mode;
+    char *old;
+
+    if (!mn_place_read(path, &old, &mode, NULL) && old && is_ours(old))
+        mn_change_add(files, MN_CHANGE_FILE, NULL, path, old, NULL)->from_mode = mode;
+    free(old);
+}
+
+/* Files of an earlier run for NICs that the mesh file no longer has. */
+static void add_removals(const char *pattern, const char *root, const struct mn_emit *out,
+                         struct mn_changes *files)
+{
+    char *whole = mn_asprintf("%s%s", root, pattern);
+    glob_t found = {.gl_pathc = 0};
+
+    if (!glob(whole, 0, NULL, &found))
+        for (size_t i = 0; i < found.gl_pathc; i++) {
+            int written = 0;
+            for (size_t k = 0; k < out->n_files; k++)
+                written |= !strcmp(found.gl_pathv[i] + strlen(root), out->files[k].path);
+            if (!written)
+                add_removal(found.gl_pathv[i], files);
+        }
+    globfree(&found);
+    free(whole);
+}
+
+static int has_work(const struct mn_mesh *mesh, int node)
+{
+    return mn_emit_nic(mesh, node, &(size_t){0}) != NULL;
+}
+
+enum mn_err mn_apply_files(const struct mn_manager *manager, const struct mn_mesh *mesh, int node,
+                           const char *root, struct mn_changes *files, char ***notes,
+                           size_t *n_notes, struct mn_diag *diag)
+{
+    struct mn_emit out = {.files = NULL};
+
+    if (!has_work(mesh, node)) {
+        mn_text_push(notes, n_notes, "no NIC of it has an address in the mesh file");
+        return MN_OK;
+    }
+    enum mn_err err = mn_emit(mn_emit_find(manager->format), mesh, node, &out, diag);
+    if (!err && !strcmp(manager->name, "systemd"))
+        add_unit(mesh, node, &out);
+    for (size_t i = 0; i < out.n_files && !err; i++) {
+        const char *at = out.files[i].path;
+        char *path = mn_asprintf("%s%s%s", root, *at == '/' ? "" : "/etc/meshnet/", at);
+        add_write(path, &out.files[i], files, notes, n_notes);
+        free(path);
+    }
+    if (!err && manager->old)
+        add_removals(manager->old, root, &out, files);
+    if (!err && manager->note)
+        mn_text_push(notes, n_notes, manager->note);
+    mn_emit_free(&out);
+    return err;
+}
+
+/* --- telling the manager ---------------------------------------------------------------------- */
+
+#define RELOAD_MS 20000
+
+static char *find_program(const char *root, const char *name)
+{
+    static const char *const folders[] = {"/usr/sbin", "/usr/bin", "/sbin", "/bin"};
+
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        char *path = mn_asprintf("%s%s/%s", root, folders[i], name);
+        if (!access(path, X_OK))
+            return path;
+        free(path);
+    }
+    return NULL;
+}
+
+static void run_child(const char *path, const struct mn_manager *manager)
+{
+    char *args[5] = {NULL};
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    for (int i = 0; i < 3 && null >= 0; i++)
+        dup2(null, i);
+    for (int i = 0; i < 4; i++)
+        args[i] = mn_strdup(manager->reload[i]);
+    execv(path, args);
+    _exit(127);
+}
+
+/* Its exit code; -1: it had to be ended. */
+static int wait_for(pid_t child)
+{
+    int fd = (int)syscall(SYS_pidfd_open, child, 0), status = 0, late = 0;
+
+    if (fd >= 0) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        int n;
+        do
+            n = poll(&p, 1, RELOAD_MS);
+        while (n < 0 && errno == EINTR);
+        late = n == 0;
+        close(fd);
+    }
+    if (late)
+        kill(child, SIGKILL);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    return late || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
+}
+
+enum mn_err mn_manager_reload(const struct mn_manager *manager, const char *root, char **said,
+                              struct mn_diag *diag)
+{
+    char *path = manager->reload[0] ? find_program(root, manager->reload[0]) : NULL;
+    char words[128] = "";
+
+    *said = NULL;
+    if (!path)
+        return MN_OK;
+    for (int i = 0; manager->reload[i]; i++)
+        snprintf(words + strlen(words), sizeof words - strlen(words), "%s%s", i ? " " : "",
+                 manager->reload[i]);
+    pid_t child = fork();
+    if (child == 0)
+        run_child(path, manager);
+    free(path);
+    if (child < 0)
+        return mn_fail_errno(diag, "%s: starting it", words);
+    int code = wait_for(child);
+    if (code == -1)
+        return mn_fail(diag, MN_ERR_TIMEOUT, "%s: it took more than %d s", words, RELOAD_MS / 1000);
+    if (code)
+        return mn_fail(diag, MN_ERR_FAILED, "%s: exit code %d; it does not take the files", words,
+                       code);
+    *said = mn_strdup(words);
+    return MN_OK;
+}

@@ -1,0 +1,17 @@
+/* Between fleet/apply_keeper.c and apply_keeper_ask.c. */
+#ifndef MN_APPLY_KEEPER_IMPL_H
+#define MN_APPLY_KEEPER_IMPL_H
+
+#include <cjson/cJSON.h>
+
+#include "fleet/apply_state.h"
+
+/* Is the keeper from now on: makes the changes, says how it went into result, waits. */
+_Noreturn void mn_keeper_run(const struct mn_apply_state *state, int lock, int door, int result);
+/* Another may begin; the door's name goes first, which is the holder's to remove. */
+void mn_keeper_unlock(int lock);
+/* One message of a SOCK_SEQPACKET socket: at most 8 KiB. NULL: none came, or none of this kind. */
+void mn_keeper_send(int fd, const cJSON *json);
+cJSON *mn_keeper_receive(int fd);
+
+#endif

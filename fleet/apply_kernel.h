@@ -1,0 +1,33 @@
+/* For fleet/apply_kernel*.c and apply_route.c only. */
+#ifndef MN_APPLY_KERNEL_H
+#define MN_APPLY_KERNEL_H
+
+#include "fleet/apply.h"
+
+struct nl_sock;
+struct nl_cache;
+struct rtnl_link;
+struct rtnl_addr;
+
+struct mn_kernel {
+    struct nl_sock *sock;
+    struct nl_cache *links, *addrs, *routes; /* as they were at the last refresh */
+};
+
+/* The NIC of a change: of its name, if that has its MAC; else the only one with its MAC. NULL and
+ * MN_ERR_NOTFOUND: it is gone. */
+struct rtnl_link *mn_kernel_link(const struct mn_kernel *kernel, const struct mn_change *change,
+                                 struct mn_diag *diag);
+enum mn_err mn_kernel_failed(struct mn_diag *diag, const struct mn_change *change, const char *to,
+                             int code);
+
+/* Of one kind each: whether text is there, and making that so. on: it is to be there. */
+int mn_kernel_has_address(const struct mn_kernel *kernel, int ifindex, const char *text);
+enum mn_err mn_kernel_set_address(struct mn_kernel *kernel, const struct mn_change *change,
+                                  int ifindex, const char *text, int on, struct mn_diag *diag);
+int mn_kernel_has_route(const struct mn_kernel *kernel, int ifindex, const char *text);
+enum mn_err mn_kernel_set_route(struct mn_kernel *kernel, const struct mn_change *change,
+                                int ifindex, const char *text, int on, struct mn_diag *diag);
+void mn_text_push(char ***texts, size_t *n, const char *text);
+
+#endif

@@ -1,0 +1,311 @@
+/* What the mesh file wants of a node against what is there. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "fleet/apply_kernel.h"
+#include "topo/base/alloc.h"
+#include "topo/mesh_check.h"
+
+/* A NIC that the mesh file configures, and the host's. */
+struct pair {
+    struct mn_mesh_nic *want;
+    const struct mn_nic *have;
+    int taken;
+    char **addrs, **routes; /* there now */
+    size_t n_addrs, n_routes;
+};
+
+struct work {
+    const struct mn_apply_want *want;
+    struct mn_mesh_node *node;
+    const struct mn_kernel *kernel;
+    struct mn_apply_plan *plan;
+    struct pair *pairs;
+    size_t n_pairs;
+};
+
+/* "NIC", or "NODE/NIC". */
+static int listed(const struct work *w, const char *netdev, const char *name)
+{
+    size_t len = strlen(w->node->name);
+
+    for (size_t i = 0; i < w->want->n_take; i++) {
+        const char *take = w->want->take[i];
+        if (!strncmp(take, w->node->name, len) && take[len] == '/')
+            take += len + 1;
+        if (!strcmp(take, netdev) || !strcmp(take, name))
+            return 1;
+    }
+    return 0;
+}
+
+static const char *mac_text(const struct mn_mesh_nic *nic, char text[18])
+{
+    const uint8_t *m = nic->mac;
+
+    snprintf(text, 18, "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]);
+    return text;
+}
+
+/* By MAC, for names change with slots and kernels; where several have it, by name among them. */
+static const struct mn_nic *find_nic(const struct mn_host *host, const struct mn_mesh_nic *want,
+                                     struct mn_diag *diag)
+{
+    const struct mn_nic *named = mn_host_nic(host, want->netdev), *found = NULL;
+    char mac[18];
+    int count = 0;
+
+    if (!want->has_mac) {
+        if (!named)
+            mn_fail(diag, MN_ERR_CONFIG, "%s: this host has no such NIC", want->netdev);
+        return named;
+    }
+    for (size_t i = 0; i < host->n_nics; i++) {
+        if (!host->nics[i].has_mac || memcmp(host->nics[i].mac, want->mac, 6) != 0)
+            continue;
+        found = &host->nics[i];
+        count++;
+        if (found == named)
+            return named;
+    }
+    if (count != 1)
+        mn_fail(diag, MN_ERR_CONFIG,
+                "%s: %s NIC of this host has the MAC %s that the mesh file gives; correct the file "
+                "or discover again",
+                want->netdev, count ? "more than one" : "no", mac_text(want, mac));
+    return count == 1 ? found : NULL;
+}
+
+static enum mn_err find_pairs(struct work *w, struct mn_diag *diag)
+{
+    for (size_t i = 0; i < w->node->n_nics; i++) {
+        struct mn_mesh_nic *want = &w->node->nics[i];
+        int taken = listed(w, want->netdev, want->name);
+        if (taken)
+            want->role = MN_ROLE_CABLE;
+        if (!want->n_addrs || want->role == MN_ROLE_MANAGEMENT)
+            continue;
+        const struct mn_nic *have = find_nic(w->want->host, want, diag);
+        if (!have)
+            return MN_ERR_CONFIG;
+        for (size_t k = 0; k < w->n_pairs; k++)
+            if (w->pairs[k].have == have)
+                return mn_fail(diag, MN_ERR_CONFIG,
+                               "%s and %s of the mesh file are one NIC here, %s",
+                               w->pairs[k].want->name, want->name, have->netdev);
+        struct pair *p = mn_grow((void **)&w->pairs, &w->n_pairs, sizeof *w->pairs);
+        *p = (struct pair){.want = want, .have = have};
+        p->taken = taken || listed(w, have->netdev, have->netdev);
+        p->n_addrs = mn_kernel_addresses(w->kernel, have->ifindex, &p->addrs);
+        p->n_routes = mn_kernel_routes(w->kernel, have->ifindex, &p->routes);
+    }
+    return MN_OK;
+}
+
+/* --- what differs ----------------------------------------------------------------------------- */
+
+static int parse_text(const char *text, struct mn_addr *addr)
+{
+    char plain[MN_ADDR_TEXT];
+
+    snprintf(plain, sizeof plain, "%.*s", (int)strcspn(text, " "), text);
+    return !mn_addr_parse(plain, addr, NULL);
+}
+
+static int wanted(const struct mn_mesh_nic *nic, const char *text)
+{
+    struct mn_addr addr;
+
+    for (size_t i = 0; parse_text(text, &addr) && i < nic->n_addrs; i++)
+        if (mn_addr_equal(&nic->addrs[i], &addr) && nic->addrs[i].prefix == addr.prefix)
+            return 1;
+    return 0;
+}
+
+/* Of IPv6, an address that stands with another prefix length: that one's text. */
+static const char *same_other_prefix(const struct pair *p, const struct mn_addr *want)
+{
+    struct mn_addr addr;
+
+    for (size_t i = 0; i < p->n_addrs; i++)
+        if (want->family == AF_INET6 && parse_text(p->addrs[i], &addr) &&
+            mn_addr_equal(&addr, want) && addr.prefix != want->prefix)
+            return p->addrs[i];
+    return NULL;
+}
+
+static int is_replaced(const struct pair *p, const char *text)
+{
+    struct mn_addr addr;
+
+    for (size_t i = 0; parse_text(text, &addr) && i < p->want->n_addrs; i++)
+        if (addr.family == AF_INET6 && mn_addr_equal(&p->want->addrs[i], &addr))
+            return 1;
+    return 0;
+}
+
+static void add_mtu(struct mn_changes *list, const struct pair *p)
+{
+    char from[16], to[16];
+
+    snprintf(from, sizeof from, "%d", p->have->mtu);
+    snprintf(to, sizeof to, "%d", p->want->mtu);
+    if (p->want->mtu && p->want->mtu != p->have->mtu)
+        mn_change_add(list, MN_CHANGE_MTU, p->have, NULL, from, to);
+}
+
+static void add_link(struct mn_changes *list, const struct pair *p)
+{
+    if (!p->have->admin_up)
+        mn_change_add(list, MN_CHANGE_LINK, p->have, NULL, "down", "up");
+}
+
+static void add_addresses(struct mn_changes *list, const struct pair *p)
+{
+    char text[MN_ADDR_TEXT];
+
+    for (size_t i = 0; i < p->want->n_addrs; i++) {
+        const struct mn_addr *addr = &p->want->addrs[i];
+        int there = 0;
+        if (mn_addr_is_link_local(addr))
+            continue;
+        mn_addr_format(addr, text, sizeof text);
+        for (size_t k = 0; k < p->n_addrs; k++)
+            there |= strcspn(p->addrs[k], " ") == strlen(text) &&
+                     !strncmp(p->addrs[k], text, strlen(text));
+        if (!there)
+            mn_change_add(list, MN_CHANGE_ADDRESS, p->have, NULL, same_other_prefix(p, addr), text);
+    }
+}
+
+static int goes(const struct pair *p, const char *text)
+{
+    return !wanted(p->want, text) && !is_replaced(p, text);
+}
+
+/* The gateway lies in the subnet of an address that goes and of none that stays, or the source is
+ * such an address: the kernel drops the route without a word, so that it is named here. */
+static int loses(const struct pair *p, const char *route)
+{
+    const char *via = strstr(route, " via "), *src = strstr(route, " src ");
+    struct mn_addr gateway, source, addr;
+    int lost = 0, kept = 0;
+
+    via = via && parse_text(via + 5, &gateway) ? via : NULL;
+    src = src && parse_text(src + 5, &source) ? src : NULL;
+    for (size_t i = 0; i < p->n_addrs; i++) {
+        if (!goes(p, p->addrs[i]) || !parse_text(p->addrs[i], &addr))
+            continue;
+        lost |= via && mn_addr_share_subnet(&addr, &gateway);
+        if (src && mn_addr_equal(&addr, &source))
+            return 1;
+    }
+    for (size_t i = 0; i < p->want->n_addrs; i++)
+        kept |= via && mn_addr_share_subnet(&p->want->addrs[i], &gateway);
+    return lost && !kept;
+}
+
+static void drop_routes(struct mn_changes *list, const struct pair *p)
+{
+    for (size_t i = 0; i < p->n_routes; i++)
+        if (loses(p, p->routes[i]))
+            mn_change_add(list, MN_CHANGE_ROUTE, p->have, NULL, p->routes[i], NULL);
+}
+
+static void drop_addresses(struct mn_changes *list, const struct pair *p)
+{
+    for (size_t i = 0; i < p->n_addrs; i++)
+        if (goes(p, p->addrs[i]))
+            mn_change_add(list, MN_CHANGE_ADDRESS, p->have, NULL, p->addrs[i], NULL);
+}
+
+/* New addresses come before old ones go: a NIC without any loses all its routes. */
+static void (*const steps[])(struct mn_changes *,
+                             const struct pair *) = {add_mtu, add_link, add_addresses, drop_routes,
+                                                     drop_addresses};
+#define STEPS (sizeof steps / sizeof *steps)
+
+/* --- what is left alone ----------------------------------------------------------------------- */
+
+static const char *guarded(const struct pair *p)
+{
+    return p->taken                              ? NULL
+           : p->have->default_route              ? "it has the default route"
+           : p->have->role == MN_ROLE_MANAGEMENT ? p->have->role_why
+           : p->have->master[0]                  ? "it is part of another interface"
+                                                 : NULL;
+}
+
+static enum mn_err guard(struct work *w, const struct pair *p, struct mn_diag *diag)
+{
+    struct mn_changes list = {.items = NULL};
+    const char *why = guarded(p);
+
+    for (size_t s = 0; why && s < STEPS; s++)
+        steps[s](&list, p);
+    size_t count = list.count;
+    mn_changes_free(&list);
+    if (count)
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "%s: the mesh file wants it changed, and %s: nothing was changed; --take %s "
+                       "if that is meant, role: management in the mesh file if not",
+                       p->have->netdev, why, p->have->netdev);
+    if (why) {
+        char *text =
+            mn_asprintf("%s is as the mesh file wants it and left alone: %s", p->have->netdev, why);
+        mn_text_push(&w->plan->notes, &w->plan->n_notes, text);
+        free(text);
+        p->want->role = MN_ROLE_MANAGEMENT;
+    }
+    return MN_OK;
+}
+
+static enum mn_err compare(struct work *w, struct mn_diag *diag)
+{
+    enum mn_err err = find_pairs(w, diag);
+
+    for (size_t i = 0; i < w->n_pairs && !err; i++)
+        err = guard(w, &w->pairs[i], diag);
+    for (size_t s = 0; s < STEPS && !err; s++)
+        for (size_t i = 0; i < w->n_pairs; i++)
+            if (w->pairs[i].want->role != MN_ROLE_MANAGEMENT)
+                steps[s](&w->plan->kernel, &w->pairs[i]);
+    /* What is written goes by the names of this host. */
+    for (size_t i = 0; i < w->n_pairs && !err; i++)
+        mn_strlcpy(w->pairs[i].want->netdev, w->pairs[i].have->netdev,
+                   sizeof w->pairs[i].want->netdev);
+    for (size_t i = 0; i < w->n_pairs; i++) {
+        mn_texts_free(w->pairs[i].addrs, w->pairs[i].n_addrs);
+        mn_texts_free(w->pairs[i].routes, w->pairs[i].n_routes);
+    }
+    free(w->pairs);
+    return err;
+}
+
+enum mn_err mn_apply_plan(const struct mn_apply_want *want, const struct mn_kernel *kernel,
+                          const char *root, struct mn_apply_plan *plan, struct mn_diag *diag)
+{
+    struct work w = {.want = want,
+                     .node = &want->mesh->nodes[want->node],
+                     .kernel = kernel,
+                     .plan = plan};
+
+    *plan = (struct mn_apply_plan){.manager = mn_manager_find(root)};
+    enum mn_err err = want->host ? compare(&w, diag) : MN_OK;
+    if (!err)
+        err = mn_apply_files(plan->manager, want->mesh, want->node, root, &plan->files,
+                             &plan->notes, &plan->n_notes, diag);
+    if (err)
+        mn_apply_plan_free(plan);
+    return err;
+}
+
+void mn_apply_plan_free(struct mn_apply_plan *plan)
+{
+    mn_changes_free(&plan->kernel);
+    mn_changes_free(&plan->files);
+    mn_texts_free(plan->notes, plan->n_notes);
+    *plan = (struct mn_apply_plan){.manager = NULL};
+}
