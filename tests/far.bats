@@ -59,7 +59,7 @@ setup()
 teardown()
 {
     local node
-    for node in a b c d m; do
+    for node in a b c d m n0 n1 n2 n3 n4 n5 n6 n7; do
         ip netns del $NS-$node 2>/dev/null || true
     done
 }
@@ -179,4 +179,78 @@ right()
     echo "$output"
     [ "$status" -ne 0 ]
     grep -q 'no RDMA between' said.0 said.1
+}
+
+# shape_of ring|line|star RANKS: namespaces n0, n1, … with a management network and such cables, the
+# mesh file in shape.yaml.
+shape_of()
+{
+    local shape=$1 n=$2 i from to
+    declare -A nics=()
+    for ((i = 0; i < n; i++)); do
+        ip netns add $NS-n$i
+        ip -n $NS-n$i link set lo up
+        ip link add mgmt netns $NS-n$i type veth peer name q$i netns $NS-m
+        ip -n $NS-m link set q$i master br0 up
+        ip -n $NS-n$i addr add 10.9.2.$((i + 1))/24 dev mgmt
+        ip -n $NS-n$i link set mgmt up
+        nics[$i]="      - {netdev: mgmt, addresses: [10.9.2.$((i + 1))/24], role: management}"$'\n'
+    done
+    for ((i = 0; i < n; i++)); do
+        case $shape in
+            ring) from=$i to=$(((i + 1) % n)) ;;
+            line) from=$i to=$((i + 1)) ;;
+            star) from=0 to=$((i + 1)) ;;
+        esac
+        [ $to -lt $n ] || continue
+        cable n$from l${i}a 10.3.$i.0/31 n$to l${i}b 10.3.$i.1/31
+        nics[$from]+="      - {netdev: l${i}a, addresses: [10.3.$i.0/31]}"$'\n'
+        nics[$to]+="      - {netdev: l${i}b, addresses: [10.3.$i.1/31]}"$'\n'
+    done
+    printf 'version: 1\nnodes:\n' >shape.yaml
+    for ((i = 0; i < n; i++)); do
+        printf '  - name: n%s\n    nics:\n%s' "$i" "${nics[$i]}" >>shape.yaml
+    done
+}
+
+# like_nccl RANKS: a rank in each, which connects as NCCL does.
+like_nccl()
+{
+    local n=$1 i pids=() failed=0 devices
+    for ((i = 0; i < n; i++)); do
+        devices=$(ip -n $NS-n$i -j addr show | jq -r '[.[] | select(.ifname | startswith("l") and . != "lo") |
+            "dev=r\(.ifname):\(.ifname):\(.addr_info[0].local)"] | join(",")')
+        on n$i env MESHNET_NODE=n$i MESHNET_CONFIG="$PWD/shape.yaml" \
+            FAKEVERBS="shm=$PWD/fabric,$devices" timeout -k 1 120 "$BUILD/tests/nccl_pairs" \
+            "$BUILD/lib/libnccl-net-mesh.so" $i $n 10.9.2.1 18660 >pairs.$i 2>&1 &
+        pids+=($!)
+    done
+    for ((i = 0; i < n; i++)); do
+        wait "${pids[i]}" || failed=$?
+        cat pairs.$i
+        [ "$(grep -c '^rank' pairs.$i)" -eq 10 ] || failed=1
+    done
+    rm -f fabric*
+    for ((i = 0; i < n; i++)); do
+        ip -n $NS-m link del q$i
+        ip netns del $NS-n$i
+    done
+    return $failed
+}
+
+@test "far: rings, lines and stars connect as NCCL connects them, over TCP" {
+    for shape in ring:3 ring:4 ring:6 line:4 line:5 star:4; do
+        echo "$shape"
+        shape_of "${shape%:*}" "${shape#*:}"
+        like_nccl "${shape#*:}"
+    done
+}
+
+@test "far: rings, lines and stars connect as NCCL connects them, neighbours over RDMA" {
+    export LD_LIBRARY_PATH=$BUILD/tests/fakeverbs
+    for shape in ring:4 ring:8 line:7 star:5; do
+        echo "$shape"
+        shape_of "${shape%:*}" "${shape#*:}"
+        like_nccl "${shape#*:}"
+    done
 }
