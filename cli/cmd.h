@@ -38,6 +38,7 @@ extern const struct mn_command mn_cmd_discover, mn_cmd_serve, mn_cmd_bench, mn_c
     mn_cmd_topo, mn_cmd_topo_address, mn_cmd_topo_emit, mn_cmd_node, mn_cmd_completion;
 extern const struct mn_command mn_cmd_topo_show;
 extern const struct mn_command mn_cmd_topo_apply;
+extern const struct mn_command mn_cmd_push;
 
 /* A row of every command that prints tables, whose struct has an int wide: mn_out_width(out, 0). */
 #define MN_WIDE_OPTION(owner)                                                                      \

@@ -23,6 +23,7 @@ struct mn_node_verb {
     /* The host is changed: by agents only where they were told to allow it. Goes on to its end when
      * whoever asked has gone, which ends all others. */
     int changes;
+    int not_by_agents; /* never: what it touches is for the asker to say, as a user of the host */
     /* ask is a stranger's, to be checked; *answer is the caller's to cJSON_Delete and NULL after an
      * error. Runs in a process of its own, may print on stderr what people should see. */
     enum mn_err (*run)(const cJSON *ask, cJSON **answer, struct mn_diag *diag);

@@ -7,21 +7,25 @@
 
 #include "topo/base/log.h"
 
+void mn_same_mesh_add(cJSON *message, const struct mn_mesh_digest *digest)
+{
+    char hash[17];
+    cJSON *mesh = cJSON_AddObjectToObject(message, "mesh");
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)digest->hash);
+    cJSON_AddStringToObject(mesh, "hash", hash);
+    cJSON *items = cJSON_AddArrayToObject(mesh, "items");
+    for (int i = 0; i < digest->n_items; i++) {
+        cJSON_AddItemToArray(items, cJSON_CreateNumber(digest->items[i].name));
+        cJSON_AddItemToArray(items, cJSON_CreateNumber(digest->items[i].value));
+    }
+}
+
 void mn_same_mesh_put(cJSON *message)
 {
     struct mn_mesh_own own;
-    char hash[17];
 
-    if (mn_mesh_own_read(&own, NULL))
-        return;
-    cJSON *mesh = cJSON_AddObjectToObject(message, "mesh");
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)own.digest.hash);
-    cJSON_AddStringToObject(mesh, "hash", hash);
-    cJSON *items = cJSON_AddArrayToObject(mesh, "items");
-    for (int i = 0; i < own.digest.n_items; i++) {
-        cJSON_AddItemToArray(items, cJSON_CreateNumber(own.digest.items[i].name));
-        cJSON_AddItemToArray(items, cJSON_CreateNumber(own.digest.items[i].value));
-    }
+    if (!mn_mesh_own_read(&own, NULL))
+        mn_same_mesh_add(message, &own.digest);
 }
 
 static int get_u32(const cJSON *item, uint32_t *value)
@@ -32,7 +36,7 @@ static int get_u32(const cJSON *item, uint32_t *value)
     return 1;
 }
 
-static int parse(const cJSON *message, struct mn_mesh_digest *digest)
+int mn_same_mesh_get(const cJSON *message, struct mn_mesh_digest *digest)
 {
     const cJSON *mesh = cJSON_GetObjectItemCaseSensitive(message, "mesh");
     const cJSON *hash = cJSON_GetObjectItemCaseSensitive(mesh, "hash");
@@ -59,7 +63,7 @@ int mn_same_mesh_differs(const cJSON *message, const char *peer, char *text, siz
     struct mn_mesh_digest theirs;
 
     text[0] = 0;
-    return parse(message, &theirs) && !mn_mesh_own_read(&own, NULL) &&
+    return mn_same_mesh_get(message, &theirs) && !mn_mesh_own_read(&own, NULL) &&
            mn_mesh_differs(&own, &theirs, peer, text, size);
 }
 

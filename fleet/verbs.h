@@ -12,6 +12,14 @@
 enum mn_err mn_verb_about(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
 /* mn_probe_ask() -> mn_probe_result_json() */
 enum mn_err mn_verb_probe(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* {"place": "own" or "system"} -> struct mn_file_state of the mesh file there */
+enum mn_err mn_verb_mesh(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* The same and "text", which is written there when it is a mesh file */
+enum mn_err mn_verb_put_mesh(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* {"text"} -> the same, of /etc/meshnet/mesh.yaml */
+enum mn_err mn_verb_put_mesh_system(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* {"path": absolute, "text": may be left out} -> the same */
+enum mn_err mn_verb_put_mesh_at(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
 
 /* Of meshnet topo apply. mesh: a mesh file's text; take: NICs; undo: go back to what the last kept
  * set of changes replaced; id: 32 hexadecimal digits, the caller's, of one set of changes.

@@ -189,8 +189,8 @@ static void say_more(struct list *list)
         snprintf(list->text + used, sizeof list->text - used, " and %d more", list->n - NAMED);
 }
 
-static void list_differences(const struct mn_mesh_own *own, const struct mn_mesh_digest *theirs,
-                             char *text, size_t size)
+void mn_mesh_differences(const struct mn_mesh_own *own, const struct mn_mesh_digest *theirs,
+                         char *text, size_t size)
 {
     struct list differ = {.n = 0}, here = {.n = 0};
     int there = 0;
@@ -209,11 +209,13 @@ static void list_differences(const struct mn_mesh_own *own, const struct mn_mesh
     say_more(&here);
     text[0] = 0;
     if (differ.n)
-        used += (size_t)snprintf(text + used, size - used, "; different: %s", differ.text);
+        used += (size_t)snprintf(text + used, size - used, "different: %s", differ.text);
     if (here.n && used < size)
-        used += (size_t)snprintf(text + used, size - used, "; only here: %s", here.text);
+        used += (size_t)snprintf(text + used, size - used, "%sonly here: %s", used ? "; " : "",
+                                 here.text);
     if (there && used < size)
-        snprintf(text + used, size - used, "; only there: %d of nodes, links and settings", there);
+        snprintf(text + used, size - used, "%sonly there: %d of nodes, links and settings",
+                 used ? "; " : "", there);
 }
 
 int mn_mesh_differs(const struct mn_mesh_own *own, const struct mn_mesh_digest *theirs,
@@ -240,10 +242,10 @@ int mn_mesh_differs(const struct mn_mesh_own *own, const struct mn_mesh_digest *
                  peer, own->path, mine);
         return 1;
     }
-    list_differences(own, theirs, what, sizeof what);
+    mn_mesh_differences(own, theirs, what, sizeof what);
     snprintf(text, size,
-             "%s goes by another mesh file (hash %016llx) than this host: %s (hash %016llx)%s; put "
-             "the same file on every node",
-             peer, other, own->path, mine, what);
+             "%s goes by another mesh file (hash %016llx) than this host: %s (hash %016llx)%s%s; "
+             "put the same file on every node",
+             peer, other, own->path, mine, *what ? "; " : "", what);
     return 1;
 }

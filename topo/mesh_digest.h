@@ -33,6 +33,11 @@ void mn_mesh_digest(const struct mn_mesh *mesh, const char *path, struct mn_mesh
 /* Of the mesh file that this process would use; MN_ERR_CONFIG when that is a broken one. */
 enum mn_err mn_mesh_own_read(struct mn_mesh_own *own, struct mn_diag *diag);
 
+/* "different: node a, link b; only here: …; only there: 2 of nodes, links and settings"; "" when
+ * nothing that is named does. Of their items names are known where own has them, too. */
+void mn_mesh_differences(const struct mn_mesh_own *own, const struct mn_mesh_digest *theirs,
+                         char *text, size_t size);
+
 /* 1 when peer (its name, for the text) goes by another mesh file, and in text both hashes and what
  * differs; 0 when it is the same, or neither has one. */
 int mn_mesh_differs(const struct mn_mesh_own *own, const struct mn_mesh_digest *theirs,
