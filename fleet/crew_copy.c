@@ -28,7 +28,9 @@ static const char *const script =
     "head -c \"$0\" | tar -xf - -C \"$d\" || exit 1; "
     "a=$(\"$d/meshnet\" node about </dev/null 2>&1) || { echo \"unfit $a\"; exit 0; }; "
     "echo \"ready $d/meshnet\"; "
-    "(while sleep 20 </dev/null >/dev/null 2>&1; do echo; done) & "
+    "( trap - EXIT; s=; off() { kill \"$s\"; exit; }; trap off TERM; "
+    "while :; do sleep 20 </dev/null >/dev/null 2>&1 & s=$!; wait \"$s\"; echo || exit; done ) "
+    "2>/dev/null & "
     "cat >/dev/null; kill $!";
 
 struct copy {
@@ -41,6 +43,18 @@ static int bring(void *ctx)
     struct copy *c = ctx;
 
     return mn_crew_ssh_become(c->host, script, c->size);
+}
+
+/* A whole line of it has the verdict. */
+static int has_said(const char *out)
+{
+    static const char *const words[] = {"ready ", "unfit ", "none "};
+
+    for (const char *at = out, *end; (end = strchr(at, '\n')) != NULL; at = end + 1)
+        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+            if (!strncmp(at, words[i], strlen(words[i])))
+                return 1;
+    return 0;
 }
 
 /* Of another architecture nothing can be hoped for. lack: "aarch64 glibc 2.39". */
@@ -68,11 +82,7 @@ static void take(struct mn_crew_host *host, const char *lack)
     char *unfit = e->out && !ready ? mn_crew_line(e->out, "unfit") : NULL;
     char *none = e->out && !ready && !unfit ? mn_crew_line(e->out, "none") : NULL;
 
-    if (e->end != MN_ERRAND_SPOKE || (!ready && !unfit && !none))
-        mn_crew_not_reached(host, e);
-    else if (ready && !mn_strlcpy(host->program, ready, sizeof host->program))
-        mn_crew_host_fail(host, MN_ERR_PROTO, "the path of its copy is too long");
-    else if (unfit)
+    if (unfit)
         mn_crew_host_fail(
             host, MN_ERR_CONFIG,
             "it has no meshnet of this build, and this host's (%s) does not run there "
@@ -84,6 +94,10 @@ static void take(struct mn_crew_host *host, const char *lack)
                           "/var/tmp, the home folder nor /dev/shm can be written to and run "
                           "programs. Install this version of meshnet there",
                           mn_build_id(build));
+    else if (e->end != MN_ERRAND_SPOKE || !ready)
+        mn_crew_not_reached(host, e);
+    else if (!mn_strlcpy(host->program, ready, sizeof host->program))
+        mn_crew_host_fail(host, MN_ERR_PROTO, "the path of its copy is too long");
     else
         mn_crew_say(host, "has a copy of this meshnet until the end");
 }
@@ -120,7 +134,7 @@ void mn_crew_copy(struct mn_crew *crew, char *const *lacks)
                                             .ctx = &copies[i],
                                             .text = tar,
                                             .size = size,
-                                            .one_line = 1,
+                                            .enough = has_said,
                                             .ms = crew->plan.connect_ms + COPY_MS};
         }
         mn_errands_run(errands, crew->n, crew->plan.stop);

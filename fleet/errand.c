@@ -111,7 +111,7 @@ static void send_more(struct mn_errand *e)
             break;
         e->sent += (size_t)n;
     }
-    if (!e->one_line || e->sent < e->size)
+    if (!e->enough || e->sent < e->size)
         close_fd(e, 0);
 }
 
@@ -149,7 +149,7 @@ static void read_out(struct mn_errand *e)
         ends(e, MN_ERRAND_LONG);
     if (n == 0 || e->used >= MN_ERRAND_OUT)
         close_fd(e, 1);
-    if (e->one_line && e->out && strchr(e->out, '\n')) {
+    if (e->enough && e->out && !e->signals && e->enough(e->out)) {
         e->over = 1;
         e->end = MN_ERRAND_SPOKE;
     }
@@ -243,7 +243,7 @@ void mn_errands_run(struct mn_errand *errands, size_t n, const volatile sig_atom
     for (size_t i = 0; i < n; i++) {
         struct mn_errand *e = &errands[i];
         memcpy(e->fds, (const int[]){-1, -1, -1}, sizeof e->fds);
-        e->over = 1;
+        e->begun = e->over = 1;
         e->end = MN_ERRAND_STOPPED;
         if (!e->body || (stop && *stop))
             continue;
@@ -256,12 +256,14 @@ void mn_errands_run(struct mn_errand *errands, size_t n, const volatile sig_atom
 
 void mn_errands_end(struct mn_errand *errands, size_t n, unsigned ms)
 {
-    for (size_t i = 0; i < n; i++)
-        if (errands[i].pid) {
-            close_fd(&errands[i], 0);
-            errands[i].one_line = errands[i].over = 0;
-            errands[i].deadline = mn_seconds() + ms * 1e-3;
-        }
+    for (size_t i = 0; i < n; i++) {
+        errands[i].over = !errands[i].pid;
+        if (errands[i].over)
+            continue;
+        close_fd(&errands[i], 0);
+        errands[i].enough = NULL;
+        errands[i].deadline = mn_seconds() + ms * 1e-3;
+    }
     watch(errands, n, NULL);
 }
 
@@ -271,7 +273,7 @@ void mn_errand_free(struct mn_errand *e)
         kill(e->pid, SIGKILL);
         waitpid(e->pid, NULL, 0);
     }
-    for (int i = 0; (e->over || e->pid) && i < 3; i++)
+    for (int i = 0; e->begun && i < 3; i++)
         close_fd(e, i);
     free(e->out);
     memset(e, 0, sizeof *e);

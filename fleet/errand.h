@@ -14,7 +14,7 @@
 
 enum mn_errand_end {
     MN_ERRAND_RAN,     /* see status */
-    MN_ERRAND_SPOKE,   /* a line came, the process goes on */
+    MN_ERRAND_SPOKE,   /* enough came, the process goes on */
     MN_ERRAND_LATE,    /* ended for its time was over */
     MN_ERRAND_STOPPED, /* ended, or not started, for everything is to end */
     MN_ERRAND_LONG,    /* ended for it wrote too much */
@@ -26,12 +26,14 @@ struct mn_errand {
     int (*body)(void *ctx);
     void (*line)(void *ctx, const char *text); /* of standard error; NULL = nobody cares */
     void *ctx;
-    const char *text; /* for standard input, which ends with it unless one_line */
+    const char *text; /* for standard input, which ends with it unless enough is set */
     size_t size;
     unsigned ms;
     int until_fd; /* once it is readable all is to end; 0 = nothing is looked at */
-    int one_line; /* done with a line on standard output: the process and its input stay open */
-    int stays;    /* is never killed: when its time is over it is left alone */
+    /* Whether what it wrote until now suffices: then it is done, and it and its input stay open.
+     * NULL: never, and its input ends with the text. */
+    int (*enough)(const char *out);
+    int stays; /* is never killed: when its time is over it is left alone */
 
     /* Afterwards. */
     enum mn_errand_end end;
@@ -42,7 +44,7 @@ struct mn_errand {
 
     /* Its own. */
     pid_t pid; /* 0 = has ended */
-    int fds[3], over, signals;
+    int fds[3], begun, over, signals;
     size_t sent, room;
     double deadline;
     struct mn_lines lines;

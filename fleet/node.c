@@ -66,6 +66,10 @@ const struct mn_node_verb mn_node_verbs[] = {
      .changes = 1,
      .not_by_agents = 1,
      .run = mn_verb_put_mesh_at},
+    {.name = "survey",
+     .what = "the ports of this host, as they are configured",
+     .seconds = 20,
+     .run = mn_verb_survey},
     {.name = NULL},
 };
 

@@ -19,6 +19,13 @@
 #define LOOK_MS 100
 #define GRACE_S 5.0 /* beyond a verb's seconds, and from SIGTERM to SIGKILL */
 
+static volatile sig_atomic_t asked_to_end;
+
+static void on_signal(int number)
+{
+    asked_to_end = number;
+}
+
 static const char *verb_name(const void *ctx, size_t i)
 {
     (void)ctx;
@@ -144,11 +151,10 @@ static int watch(const struct mn_node_verb *verb, pid_t pid, int done)
                              {.fd = gone ? -1 : STDOUT_FILENO, .events = 0}};
         (void)poll(p, 2, p[0].fd < 0 ? LOOK_MS / 10 : LOOK_MS);
         done = p[0].revents ? -1 : done;
-        int over = mn_seconds() > deadline;
-        if (!gone)
-            gone = p[1].revents != 0;
+        int over = mn_seconds() > deadline, leave = !gone && (p[1].revents || asked_to_end);
+        gone |= leave;
         late |= over;
-        if (verb->changes || (!over && !p[1].revents))
+        if (verb->changes || (!over && !leave))
             continue;
         kill(pid, number);
         number = SIGKILL;
@@ -176,9 +182,11 @@ static int run_apart(const struct mn_node_verb *verb, const cJSON *ask)
         return put_error(&diag);
     }
     fflush(NULL);
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_signal}, NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        if (!verb->changes && (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent))
+        signal(SIGTERM, SIG_DFL);
+        if (!verb->changes && (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != parent))
             _exit(1);
         close(done[0]);
         int code = run(verb, ask);

@@ -58,6 +58,8 @@ enum mn_err mn_probe_look(struct mn_probe_state *state, struct mn_diag *diag);
 void mn_probe_put_back(struct mn_probe_state *state);
 /* Reads this host again into result->survey, with the strangers. */
 enum mn_err mn_probe_survey(struct mn_probe_state *state, struct mn_diag *diag);
+/* What the firmware calls this host, "" = unknown. */
+void mn_probe_model(char *model, size_t size);
 
 /* Sockets of a port that has a carrier; nic->why says which there cannot be. */
 void mn_probe_open(struct mn_probe_port *port);

@@ -29,7 +29,7 @@ static int listed(const struct mn_probe_plan *plan, const struct mn_opt_list *li
 
 /* --- this host -------------------------------------------------------------------------------- */
 
-static void read_model(char *model, size_t size)
+void mn_probe_model(char *model, size_t size)
 {
     int fd = open("/sys/class/dmi/id/product_name", O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd < 0 ? -1 : read(fd, model, size - 1);
@@ -57,7 +57,7 @@ static struct mn_survey_node *add_host(const struct mn_probe_plan *plan, struct 
         host->nics[i] = host->nics[rest.n_nics];
         host->nics[rest.n_nics++] = nic;
     }
-    read_model(model, sizeof model);
+    mn_probe_model(model, sizeof model);
     return mn_survey_add_host(survey, &rest, plan->name, model);
 }
 

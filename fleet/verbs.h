@@ -39,5 +39,8 @@ enum mn_err mn_verb_apply_undo(const cJSON *ask, cJSON **answer, struct mn_diag 
 /* {"id"} -> {"tried": whether a set of changes is tried now, "outcome": of that one, "" = unknown}
  */
 enum mn_err mn_verb_apply_state(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* {"name": what the node is to be called; left out: as it calls itself} -> mn_survey_json() of this
+ * node alone, nothing seen */
+enum mn_err mn_verb_survey(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
 
 #endif

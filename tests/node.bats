@@ -64,3 +64,14 @@ node()
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"expected a verb"* ]]
 }
+
+@test "node: survey has this host's ports, under the name that was asked for" {
+    node '{"name": "spark-z"}' survey
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '.nodes[0].name' <<<"$output")" = spark-z ]
+    jq -e '.version == 1 and (.nodes | length) == 1 and (.nodes[0].nics | type) == "array" and .seen == []' <<<"$output"
+    node '{"name": 7}' survey
+    [ "$status" -eq 1 ]
+    [ "$(jq -r .code <<<"$output")" = PROTO ]
+    [[ "$(jq -r .error <<<"$output")" == *"'name' is no name"* ]]
+}
