@@ -47,6 +47,8 @@ static void add_cable(const struct mn_mesh *mesh, const struct mn_mesh_link *lin
             mn_strlcpy(c->netdev, netdev, sizeof c->netdev);
             c->own = *a;
             c->far = *b;
+            memcpy(c->mac, far->mac, sizeof c->mac);
+            c->has_mac = far->has_mac;
             break;
         }
 }
@@ -152,6 +154,29 @@ static void look_at_neighbours(struct round *r, int first)
     nl_cache_free(cache);
 }
 
+/* A Linux host says of all its addresses, on whichever NIC it is asked, that they are there: a
+ * cable in the wrong port is known by the MAC alone. */
+static void compare_macs(struct round *r)
+{
+    struct nl_cache *cache = NULL;
+
+    if (rtnl_neigh_alloc_cache(r->sock, &cache) < 0)
+        return;
+    for (size_t i = 0; i < r->n; i++) {
+        struct mn_cable_check *c = &r->checks[i];
+        int ifindex = (int)if_nametoindex(c->netdev);
+        for (struct nl_object *obj = nl_cache_get_first(cache); obj; obj = nl_cache_get_next(obj)) {
+            struct rtnl_neigh *entry = (struct rtnl_neigh *)obj;
+            const struct nl_addr *mac = rtnl_neigh_get_lladdr(entry);
+            if (c->answer == MN_CABLE_ANSWERS && c->has_mac && is_neighbour(entry, c, ifindex) &&
+                mac && nl_addr_get_len(mac) == sizeof c->mac &&
+                memcmp(nl_addr_get_binary_addr(mac), c->mac, sizeof c->mac) != 0)
+                c->answer = MN_CABLE_CROSSED;
+        }
+    }
+    nl_cache_free(cache);
+}
+
 static void drain(struct nl_sock *news)
 {
     char text[8192];
@@ -230,6 +255,7 @@ enum mn_err mn_cables_ask(struct mn_cable_check *checks, size_t n, unsigned ms,
         r.fds[n] = (struct pollfd){.fd = nl_socket_get_fd(r.news), .events = POLLIN};
         look_at_neighbours(&r, 1);
         ask_until(&r, deadline);
+        compare_macs(&r);
     }
     for (size_t i = 0; i < n; i++) {
         if (!err && checks[i].answer == MN_CABLE_SILENT && !has_carrier(r.sock, checks[i].netdev))

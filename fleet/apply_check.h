@@ -8,7 +8,8 @@
 enum mn_cable_answer {
     MN_CABLE_SILENT,
     MN_CABLE_ANSWERS,
-    MN_CABLE_DARK /* no carrier at this end: nothing could be asked */
+    MN_CABLE_CROSSED, /* its node does, by a NIC that is not the one of the mesh file */
+    MN_CABLE_DARK     /* no carrier at this end: nothing could be asked */
 };
 
 /* An address of a neighbour on a cable. */
@@ -17,6 +18,8 @@ struct mn_cable_check {
     char netdev[IF_NAMESIZE]; /* of this host */
     const char *peer;         /* the node at the other end */
     struct mn_addr own, far;
+    uint8_t mac[6]; /* of the far NIC, where the mesh file has it */
+    int has_mac;
     enum mn_cable_answer answer;
 };
 

@@ -97,28 +97,40 @@ struct rtnl_link *mn_kernel_link(const struct mn_kernel *kernel, const struct mn
 
 /* --- addresses -------------------------------------------------------------------------------- */
 
+#define PEER      " peer "         /* the prefix length is that of the other end's address */
 #define OWN_ROUTE " noprefixroute" /* who set it adds the route to its subnet too */
+#define TEXT_SIZE (2 * MN_ADDR_TEXT + sizeof PEER + sizeof OWN_ROUTE)
 
 static int flag_own_route(struct rtnl_addr *addr)
 {
     return (rtnl_addr_get_flags(addr) & IFA_F_NOPREFIXROUTE) != 0;
 }
 
+static int to_addr(const struct nl_addr *from, int family, struct mn_addr *addr)
+{
+    *addr = (struct mn_addr){.family = family};
+    if (!from || (family != AF_INET && family != AF_INET6) ||
+        nl_addr_get_len(from) != (family == AF_INET ? 4u : 16u))
+        return 0;
+    addr->prefix = (int)nl_addr_get_prefixlen(from);
+    memcpy(addr->bytes, nl_addr_get_binary_addr(from), nl_addr_get_len(from));
+    return 1;
+}
+
 /* 0 for what no change is about: link-local ones, which the kernel makes, and other families. */
 static int address_text(struct rtnl_addr *entry, char *text, size_t size)
 {
-    const struct nl_addr *local = rtnl_addr_get_local(entry);
-    struct mn_addr addr = {.family = rtnl_addr_get_family(entry),
-                           .prefix = rtnl_addr_get_prefixlen(entry)};
-    char buf[MN_ADDR_TEXT];
+    char buf[MN_ADDR_TEXT], far[MN_ADDR_TEXT];
+    struct mn_addr addr, peer;
+    int family = rtnl_addr_get_family(entry);
 
-    if (!local || (addr.family != AF_INET && addr.family != AF_INET6) ||
-        nl_addr_get_len(local) != (addr.family == AF_INET ? 4u : 16u))
+    if (!to_addr(rtnl_addr_get_local(entry), family, &addr) || mn_addr_is_link_local(&addr))
         return 0;
-    memcpy(addr.bytes, nl_addr_get_binary_addr(local), nl_addr_get_len(local));
-    if (mn_addr_is_link_local(&addr))
-        return 0;
-    snprintf(text, size, "%s%s", mn_addr_format(&addr, buf, sizeof buf),
+    int has_peer = to_addr(rtnl_addr_get_peer(entry), family, &peer);
+    if (!has_peer)
+        addr.prefix = rtnl_addr_get_prefixlen(entry);
+    snprintf(text, size, "%s%s%s%s", mn_addr_format(&addr, buf, sizeof buf), has_peer ? PEER : "",
+             has_peer ? mn_addr_format(&peer, far, sizeof far) : "",
              flag_own_route(entry) ? OWN_ROUTE : "");
     return 1;
 }
@@ -139,7 +151,7 @@ void mn_texts_free(char **texts, size_t n)
 
 size_t mn_kernel_addresses(const struct mn_kernel *kernel, int ifindex, char ***texts)
 {
-    char text[MN_ADDR_TEXT + sizeof OWN_ROUTE];
+    char text[TEXT_SIZE];
     size_t n = 0;
 
     *texts = NULL;
@@ -183,37 +195,63 @@ static char keep_others(const char *nic, char value)
     return old;
 }
 
-enum mn_err mn_kernel_set_address(struct mn_kernel *kernel, const struct mn_change *change,
-                                  int ifindex, const char *text, int on, struct mn_diag *diag)
+static struct nl_addr *nl_addr_of(const char *text, int *family)
 {
-    char plain[MN_ADDR_TEXT], keep = '\0';
-    struct rtnl_addr *entry = rtnl_addr_alloc();
-    struct nl_addr *local;
+    char plain[MN_ADDR_TEXT];
     struct mn_addr addr;
 
     snprintf(plain, sizeof plain, "%.*s", (int)strcspn(text, " "), text);
-    enum mn_err err = entry ? mn_addr_parse(plain, &addr, diag)
-                            : mn_fail(diag, MN_ERR_NOMEM, "no memory for an address");
-    local = err ? NULL : nl_addr_build(addr.family, addr.bytes, addr.family == AF_INET ? 4 : 16);
-    if (err || !local) {
-        if (entry)
-            rtnl_addr_put(entry);
-        return err ? err : mn_fail(diag, MN_ERR_NOMEM, "no memory for an address");
+    if (mn_addr_parse(plain, &addr, NULL) || addr.prefix < 0)
+        return NULL;
+    struct nl_addr *nl = nl_addr_build(addr.family, addr.bytes, addr.family == AF_INET ? 4 : 16);
+    if (nl)
+        nl_addr_set_prefixlen(nl, addr.prefix);
+    *family = addr.family;
+    return nl;
+}
+
+/* Of the text's local address, peer and flag; NULL: it has none of them. */
+static struct rtnl_addr *entry_of(const char *text, int ifindex, int *family)
+{
+    const char *far = strstr(text, PEER);
+    struct rtnl_addr *entry = rtnl_addr_alloc();
+    struct nl_addr *local = nl_addr_of(text, family);
+    struct nl_addr *peer = far ? nl_addr_of(far + sizeof PEER - 1, family) : NULL;
+    int good = entry && local && (!far || peer) && rtnl_addr_set_local(entry, local) >= 0;
+
+    if (good) {
+        rtnl_addr_set_ifindex(entry, ifindex);
+        good = !peer || rtnl_addr_set_peer(entry, peer) >= 0;
+        if (strstr(text, OWN_ROUTE))
+            rtnl_addr_set_flags(entry, IFA_F_NOPREFIXROUTE);
     }
-    nl_addr_set_prefixlen(local, addr.prefix);
-    rtnl_addr_set_ifindex(entry, ifindex);
-    rtnl_addr_set_local(entry, local);
-    if (strstr(text, OWN_ROUTE))
-        rtnl_addr_set_flags(entry, IFA_F_NOPREFIXROUTE);
-    if (!on && addr.family == AF_INET)
+    if (!good && entry) {
+        rtnl_addr_put(entry);
+        entry = NULL;
+    }
+    nl_addr_put(local);
+    nl_addr_put(peer);
+    return entry;
+}
+
+enum mn_err mn_kernel_set_address(struct mn_kernel *kernel, const struct mn_change *change,
+                                  int ifindex, const char *text, int on, struct mn_diag *diag)
+{
+    int family = 0;
+    char keep = '\0';
+    struct rtnl_addr *entry = entry_of(text, ifindex, &family);
+
+    if (!entry)
+        return mn_fail(diag, MN_ERR_PROTO, "%s: no address can be read from \"%s\"", change->nic,
+                       text);
+    if (!on && family == AF_INET)
         keep = keep_others(change->nic, '1');
     int code = on ? rtnl_addr_add(kernel->sock, entry, NLM_F_CREATE | NLM_F_REPLACE)
                   : rtnl_addr_delete(kernel->sock, entry, 0);
     if (keep == '0')
         keep_others(change->nic, '0');
-    nl_addr_put(local);
     rtnl_addr_put(entry);
     if (code == -NLE_NOADDR || code == -NLE_EXIST)
         code = 0; /* so it is already */
-    return code < 0 ? mn_kernel_failed(diag, change, plain, code) : MN_OK;
+    return code < 0 ? mn_kernel_failed(diag, change, text, code) : MN_OK;
 }

@@ -185,11 +185,18 @@ static int goes(const struct pair *p, const char *text)
     return !wanted(p->want, text) && !is_replaced(p, text);
 }
 
+static int reaches(const struct mn_addr *own, struct mn_addr gateway)
+{
+    gateway.prefix = own->prefix;
+    return mn_addr_share_subnet(own, &gateway);
+}
+
 /* The gateway lies in the subnet of an address that goes and of none that stays, or the source is
- * such an address: the kernel drops the route without a word, so that it is named here. */
+ * such an address: the kernel drops the route without a word, so that it is named here. A peer's
+ * address is a subnet of its own. */
 static int loses(const struct pair *p, const char *route)
 {
-    const char *via = strstr(route, " via "), *src = strstr(route, " src ");
+    const char *via = strstr(route, " via "), *src = strstr(route, " src "), *peer;
     struct mn_addr gateway, source, addr;
     int lost = 0, kept = 0;
 
@@ -198,12 +205,15 @@ static int loses(const struct pair *p, const char *route)
     for (size_t i = 0; i < p->n_addrs; i++) {
         if (!goes(p, p->addrs[i]) || !parse_text(p->addrs[i], &addr))
             continue;
-        lost |= via && mn_addr_share_subnet(&addr, &gateway);
         if (src && mn_addr_equal(&addr, &source))
             return 1;
+        peer = strstr(p->addrs[i], " peer ");
+        if (peer && !parse_text(peer + 6, &addr))
+            continue;
+        lost |= via && reaches(&addr, gateway);
     }
     for (size_t i = 0; i < p->want->n_addrs; i++)
-        kept |= via && mn_addr_share_subnet(&p->want->addrs[i], &gateway);
+        kept |= via && reaches(&p->want->addrs[i], gateway);
     return lost && !kept;
 }
 

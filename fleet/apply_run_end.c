@@ -137,18 +137,36 @@ static const char *text_of(const cJSON *json, const char *key)
     return cJSON_IsString(item) ? item->valuestring : "?";
 }
 
+static enum mn_err judge_cable(struct mn_apply_node *node, const cJSON *cable)
+{
+    const char *state = text_of(cable, "state"), *peer = text_of(cable, "peer");
+    const char *at = text_of(cable, "address"), *netdev = text_of(cable, "netdev");
+    const char *name = text_of(cable, "cable");
+
+    if (!strcmp(state, "answers") || !strcmp(state, "no carrier"))
+        return MN_OK;
+    if (!strcmp(state, "wrong NIC"))
+        return mn_fail(
+            &node->diag, MN_ERR_FAILED,
+            "%s: %s answers at %s over %s by another NIC than the mesh file has for cable "
+            "%s: a cable is in the wrong port, or the file is of another day",
+            node->host, peer, at, netdev, name);
+    return mn_fail(&node->diag, MN_ERR_FAILED, "%s: %s does not answer at %s over %s, cable %s",
+                   node->host, peer, at, netdev, name);
+}
+
 static enum mn_err judge(struct mn_apply_node *node)
 {
-    const cJSON *cables = cJSON_GetObjectItemCaseSensitive(node->check, "cables"), *c;
+    const cJSON *cables = cJSON_GetObjectItemCaseSensitive(node->check, "cables");
     const cJSON *gids = cJSON_GetObjectItemCaseSensitive(node->check, "missing_gids");
+    enum mn_err err = MN_OK;
 
     if (!cJSON_IsArray(cables) || !cJSON_IsArray(gids))
         return mn_fail(&node->diag, MN_ERR_PROTO, "%s: its answer is no check of cables",
                        node->host);
-    cJSON_ArrayForEach(c, cables) if (!strcmp(text_of(c, "state"), "silent")) return mn_fail(
-        &node->diag, MN_ERR_FAILED, "%s: %s does not answer at %s over %s, cable %s", node->host,
-        text_of(c, "peer"), text_of(c, "address"), text_of(c, "netdev"), text_of(c, "cable"));
-    return MN_OK;
+    for (const cJSON *c = cables->child; c && !err; c = c->next)
+        err = judge_cable(node, c);
+    return err;
 }
 
 enum mn_err mn_apply_run_check(struct mn_apply_run *run, struct mn_diag *diag)

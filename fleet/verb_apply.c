@@ -248,6 +248,7 @@ static cJSON *cables_json(const struct mn_cable_check *checks, size_t n)
 {
     static const char *const words[] = {[MN_CABLE_SILENT] = "silent",
                                         [MN_CABLE_ANSWERS] = "answers",
+                                        [MN_CABLE_CROSSED] = "wrong NIC",
                                         [MN_CABLE_DARK] = "no carrier"};
     cJSON *list = cJSON_CreateArray();
     char text[MN_ADDR_TEXT];

@@ -145,3 +145,311 @@ states()
         state $node | diff after.$node -
     done
 }
+
+# The state of all nodes becomes that of the file before; waits for the timers.
+back()
+{
+    for _ in $(seq 300); do
+        ! states | diff -q before - >/dev/null || break
+        sleep 0.1
+    done
+    states | diff before -
+}
+
+# held VERB: the ssh to node a waits at this verb, and says so, until the file "go" is there.
+held()
+{
+    cat >ssh.before <<-END
+	if [ "\$2" = a ] && [[ "\$3" == *"node $1 "* || "\$3" == *"node $1'"* || "\$3" == *"node $1"* ]]; then
+	    touch held
+	    for _ in \$(seq 600); do [ -e go ] && break; sleep 0.1; done
+	fi
+	END
+}
+
+wait_held()
+{
+    for _ in $(seq 600); do
+        [ ! -e held ] || return 0
+        sleep 0.1
+    done
+    cat err
+    false
+}
+
+@test "topo apply: that cuts off its own way is undone by the node, and everywhere else; it is said" {
+    pair
+    sed -i '/netdev: p0/a\      - {netdev: mgmt, addresses: [10.99.0.1/24]}' mesh.yaml
+    states >before
+    apply --yes --rollback 8s
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"mgmt: the mesh file wants it changed, and it has the default route"*"--take mgmt"* ]]
+    states | diff before -
+    apply --yes --rollback 8s --take a/mgmt
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"mgmt route: - 0.0.0.0/0 via 198.51.100.1"*"mgmt address: - 192.0.2.1/32 peer 198.51.100.1/32"* ]]
+    [[ "$stderr" == *"1 node could not be told to undo it: waiting for its timer"* ]]
+    [[ "$output" == *"a "*"undone: nobody confirmed it in time"*"b "*"undone"* ]]
+    [[ "$stderr" == *"no way to a"* ]]
+    states | diff before -
+    [ -z "$(find root.* -name 'apply-*.json')" ]
+}
+
+@test "topo apply: Ctrl-C in the middle undoes it on all nodes" {
+    pair
+    states >before
+    held apply-check
+    timeout --foreground 100 "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
+    job=$!
+    wait_held
+    run ! diff <(states) before
+    kill -INT $(pgrep -P $job -x meshnet)
+    status=0
+    wait $job || status=$?
+    cat out err
+    [ "$status" -eq 1 ]
+    grep -q interrupted err
+    [ "$(grep -c '^[ab]  *undone$' out)" -eq 2 ]
+    states | diff before -
+}
+
+@test "topo apply: whoever asked is killed: the nodes undo it by themselves" {
+    pair
+    states >before
+    held apply-check
+    "$MESHNET" topo apply --mesh mesh.yaml --yes --rollback 5s >out 2>err 3>&- &
+    job=$!
+    wait_held
+    kill -KILL $job
+    touch go
+    wait $job || true
+    run ! diff <(states) before
+    back
+    [ -z "$(find root.* -name 'apply-*.json')" ]
+    grep -q 'nobody confirmed it in time' root.a/run/meshnet/apply.last
+}
+
+@test "topo apply: a connection that breaks before the answer undoes it on all nodes" {
+    pair
+    states >before
+    cat >ssh.before <<-END
+	if [ "\$2" = b ] && [[ "\$3" == *"node apply"* && "\$3" != *"node apply-"* ]]; then
+	    MESHNET_NODE=b MESHNET_ROOT=$PWD/root.b nsenter --net=/run/netns/$NS-b sh -c "\$3" >/dev/null
+	    echo broken >&2
+	    exit 255
+	fi
+	END
+    apply --yes
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *broken* ]]
+    states | diff before -
+    [ "$(grep -c '^[ab]  *undone$' <<<"$output")" -eq 2 ]
+}
+
+@test "topo apply: while one is under way another is refused, and told whose it is" {
+    pair
+    held apply-check
+    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
+    job=$!
+    wait_held
+    rm ssh.before
+    apply --yes
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"another apply is under way there: by "*", process $job, since "* ]]
+    # It may have planned before the other began.
+    jq -n --rawfile mesh mesh.yaml '{mesh: $mesh, id: ("0" * 32), who: "late", rollback_ms: 5000, changes: []}' >ask
+    run on a env MESHNET_NODE=a MESHNET_ROOT="$PWD/root.a" "$MESHNET" node apply <ask
+    [ "$status" -ne 0 ]
+    touch go
+    wait $job
+    cat out
+    [ "$(grep -c '^[ab]  *kept$' out)" -eq 2 ]
+}
+
+@test "topo apply: without root it says what it takes, and changes nothing" {
+    pair
+    states >before
+    mkdir user
+    cp "$MESHNET" user/
+    chmod -R a+rX .
+    cat >ssh <<-END
+	#!/bin/bash
+	while [ "\$1" != -- ]; do shift; done
+	export MESHNET_NODE=\$2 MESHNET_ROOT=$PWD/root.\$2 PATH=/usr/sbin:/usr/bin:/sbin:/bin
+	exec nsenter --net=/run/netns/$NS-\$2 setpriv --reuid=65534 --regid=65534 --clear-groups sh -c "\$3"
+	END
+    apply --dry-run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"p0 mtu: 1500 -> 9000"* ]]
+    apply --yes
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"'apply' needs root: allow sudo without a password"*NOPASSWD* ]]
+    states | diff before -
+}
+
+@test "topo apply: a change whose timer was killed is said, and undone by the next apply" {
+    pair
+    states >before
+    held apply-check
+    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
+    job=$!
+    wait_held
+    kill -KILL $job
+    touch go
+    rm ssh.before
+    wait $job || true
+    # The namespaces' processes are the keepers, and what the ssh still runs.
+    for node in a b; do
+        ip netns pids $NS-$node | xargs -r kill -KILL
+    done
+    sed -i 's/10.77.0.0/10.77.0.2/; s/10.77.0.1/10.77.0.3/' mesh.yaml
+    apply --dry-run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"an unconfirmed change stands, by "*"its timer is gone"* ]]
+    apply --yes
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"a: an unconfirmed change stands"*"it is undone first"* ]]
+    states >after
+    grep -q 10.77.0.2/31 after
+    run ! grep 10.77.0.1/31 after
+}
+
+@test "topo apply: what was written gives the same state after a boot" {
+    pair
+    apply --yes
+    [ "$status" -eq 0 ]
+    states >after
+    for node in a b; do
+        ip netns pids "$NS-$node" | xargs -r kill -9
+        ip netns delete "$NS-$node"
+    done
+    ip netns delete $NS-me
+    ip netns add $NS-me
+    NODES=()
+    node a 1
+    node b 2
+    bare a p0 02:00:00:00:0a:01 b p1 02:00:00:00:0b:01
+    for node in a b; do
+        on $node sh root.$node/etc/meshnet/meshnet-ip.sh
+    done
+    states | diff after -
+}
+
+@test "topo apply: old addresses go, with the routes by them, and --undo brings all back" {
+    pair
+    ip -n $NS-a link set p0 up
+    ip -n $NS-b link set p1 up
+    ip -n $NS-a addr add 10.55.0.1/24 dev p0
+    ip -n $NS-a route add 10.56.0.0/16 via 10.55.0.7 metric 7
+    states >before
+    # Its name is another by now.
+    sed -i 's/netdev: p0/netdev: enp1s0/' mesh.yaml
+    apply --yes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"p0 address: + 10.77.0.0/31"*"p0 route: - 10.56.0.0/16 via 10.55.0.7 metric 7"*"p0 address: - 10.55.0.1/24"* ]]
+    run ! grep -q 'dev enp1s0' root.a/etc/meshnet/meshnet-ip.sh
+    grep -q "dev 'p0'" root.a/etc/meshnet/meshnet-ip.sh
+    states >after
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    states | diff before -
+    [ ! -e root.a/etc/meshnet/meshnet-ip.sh ]
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    states | diff after -
+}
+
+@test "topo apply: a neighbour that does not answer over its cable undoes it everywhere" {
+    node a 1
+    node b 2
+    bare a p0 02:00:00:00:0a:01 b p0 02:00:00:00:0b:01
+    bare a p1 02:00:00:00:0a:02 b p1 02:00:00:00:0b:02
+    cat >mesh.yaml <<-END
+	version: 1
+	nodes:
+	  - name: a
+	    nics:
+	      - {netdev: p0, mac: "02:00:00:00:0a:01", addresses: [10.77.0.0/31]}
+	      - {netdev: p1, mac: "02:00:00:00:0a:02", addresses: ["fd78::1/64"]}
+	  - name: b
+	    nics:
+	      - {netdev: p0, mac: "02:00:00:00:0b:01", addresses: ["fd78::2/64"]}
+	      - {netdev: p1, mac: "02:00:00:00:0b:02", addresses: [10.77.0.1/31]}
+	END
+    states >before
+    apply --yes --rollback 8s
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"a: b answers at 10.77.0.1 over p0 by another NIC than the mesh file has for cable a-b"* ]]
+    [ "$(grep -c 'wrong NIC' <<<"$output")" -eq 2 ]
+    [ "$(grep -c 'silent' <<<"$output")" -eq 2 ]
+    states | diff before -
+}
+
+@test "topo apply: files go where the distribution has them, and who keeps them is told" {
+    pair
+    mkdir -p root.a/{etc/netplan,usr/sbin} root.b/{run/systemd/netif,etc/systemd/network,usr/bin}
+    printf '#!/bin/sh\necho "$0 $*" >>%s/told\n' "$PWD" | tee root.a/usr/sbin/netplan >root.b/usr/bin/networkctl
+    chmod +x root.a/usr/sbin/netplan root.b/usr/bin/networkctl
+    touch root.b/run/systemd/netif/state
+    printf '# Written by meshnet topo emit networkd for node b.\n' >root.b/etc/systemd/network/60-meshnet-gone.network
+    printf '# by hand\n' >root.b/etc/systemd/network/60-meshnet-hand.network
+    apply --yes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"a (netplan)"*"b (systemd-networkd)"* ]]
+    [[ "$output" == *"kept; told: netplan generate"*"kept; told: networkctl reload"* ]]
+    [ "$(stat -c %a root.a/etc/netplan/60-meshnet.yaml)" = 600 ]
+    grep -q 'Address=fd77::2/64' root.b/etc/systemd/network/60-meshnet-p1.network
+    [ ! -e root.b/etc/systemd/network/60-meshnet-gone.network ]
+    [ -e root.b/etc/systemd/network/60-meshnet-hand.network ]
+    grep -q 'netplan generate$' told
+    grep -q 'networkctl reload$' told
+}
+
+@test "topo apply: one node cannot keep it: it is undone on those that have" {
+    pair
+    mkdir -p root.b/{run/systemd/netif,usr/bin}
+    touch root.b/run/systemd/netif/state
+    printf '#!/bin/sh\nexit 3\n' >root.b/usr/bin/networkctl
+    chmod +x root.b/usr/bin/networkctl
+    states >before
+    apply --yes
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"b: networkctl reload: exit code 3"* ]]
+    states | diff before -
+    [ -z "$(find root.* -name '*.sh' -o -name '*.network' -o -name 'apply-*.json')" ]
+}
+
+@test "topo apply: --root writes a node's files and changes nothing here" {
+    pair
+    states >before
+    mkdir -p image/etc/systemd/system
+    for _ in 1 2; do
+        run --separate-stderr "$MESHNET" topo apply --mesh mesh.yaml --root image --node b --json
+        [ "$status" -eq 0 ]
+    done
+    jq -e '.manager == "systemd" and .files == []' <<<"$output"
+    grep -q "10.77.0.1/31 dev 'p1'" image/etc/meshnet/meshnet-ip.sh
+    grep -q 'After=sys-subsystem-net-devices-p1.device' image/etc/systemd/system/meshnet-ip.service
+    grep -q Wants=meshnet-ip.service image/etc/systemd/system/multi-user.target.d/60-meshnet.conf
+    states | diff before -
+    run "$MESHNET" topo apply --mesh mesh.yaml --root image --hosts b
+    [ "$status" -eq 2 ]
+}
+
+@test "topo apply: what it cannot mean is wrong usage" {
+    pair
+    apply </dev/null
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"nobody can be asked here"*--dry-run*--yes* ]]
+    apply --yes --take p9
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--take p9: no node of the mesh file has such a NIC"* ]]
+    apply --yes --hosts a,b --rollback 1s
+    [ "$status" -eq 2 ]
+    apply --yes --node a
+    [ "$status" -eq 2 ]
+    sed -i 's/0b:01/0b:99/' mesh.yaml
+    apply --yes
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"b: p1: no NIC of this host has the MAC 02:00:00:00:0b:99"* ]]
+}
