@@ -15,7 +15,7 @@
 #define MN_PROBE_PORT    18517 /* UDP, ff02::4d4e:5042 */
 #define MN_PROBE_MS      5000  /* from when all nodes have begun */
 #define MN_PROBE_UP_MS   15000 /* where NICs are brought up first */
-#define MN_PROBE_LATE_MS 8000  /* how long those who have not begun are waited for */
+#define MN_PROBE_LATE_MS 5000  /* how long those who have not begun are waited for */
 #define MN_PROBE_MAX_MS  60000
 
 struct mn_probe_plan {
