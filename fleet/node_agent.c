@@ -198,7 +198,10 @@ static enum mn_err allow(const cJSON *first, int manage, const struct mn_node_ve
     const cJSON *name = cJSON_GetObjectItemCaseSensitive(first, "verb");
     enum mn_err err = mn_node_find(cJSON_IsString(name) ? name->valuestring : "", verb, why);
 
-    if (!err && (*verb)->changes && !manage)
+    if (!err && (*verb)->not_by_agents)
+        err = mn_fail(why, MN_ERR_CONFIG, "'%s' is not for a meshnet serve to do: ask over ssh",
+                      (*verb)->name);
+    else if (!err && (*verb)->changes && !manage)
         err = mn_fail(why, MN_ERR_CONFIG,
                       "'%s' changes the host, which this meshnet serve does not do: start it with "
                       "--manage, or ask over ssh",

@@ -15,8 +15,8 @@ enum mn_err mn_node_agent_ask(struct mn_ctl *ctl, const struct mn_node_verb *ver
 /* Whether a client's first message asks for a verb. */
 int mn_node_agent_asked(const cJSON *first);
 /* serve's side, in the client's own process. manage: verbs that change the host may run, else the
- * answer is an error that says how to allow it. Ends with the connection, but for such a verb,
- * which goes on without it. */
+ * answer is an error that says how to allow it; those not_by_agents never do. Ends with the
+ * connection, but for such a verb, which goes on without it. */
 enum mn_err mn_node_agent_serve(struct mn_ctl *ctl, const cJSON *first, int manage,
                                 unsigned idle_ms, struct mn_diag *diag);
 

@@ -78,6 +78,7 @@ const struct mn_node_verb mn_node_verbs[] = {
     {.name = "crash", .seconds = 60, .run = crash},
     {.name = "wait", .seconds = 60, .run = wait_for_it},
     {.name = "change", .seconds = 60, .run = wait_for_it, .changes = 1},
+    {.name = "ssh-only", .seconds = 60, .run = wait_for_it, .changes = 1, .not_by_agents = 1},
     {.name = "long", .seconds = 60, .run = too_long},
     {.name = NULL},
 };
@@ -363,6 +364,8 @@ static void test_agent_and_changes(void **state)
     flags[FINISH] = 1;
     assert_int_equal(ask_agent("change", "{}", 0, &answer, &diag), MN_ERR_CONFIG);
     assert_non_null(strstr(diag.text, "--manage"));
+    assert_int_equal(ask_agent("ssh-only", "{}", 1, &answer, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "ask over ssh"));
     assert_false(flags[RUNS]);
     assert_int_equal(ask_agent("change", "{}", 1, &answer, &diag), MN_OK);
     assert_true(flags[DID]);
