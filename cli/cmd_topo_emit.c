@@ -115,7 +115,8 @@ static enum mn_err put(const struct options *o, const struct mn_emit_format *for
             fputs(out->files[i].text, stdout);
     }
     if (o->output && format->then)
-        fprintf(stderr, "in force after: %s\n", format->then);
+        fprintf(stderr, "in force after: %s%s%s\n", format->then, out->also ? " && " : "",
+                out->also ? out->also : "");
     return fflush(stdout) ? mn_fail_errno(diag, "writing the output") : MN_OK;
 }
 

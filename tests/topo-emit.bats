@@ -4,6 +4,7 @@
 # last three are unpacked by ci/validators where they are not installed.
 
 load helper
+load namespaces
 
 setup()
 {
@@ -17,7 +18,12 @@ setup()
 
 teardown()
 {
-    ip netns del $NS 2>/dev/null || true
+    if [ -n "${SERVER:-}" ]; then
+        kill "$SERVER" 2>/dev/null || true
+    fi
+    for node in "" -left -middle -right; do
+        ip netns del $NS$node 2>/dev/null || true
+    done
 }
 
 emit()
@@ -76,8 +82,10 @@ spark_is()
     for format in $formats; do
         ls "$FIXTURES/$format".*
     done
-    for golden in "$FIXTURES"/*.{spark-a,strix}; do
-        "$MESHNET" topo emit "$(basename "${golden%.*}")" --mesh "$FIXTURES/mesh.yaml" \
+    for golden in "$FIXTURES"/*.{spark-a,strix,left,middle}; do
+        mesh=mesh
+        case $golden in *.left | *.middle) mesh=line ;; esac
+        "$MESHNET" topo emit "$(basename "${golden%.*}")" --mesh "$FIXTURES/$mesh.yaml" \
             --node "${golden##*.}" >got
         diff "$golden" got
     done
@@ -168,6 +176,165 @@ spark_is()
     spark_is
 }
 
+@test "topo: systemd-networkd, systemd and sysctl take what transit needs" {
+    find_program /lib/systemd/systemd-networkd /usr/lib/systemd/systemd-networkd
+    for node in left middle; do
+        run --separate-stderr "$MESHNET" topo emit networkd --mesh "$FIXTURES/line.yaml" --node $node -o $node
+        [ "$status" -eq 0 ]
+        [[ "$stderr" == *"networkctl reload && sysctl --system"* ]]
+    done
+    [ ! -e left/etc/meshnet ]
+    [ -x middle/etc/meshnet/transit.sh ]
+    # Whatever is in them, each line of sysctl.d is a setting or a comment.
+    run grep -Evc '^(#.*|-net/ipv4/conf/[A-Za-z0-9]+/[a-z_]+ = [0-9])$' middle/etc/sysctl.d/60-meshnet.conf
+    [ "$output" = 0 ]
+    sh -n middle/etc/meshnet/transit.sh
+    if command -v systemd-analyze; then
+        mkdir -p root/etc/systemd/system
+        sed 's,/bin/sh .*,/bin/true,' middle/etc/systemd/system/meshnet-transit.service >meshnet-transit.service
+        run systemd-analyze verify --man=no ./meshnet-transit.service
+        echo "$output"
+        [[ "$output" != *meshnet-transit* ]]
+    fi
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    line
+    on left ip link set enp1s0f0np0 down
+    on left ip link set enP2p1s0f0np0 down
+    set_up_by_networkd left
+}
+
+# The three nodes of line.yaml in namespaces, cabled, without addresses.
+line()
+{
+    local node
+    for node in left middle right; do
+        ip netns add $NS-$node
+        ip -n $NS-$node link set lo up
+    done
+    wire left enp1s0f0np0 4c:bb:47:00:02:01 middle enp1s0f0np0 4c:bb:47:00:03:01
+    wire left enP2p1s0f0np0 4c:bb:47:00:02:05 middle enP2p1s0f0np0 4c:bb:47:00:03:05
+    wire middle enp1s0f1np1 4c:bb:47:00:03:02 right enp1s0f1np1 4c:bb:47:00:04:02
+    wire middle enP2p1s0f1np1 4c:bb:47:00:03:06 right enP2p1s0f1np1 4c:bb:47:00:04:06
+    ip -n $NS-middle link add enP7s7 type veth peer name office
+}
+
+# wire NODE NIC MAC NODE NIC MAC
+wire()
+{
+    ip link add "$2" netns $NS-"$1" address "$3" type veth peer name "$5" netns $NS-"$4" address "$6"
+    ip -n $NS-"$1" link set "$2" up
+    ip -n $NS-"$4" link set "$5" up
+}
+
+# set_up_by_networkd NODE: by the files in the folder of its name, until it has the routes.
+set_up_by_networkd()
+{
+    cat >run.sh <<-END
+	mount -t tmpfs tmpfs /run
+	mkdir -p /run/systemd/netif /run/systemd/network /etc/systemd/network
+	mount --bind $PWD/$1/etc/systemd/network /etc/systemd/network
+	mount -t sysfs -o ro sysfs /sys
+	getent passwd systemd-network >/dev/null || exit 77
+	chown -R systemd-network:systemd-network /run/systemd/netif
+	exec timeout 60 $(with_libraries "$PROGRAM")
+	END
+    unshare -m nsenter --net=/run/netns/$NS-"$1" bash ./run.sh >log 2>&1 3>&- &
+    server=$!
+    for _ in $(seq 300); do
+        ! left_has_routes || break
+        kill -0 $server 2>/dev/null || break
+        sleep 0.1
+    done
+    kill $server 2>/dev/null || true
+    wait $server || [ $? -ne 77 ] || skip "there is no user systemd-network"
+    cat log
+    left_has_routes
+}
+
+left_has_routes()
+{
+    ip -n $NS-left -j route | jq -e '[.[] | select(.gateway) | "\(.dst) \(.gateway) \(.dev)"] | sort == [
+        "10.66.1.0/31 10.66.0.1 enp1s0f0np0", "10.66.1.2/31 10.66.0.3 enP2p1s0f0np0"]' >/dev/null &&
+        ip -n $NS-left -6 -j route show fd66:0:0:1::/127 |
+        jq -e '[.[] | .gateway] == ["fd66::1"]' >/dev/null
+}
+
+# reach ADDRESS: from left to the server on right.
+reach()
+{
+    on left timeout 5 bash -c "exec 3<>/dev/tcp/$1/47611"
+}
+
+# The address from which left asks is that of the first half.
+all_reach()
+{
+    for to in 10.66.1.1 10.66.1.3 fd66:0:0:1::1; do
+        reach $to
+    done
+}
+
+@test "topo: nodes without a cable to each other speak through the one between, also past Docker's rules" {
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    line
+    for node in left middle right; do
+        # Where the distribution is strict.
+        on $node sysctl -qw net.ipv4.conf.all.rp_filter=1
+        "$MESHNET" topo emit iproute2 --mesh "$FIXTURES/line.yaml" --node $node >$node.sh
+        for _ in 1 2; do
+            on $node sh ./$node.sh
+        done
+    done
+    left_has_routes
+    [ "$(on middle sysctl -n net.ipv6.conf.enP7s7.accept_ra)" = 2 ]
+    [ "$(on middle sysctl -n net.ipv4.conf.enP7s7.forwarding)" = 0 ]
+    # IPv6 addresses can be used when nobody has answered for them.
+    for node in left middle right; do
+        for _ in $(seq 100); do
+            [ -n "$(ip -n $NS-$node -6 addr show tentative)" ] || break
+            sleep 0.1
+        done
+    done
+    echo 00112233445566778899aabbccddeeff >token
+    chmod 600 token
+    MESHNET_NODE=right serve right --listen 10.66.1.1,10.66.1.3,fd66:0:0:1::1 --port 47611
+    all_reach
+    on middle nft list table inet meshnet | grep -E 'counter packets [1-9]'
+
+    find_program /usr/sbin/xtables-nft-multi
+    mkdir bin
+    for tool in iptables ip6tables; do
+        printf '#!/bin/sh\nexec %s %s "$@"\n' "$(with_libraries XTABLES_LIBDIR="$(echo "$REAL"/usr/lib/*/xtables)" "$PROGRAM")" $tool >bin/$tool
+        chmod +x bin/$tool
+    done
+    [ -d "$(echo "$REAL"/usr/lib/*/xtables)" ] || rm -r bin
+    PATH=$PWD/bin:$PATH
+    tools() { on middle iptables -w "$@" && on middle ip6tables -w "$@"; }
+    tools -P FORWARD DROP
+    for to in 10.66.1.1 10.66.1.3 fd66:0:0:1::1; do
+        run reach $to
+        [ "$status" -ne 0 ]
+    done
+    # Without Docker, as ufw has it; then with it.
+    on middle sh ./middle.sh
+    all_reach
+    tools -N DOCKER-USER
+    tools -I FORWARD -j DOCKER-USER
+    for _ in 1 2; do
+        on middle sh ./middle.sh
+        all_reach
+    done
+    [ "$(on middle iptables -S | grep -c -- '-j MESHNET$')" -eq 1 ]
+    on middle iptables -S DOCKER-USER | grep -x -- '-A DOCKER-USER -j MESHNET'
+    "$MESHNET" topo emit networkd --mesh "$FIXTURES/line.yaml" --node middle -o out
+    on middle sh out/etc/meshnet/transit.sh remove
+    run on middle iptables -S
+    [[ "$output" != *MESHNET* ]]
+    run on middle nft list table inet meshnet
+    [ "$status" -ne 0 ]
+    run reach 10.66.1.1
+    [ "$status" -ne 0 ]
+}
+
 @test "topo: netplan takes the file, and makes of it what was meant" {
     find_program /usr/libexec/netplan/generate /usr/lib/netplan/generate /lib/netplan/generate
     for node in spark-a strix; do
@@ -181,6 +348,14 @@ spark_is()
     done
     grep -q '^Name=on$' made
     grep -q '^Address=fd66:9::1/64$' made
+    rm -rf out
+    "$MESHNET" topo emit netplan --mesh "$FIXTURES/line.yaml" --node left -o out
+    run $(with_libraries "$PROGRAM") --root-dir out
+    [ -z "$output" ]
+    cat out/run/systemd/network/*.network >made
+    grep -qx 'Destination=10.66.1.2/31' made
+    grep -qx 'Gateway=10.66.0.3' made
+    grep -qx 'Gateway=fd66::1' made
 }
 
 @test "topo: nmcli takes the script" {
@@ -197,6 +372,22 @@ spark_is()
     grep -q '^address1=10.66.0.0/31$' <<<"$output"
     grep -q '^address1=fd66::1/127$' <<<"$output"
     grep -qi '^mac-address=4c:bb:47:00:00:05$' <<<"$output"
+
+    # What it has no profile for goes into files: here below a folder.
+    "$MESHNET" topo emit nmcli --mesh "$FIXTURES/line.yaml" --node middle |
+        sed "s,/etc/,$PWD/root/etc/,g; s/^sysctl --system.*/true/" >middle.sh
+    "$MESHNET" topo emit nmcli --mesh "$FIXTURES/line.yaml" --node left |
+        sed "s,/etc/,$PWD/left/etc/,g; s/^sysctl --system.*/true/" >left.sh
+    PATH=$PWD/bin:$PATH run sh ./left.sh
+    [ "$status" -eq 0 ]
+    grep -q '^route1=10.66.1.0/31,10.66.0.1$' <<<"$output"
+    grep -q '^route1=fd66:0:0:1::/127,fd66::1$' <<<"$output"
+    PATH=$PWD/bin:$PATH run sh ./middle.sh
+    [ "$status" -eq 0 ]
+    [ -x root/etc/meshnet/transit.sh ]
+    sh -n root/etc/meshnet/transit.sh
+    [ "$(stat -c %a root/etc/systemd/system/meshnet-transit.service)" = 644 ]
+    grep -q forwarding root/etc/sysctl.d/60-meshnet.conf
 }
 
 @test "topo: NetworkManager reads the keyfiles, and finds in them what was meant" {

@@ -318,8 +318,9 @@ static struct mn_transit_sysctl *set(struct mn_transit *t, int value, const char
 static void set_ipv4(struct mn_transit *t, const char *dev)
 {
     set(t, 2, "an answer may come back by another cable", "ipv4", dev, "rp_filter");
-    set(t, 1, "a cable answers for its own address alone", "ipv4", dev, "arp_ignore");
-    set(t, 2, "and asks with it", "ipv4", dev, "arp_announce");
+    set(t, 1, "who asks on a cable for another cable's address gets no answer", "ipv4", dev,
+        "arp_ignore");
+    set(t, 2, "nor is asked from another cable's address", "ipv4", dev, "arp_announce");
     if (t->forwards)
         set(t, 1, "what comes in here for others is passed on", "ipv4", dev, "forwarding");
 }

@@ -52,6 +52,9 @@ int mn_transit_is_empty(const struct mn_transit *transit);
 #define MN_TRANSIT_SCRIPT_PATH "/etc/meshnet/transit.sh"
 #define MN_TRANSIT_UNIT        "meshnet-transit.service"
 #define MN_TRANSIT_UNIT_PATH   "/etc/systemd/system/" MN_TRANSIT_UNIT
+/* Whose start starts the unit too, without "systemctl enable": mn_transit_wants_text. */
+#define MN_TRANSIT_BOOT_PATH   "/etc/systemd/system/multi-user.target.d/60-meshnet-transit.conf"
+#define MN_TRANSIT_DOCKER_PATH "/etc/systemd/system/docker.service.d/60-meshnet-transit.conf"
 
 /* sysctl.d(5): all but the IPv6 ones, whose order matters; those are set by the script. */
 char *mn_transit_sysctl_text(const struct mn_transit *transit);
@@ -63,7 +66,9 @@ char *mn_transit_nft_text(const struct mn_transit *transit, const struct mn_mesh
  * where there is Docker, else from FORWARD. Can run again and again; with the word "remove" it
  * takes table and rules away. */
 char *mn_transit_script_text(const struct mn_transit *transit, const struct mn_mesh_node *node);
-/* systemd.service(5): runs the script at boot and whenever Docker or another firewall starts. */
+/* systemd.service(5): runs the script at boot, after what makes firewalls, and whenever Docker
+ * starts. */
 char *mn_transit_unit_text(void);
+char *mn_transit_wants_text(void);
 
 #endif

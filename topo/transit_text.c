@@ -36,11 +36,18 @@ char *mn_transit_sysctl_text(const struct mn_transit *t)
     struct text text;
     FILE *file = text_begin(&text);
 
-    /* "-": the NIC may come later, udev has it set then. */
-    for (size_t i = 0; i < t->n_sysctls; i++)
-        if (!is_ipv6(&t->sysctls[i]))
-            fprintf(file, "# %s\n-%s = %d\n", t->sysctls[i].why, t->sysctls[i].key,
-                    t->sysctls[i].value);
+    /* The first NIC's rows tell why. "-": the NIC may come later, udev has it set then. */
+    for (size_t i = 0; i < t->n_sysctls; i++) {
+        const struct mn_transit_sysctl *row = &t->sysctls[i];
+        size_t k = 0;
+        if (is_ipv6(row))
+            continue;
+        while (t->sysctls[k].why != row->why)
+            k++;
+        if (k == i)
+            fprintf(file, "# %s: %s\n", strrchr(row->key, '/') + 1, row->why);
+        fprintf(file, "-%s = %d\n", row->key, row->value);
+    }
     return text_end(file, &text);
 }
 
@@ -150,19 +157,19 @@ char *mn_transit_script_text(const struct mn_transit *t, const struct mn_mesh_no
 
 char *mn_transit_unit_text(void)
 {
+    /* It is over when it has run, so that Docker's next start runs it again. Nothing takes the
+     * rules away when Docker stops, for what Docker has FORWARD do stays. */
     return mn_strdup("[Unit]\n"
                      "Description=Packets pass between the cables of a meshnet mesh\n"
                      "Documentation=man:meshnet-topo-emit(1)\n"
                      "After=network-pre.target nftables.service ufw.service docker.service\n"
-                     "# They start anew: so does this.\n"
-                     "PartOf=nftables.service ufw.service docker.service\n"
                      "\n"
                      "[Service]\n"
                      "Type=oneshot\n"
-                     "RemainAfterExit=yes\n"
-                     "ExecStart=/bin/sh " MN_TRANSIT_SCRIPT_PATH "\n"
-                     "ExecStop=/bin/sh " MN_TRANSIT_SCRIPT_PATH " remove\n"
-                     "\n"
-                     "[Install]\n"
-                     "WantedBy=multi-user.target docker.service\n");
+                     "ExecStart=/bin/sh " MN_TRANSIT_SCRIPT_PATH "\n");
+}
+
+char *mn_transit_wants_text(void)
+{
+    return mn_strdup("[Unit]\nWants=" MN_TRANSIT_UNIT "\n");
 }

@@ -49,11 +49,16 @@ static enum mn_err check_names(const struct mn_mesh *mesh, int node, struct mn_d
 enum mn_err mn_emit(const struct mn_emit_format *format, const struct mn_mesh *mesh, int node,
                     struct mn_emit *out, struct mn_diag *diag)
 {
+    struct mn_transit transit;
+
     *out = (struct mn_emit){.files = NULL};
     enum mn_err err = check_names(mesh, node, diag);
-    if (!err)
-        format->emit(mesh, node, out);
-    return err;
+    if (err)
+        return err;
+    mn_transit_find(mesh, node, &transit);
+    format->emit(mesh, node, &transit, out);
+    mn_transit_free(&transit);
+    return MN_OK;
 }
 
 void mn_emit_free(struct mn_emit *out)
@@ -104,6 +109,59 @@ const char *mn_emit_addr(const struct mn_mesh_nic *nic, int family, size_t *at,
             return mn_addr_format(addr, buf, MN_ADDR_TEXT);
     }
     return NULL;
+}
+
+const struct mn_transit_route *mn_emit_route(const struct mn_transit *transit, int nic, int family,
+                                             size_t *at)
+{
+    while (*at < transit->n_routes) {
+        const struct mn_transit_route *route = &transit->routes[(*at)++];
+        if ((nic < 0 || route->nic == nic) && (!family || route->to.family == family))
+            return route;
+    }
+    return NULL;
+}
+
+static void put_text(FILE *file, char *text)
+{
+    fputs(text, file);
+    fclose(file);
+    free(text);
+}
+
+static void put_file(const struct mn_mesh *mesh, int node, const char *format, const char *path,
+                     char *text, struct mn_emit *out)
+{
+    FILE *file = mn_emit_begin(out, 0644, "%s", path);
+
+    mn_emit_head(file, format, mesh, node);
+    put_text(file, text);
+}
+
+void mn_emit_transit(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                     const char *format, struct mn_emit *out)
+{
+    const struct mn_mesh_node *n = &mesh->nodes[node];
+
+    if (mn_transit_is_empty(transit))
+        return;
+    char *sysctls = mn_transit_sysctl_text(transit);
+    if (*sysctls) {
+        put_file(mesh, node, format, MN_TRANSIT_SYSCTL_PATH, sysctls, out);
+        out->also = "sysctl --system";
+    } else {
+        free(sysctls);
+    }
+    if (!transit->forwards)
+        return;
+    FILE *file = mn_emit_begin(out, 0755, "%s", MN_TRANSIT_SCRIPT_PATH);
+    fputs("#!/bin/sh\n", file);
+    mn_emit_head(file, format, mesh, node);
+    put_text(file, mn_transit_script_text(transit, n));
+    put_file(mesh, node, format, MN_TRANSIT_UNIT_PATH, mn_transit_unit_text(), out);
+    put_file(mesh, node, format, MN_TRANSIT_BOOT_PATH, mn_transit_wants_text(), out);
+    put_file(mesh, node, format, MN_TRANSIT_DOCKER_PATH, mn_transit_wants_text(), out);
+    out->also = "sysctl --system && systemctl daemon-reload && systemctl start " MN_TRANSIT_UNIT;
 }
 
 static int shares_mac(const struct mn_mesh_node *node, const struct mn_mesh_nic *nic)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "topo/mesh.h"
+#include "topo/transit.h"
 
 /* A file that was written, the caller's to mn_emit_free. */
 struct mn_emit_file {
@@ -18,13 +19,15 @@ struct mn_emit_file {
 struct mn_emit {
     struct mn_emit_file *files;
     size_t n_files;
+    const char *also; /* a command for what is not the format's own; NULL = none is needed */
 };
 
 struct mn_emit_format {
     const char *name;
     const char *what; /* in a few words, for help */
     const char *then; /* how it takes effect; NULL = nothing is to be done */
-    void (*emit)(const struct mn_mesh *mesh, int node, struct mn_emit *out);
+    void (*emit)(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                 struct mn_emit *out);
 };
 /* name NULL at the end. */
 extern const struct mn_emit_format mn_emit_formats[];
@@ -56,12 +59,28 @@ const char *mn_emit_addr(const struct mn_mesh_nic *nic, int family, size_t *at,
 const char *mn_emit_mac(const struct mn_mesh *mesh, int node, const struct mn_mesh_nic *nic,
                         char buf[MN_EMIT_MAC]);
 
-void mn_emit_netplan(const struct mn_mesh *mesh, int node, struct mn_emit *out);
-void mn_emit_networkd(const struct mn_mesh *mesh, int node, struct mn_emit *out);
-void mn_emit_keyfile(const struct mn_mesh *mesh, int node, struct mn_emit *out);
-void mn_emit_nmcli(const struct mn_mesh *mesh, int node, struct mn_emit *out);
-void mn_emit_iproute2(const struct mn_mesh *mesh, int node, struct mn_emit *out);
-void mn_emit_hostfile(const struct mn_mesh *mesh, int node, struct mn_emit *out);
-void mn_emit_json(const struct mn_mesh *mesh, int node, struct mn_emit *out);
+/* The next route of the NIC (an index into the node's; -1: any) and family (0: any), from *at on;
+ * NULL after the last. */
+const struct mn_transit_route *mn_emit_route(const struct mn_transit *transit, int nic, int family,
+                                             size_t *at);
+/* Adds the files that transit needs, each in its place, for formats that write files; in out->also
+ * what puts them in force. */
+void mn_emit_transit(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                     const char *format, struct mn_emit *out);
+
+void mn_emit_netplan(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                     struct mn_emit *out);
+void mn_emit_networkd(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                      struct mn_emit *out);
+void mn_emit_keyfile(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                     struct mn_emit *out);
+void mn_emit_nmcli(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                   struct mn_emit *out);
+void mn_emit_iproute2(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                      struct mn_emit *out);
+void mn_emit_hostfile(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                      struct mn_emit *out);
+void mn_emit_json(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                  struct mn_emit *out);
 
 #endif

@@ -110,6 +110,44 @@ static void a_mac_of_two_tells_neither(void **state)
     mn_mesh_free(&mesh);
 }
 
+/* Golden files have the texts; here: which files there are, for whom, and where they lie. */
+static void transit_has_files(void **state)
+{
+    static const char text[] =
+        "version: 1\nnodes:\n"
+        "  - {name: a, nics: [{netdev: eth0, addresses: [10.0.0.0/31]}]}\n"
+        "  - {name: b, nics: [{netdev: eth0, addresses: [10.0.0.1/31]}, {netdev: eth1, addresses: "
+        "[10.0.0.2/31]}]}\n"
+        "  - {name: c, nics: [{netdev: eth1, addresses: [10.0.0.3/31]}]}\n";
+    static const char *const paths[] = {MN_TRANSIT_SYSCTL_PATH, MN_TRANSIT_SCRIPT_PATH,
+                                        MN_TRANSIT_UNIT_PATH, MN_TRANSIT_BOOT_PATH,
+                                        MN_TRANSIT_DOCKER_PATH};
+    struct mn_diag diag = {.text = ""};
+    struct mn_mesh mesh;
+    struct mn_emit out;
+
+    (void)state;
+    mn_mesh_init(&mesh);
+    if (mn_mesh_parse("mesh", text, strlen(text), &mesh, &diag))
+        fail_msg("%s", diag.text);
+    for (int node = 0; node < 2; node++) {
+        size_t files = node ? 5 : 1;
+        assert_int_equal(mn_emit(mn_emit_find("netplan"), &mesh, node, &out, NULL), MN_OK);
+        assert_int_equal(out.n_files, 1 + files);
+        assert_int_equal(strstr(out.files[0].text, "routes:") != NULL, !node);
+        for (size_t i = 0; i < files; i++)
+            assert_string_equal(out.files[1 + i].path, paths[i]);
+        assert_non_null(strstr(out.also, "sysctl --system"));
+        assert_int_equal(strstr(out.also, MN_TRANSIT_UNIT) != NULL, node);
+        mn_emit_free(&out);
+        /* Scripts are one file, that can be sent through ssh. */
+        assert_int_equal(mn_emit(mn_emit_find("nmcli"), &mesh, node, &out, NULL), MN_OK);
+        assert_int_equal(out.n_files, 1);
+        mn_emit_free(&out);
+    }
+    mn_mesh_free(&mesh);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -117,6 +155,7 @@ int main(void)
         cmocka_unit_test(nothing_for_a_node_without_addresses),
         cmocka_unit_test(a_mac_of_two_tells_neither),
         cmocka_unit_test(no_name_that_means_something_to_a_shell),
+        cmocka_unit_test(transit_has_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,10 @@
 /* Open MPI's hostfile (prte-map(1)): host names, and as many slots as a node has GPUs. */
 #include "topo/emit/emit.h"
 
-void mn_emit_hostfile(const struct mn_mesh *mesh, int node, struct mn_emit *out)
+void mn_emit_hostfile(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                      struct mn_emit *out)
 {
+    (void)transit;
     FILE *file = mn_emit_begin(out, 0644, "hostfile");
 
     mn_emit_head(file, "hostfile", mesh, node);

@@ -1,5 +1,7 @@
 /* {"node", "hostname", "nics": [{"netdev", "mac", "mtu", "addresses", "links": [{"name", "peer",
- * "peer_nic", "peer_addresses"}]}]}; what the mesh file does not say is null. */
+ * "peer_nic", "peer_addresses"}]}]}; what the mesh file does not say is null. Where transit is
+ * needed also "routes": [{"to", "via", "netdev"}], "forwards", "sysctls": [{"key", "value",
+ * "only_from", "why"}], as struct mn_transit has them. */
 #include <cjson/cJSON.h>
 
 #include "topo/base/alloc.h"
@@ -34,7 +36,36 @@ static void add_links(cJSON *map, const struct mn_mesh *mesh, int node, int nic)
     }
 }
 
-void mn_emit_json(const struct mn_mesh *mesh, int node, struct mn_emit *out)
+static void add_transit(cJSON *root, const struct mn_mesh_node *node,
+                        const struct mn_transit *transit)
+{
+    cJSON *routes = cJSON_AddArrayToObject(root, "routes");
+    const struct mn_transit_route *route;
+    char text[MN_ADDR_TEXT];
+
+    for (size_t r = 0; (route = mn_emit_route(transit, -1, 0, &r));) {
+        cJSON *map = cJSON_CreateObject();
+        cJSON_AddStringToObject(map, "to", mn_addr_format(&route->to, text, sizeof text));
+        cJSON_AddStringToObject(map, "via", mn_addr_format(&route->via, text, sizeof text));
+        cJSON_AddStringToObject(map, "netdev", node->nics[route->nic].netdev);
+        cJSON_AddItemToArray(routes, map);
+    }
+    cJSON_AddBoolToObject(root, "forwards", transit->forwards);
+    cJSON *sysctls = cJSON_AddArrayToObject(root, "sysctls");
+    for (size_t i = 0; i < transit->n_sysctls; i++) {
+        const struct mn_transit_sysctl *row = &transit->sysctls[i];
+        cJSON *map = cJSON_CreateObject();
+        cJSON_AddStringToObject(map, "key", row->key);
+        cJSON_AddNumberToObject(map, "value", row->value);
+        if (row->only_from >= 0)
+            cJSON_AddNumberToObject(map, "only_from", row->only_from);
+        cJSON_AddStringToObject(map, "why", row->why);
+        cJSON_AddItemToArray(sysctls, map);
+    }
+}
+
+void mn_emit_json(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                  struct mn_emit *out)
 {
     FILE *file = mn_emit_begin(out, 0644, "%s.json", mesh->nodes[node].name);
     cJSON *root = cJSON_CreateObject();
@@ -56,6 +87,8 @@ void mn_emit_json(const struct mn_mesh *mesh, int node, struct mn_emit *out)
         add_links(map, mesh, node, (int)i - 1);
         cJSON_AddItemToArray(list, map);
     }
+    if (!mn_transit_is_empty(transit))
+        add_transit(root, &mesh->nodes[node], transit);
     char *text = cJSON_Print(root);
     cJSON_Delete(root);
     if (!text)

@@ -3,9 +3,11 @@
 
 #include "topo/emit/emit.h"
 
-static void put_family(FILE *file, const struct mn_mesh_nic *nic, int family)
+static void put_family(FILE *file, const struct mn_mesh_nic *nic, int index, int family,
+                       const struct mn_transit *transit)
 {
-    char text[MN_ADDR_TEXT];
+    char text[MN_ADDR_TEXT], via[MN_ADDR_TEXT];
+    const struct mn_transit_route *route;
     const char *addr;
     int count = 0;
 
@@ -15,9 +17,14 @@ static void put_family(FILE *file, const struct mn_mesh_nic *nic, int family)
     fprintf(file, "method=%s\n", count ? "manual" : family == AF_INET ? "disabled" : "link-local");
     if (count)
         fputs("never-default=true\n", file);
+    count = 0;
+    for (size_t at = 0; (route = mn_emit_route(transit, index, family, &at));)
+        fprintf(file, "route%d=%s,%s\n", ++count, mn_addr_format(&route->to, text, sizeof text),
+                mn_addr_format(&route->via, via, sizeof via));
 }
 
-void mn_emit_keyfile(const struct mn_mesh *mesh, int node, struct mn_emit *out)
+void mn_emit_keyfile(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                     struct mn_emit *out)
 {
     const struct mn_mesh_nic *nic;
     char mac[MN_EMIT_MAC];
@@ -36,8 +43,9 @@ void mn_emit_keyfile(const struct mn_mesh *mesh, int node, struct mn_emit *out)
             fprintf(file, "mac-address=%s\n", mac);
         if (nic->mtu)
             fprintf(file, "mtu=%d\n", nic->mtu);
-        put_family(file, nic, AF_INET);
-        put_family(file, nic, AF_INET6);
+        put_family(file, nic, (int)i - 1, AF_INET, transit);
+        put_family(file, nic, (int)i - 1, AF_INET6, transit);
         fclose(file);
     }
+    mn_emit_transit(mesh, node, transit, "keyfile", out);
 }

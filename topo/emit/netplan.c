@@ -2,7 +2,20 @@
  * called "on". */
 #include "topo/emit/emit.h"
 
-void mn_emit_netplan(const struct mn_mesh *mesh, int node, struct mn_emit *out)
+static void put_routes(FILE *file, const struct mn_transit *transit, int nic)
+{
+    const struct mn_transit_route *route;
+    char to[MN_ADDR_TEXT], via[MN_ADDR_TEXT];
+    const char *head = "      routes:\n";
+
+    for (size_t r = 0; (route = mn_emit_route(transit, nic, 0, &r)); head = "")
+        fprintf(file, "%s        - {to: \"%s\", via: \"%s\"}\n", head,
+                mn_addr_format(&route->to, to, sizeof to),
+                mn_addr_format(&route->via, via, sizeof via));
+}
+
+void mn_emit_netplan(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                     struct mn_emit *out)
 {
     /* Others may not read it, netplan asks. */
     FILE *file = mn_emit_begin(out, 0600, "/etc/netplan/60-meshnet.yaml");
@@ -25,6 +38,8 @@ void mn_emit_netplan(const struct mn_mesh *mesh, int node, struct mn_emit *out)
             fprintf(file, "        - \"%s\"\n", addr);
         if (nic->mtu)
             fprintf(file, "      mtu: %d\n", nic->mtu);
+        put_routes(file, transit, (int)i - 1);
     }
     fclose(file);
+    mn_emit_transit(mesh, node, transit, "netplan", out);
 }

@@ -1,7 +1,19 @@
 /* systemd.network(5). */
 #include "topo/emit/emit.h"
 
-void mn_emit_networkd(const struct mn_mesh *mesh, int node, struct mn_emit *out)
+static void put_routes(FILE *file, const struct mn_transit *transit, int nic)
+{
+    const struct mn_transit_route *route;
+    char to[MN_ADDR_TEXT], via[MN_ADDR_TEXT];
+
+    for (size_t r = 0; (route = mn_emit_route(transit, nic, 0, &r));)
+        fprintf(file, "\n[Route]\nDestination=%s\nGateway=%s\n",
+                mn_addr_format(&route->to, to, sizeof to),
+                mn_addr_format(&route->via, via, sizeof via));
+}
+
+void mn_emit_networkd(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                      struct mn_emit *out)
 {
     const struct mn_mesh_nic *nic;
     char mac[MN_EMIT_MAC], text[MN_ADDR_TEXT];
@@ -22,6 +34,8 @@ void mn_emit_networkd(const struct mn_mesh *mesh, int node, struct mn_emit *out)
         fputs("\n[Network]\nDHCP=no\nIPv6AcceptRA=no\nLinkLocalAddressing=ipv6\n", file);
         for (size_t a = 0; (addr = mn_emit_addr(nic, 0, &a, text));)
             fprintf(file, "Address=%s\n", addr);
+        put_routes(file, transit, (int)i - 1);
         fclose(file);
     }
+    mn_emit_transit(mesh, node, transit, "networkd", out);
 }
