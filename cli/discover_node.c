@@ -56,8 +56,8 @@ enum mn_err mn_discover_node(const struct mn_discover_ask *ask, const struct mn_
                     sizeof to->hostname < MN_NAME_MAX ? sizeof to->hostname : MN_NAME_MAX))
         err = mn_fail(diag, MN_ERR_USAGE, "--node %s: the name is longer than %d characters",
                       ask->node, MN_NAME_MAX - 1);
-    if (!err)
-        mn_mesh_roles(to, mesh, self < 0 ? to->hostname : mesh->nodes[self].name);
+    if (!err && mn_mesh_roles(to, mesh, self < 0 ? to->hostname : mesh->nodes[self].name))
+        mn_no_memory();
     return err;
 }
 

@@ -113,24 +113,50 @@ static int looks_like_cable(const struct mn_nic *nic)
            nic->kind != MN_NIC_BRIDGE && nic->kind != MN_NIC_OTHER;
 }
 
-static void select_by_environment(struct selection *sel, const struct mn_host *host)
+/* What shows to be a network of the host's, by the same signs as for meshnet discover: a default
+ * route, a gateway, a lease, many hosts, far less speed. NCCL alone would send half the data there.
+ * Where nothing else has a carrier, it has to do. */
+static void select_discovered(struct selection *sel, struct mn_host *host)
 {
-    const char *ifname = getenv("NCCL_SOCKET_IFNAME");
-    const char *hca = getenv("NCCL_IB_HCA");
+    char out[512] = "";
+    size_t used = 0;
+    int known = !mn_mesh_roles(host, NULL, NULL);
 
     for (size_t i = 0; i < host->n_nics; i++) {
         const struct mn_nic *nic = &host->nics[i];
-        if (ifname && *ifname) {
-            if (usable(nic) && mn_selector_match(ifname, nic->netdev, -1))
-                pick(sel, nic, NULL, "selected by NCCL_SOCKET_IFNAME");
-        } else if (hca && *hca && host->n_rdma) {
-            if (usable(nic) && hca_selects(hca, host, nic))
-                pick(sel, nic, NULL, "selected by NCCL_IB_HCA");
-        } else if (looks_like_cable(nic)) {
+        if (!looks_like_cable(nic))
+            continue;
+        if (!known || nic->role != MN_ROLE_MANAGEMENT)
             pick(sel, nic, NULL, "discovered: up, has carrier and an address");
-        }
+        else if (used < sizeof out)
+            used += (size_t)snprintf(out + used, sizeof out - used, "%s%s (%s)", used ? ", " : "",
+                                     nic->netdev, nic->role_why);
     }
-    if (sel->n || (ifname && *ifname) || (hca && *hca && host->n_rdma))
+    if (sel->n && used)
+        MN_INFO("left out, as it seems to be for management: %s; NCCL_SOCKET_IFNAME takes in the "
+                "NICs that it names, and a mesh file says it for good (meshnet discover)",
+                out);
+    for (size_t i = 0; i < host->n_nics && !sel->n; i++)
+        if (looks_like_cable(&host->nics[i]))
+            pick(sel, &host->nics[i], NULL, "no other NIC has a carrier");
+}
+
+static void select_by_environment(struct selection *sel, struct mn_host *host)
+{
+    const char *ifname = getenv("NCCL_SOCKET_IFNAME");
+    const char *hca = getenv("NCCL_IB_HCA");
+    int by_name = ifname && *ifname, by_hca = !by_name && hca && *hca && host->n_rdma;
+
+    if (!by_name && !by_hca)
+        select_discovered(sel, host);
+    for (size_t i = 0; (by_name || by_hca) && i < host->n_nics; i++) {
+        const struct mn_nic *nic = &host->nics[i];
+        if (by_name && usable(nic) && mn_selector_match(ifname, nic->netdev, -1))
+            pick(sel, nic, NULL, "selected by NCCL_SOCKET_IFNAME");
+        else if (by_hca && usable(nic) && hca_selects(hca, host, nic))
+            pick(sel, nic, NULL, "selected by NCCL_IB_HCA");
+    }
+    if (sel->n || by_name || by_hca)
         return;
     for (size_t i = 0; i < host->n_nics; i++)
         if (host->nics[i].kind == MN_NIC_LOOPBACK && usable(&host->nics[i]))
@@ -260,7 +286,7 @@ static enum mn_err read_family(struct selection *sel, struct mn_diag *diag)
 }
 
 static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh,
-                                  const struct mn_host *host, struct mn_diag *diag)
+                                  struct mn_host *host, struct mn_diag *diag)
 {
     struct selection sel = {0};
     char path[512];
@@ -307,7 +333,7 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
     return MN_OK;
 }
 
-enum mn_err mn_config_from_host(struct mn_config *config, const struct mn_host *host,
+enum mn_err mn_config_from_host(struct mn_config *config, struct mn_host *host,
                                 struct mn_diag *diag)
 {
     struct mn_mesh mesh;
@@ -326,7 +352,7 @@ enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag)
     memset(config, 0, sizeof *config);
     enum mn_err err = mn_host_read(NULL, &host, diag);
     if (!err)
-        (void)mn_host_around(NULL, &host, NULL); /* without it no default route is known */
+        (void)mn_host_around(NULL, &host, NULL); /* without it no network is */
     if (!err)
         err = mn_config_from_host(config, &host, diag);
     mn_host_free(&host);

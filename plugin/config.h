@@ -69,8 +69,8 @@ static inline const uint8_t *mn_config_key(const struct mn_config *config)
  * logs each choice with its reason at INFO. May read files and ask the kernel: called from init
  * only. */
 enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag);
-/* The same for a host that was read before. */
-enum mn_err mn_config_from_host(struct mn_config *config, const struct mn_host *host,
+/* The same for a host that was read before; without a mesh file its NICs get roles. */
+enum mn_err mn_config_from_host(struct mn_config *config, struct mn_host *host,
                                 struct mn_diag *diag);
 
 /* Equal for processes of one boot of a kernel and one network namespace, whatever their host names

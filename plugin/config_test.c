@@ -100,7 +100,7 @@ static void with_mesh_file(const struct mn_host *host, const char *path)
     setenv("MESHNET_CONFIG", path, 1);
 }
 
-static struct mn_config load_config(const struct mn_host *host)
+static struct mn_config load_config(struct mn_host *host)
 {
     struct mn_config config;
     struct mn_diag diag = {0};
@@ -109,7 +109,7 @@ static struct mn_config load_config(const struct mn_host *host)
     return config;
 }
 
-static void check_per_link(size_t row, const struct mn_host *host)
+static void check_per_link(size_t row, struct mn_host *host)
 {
     struct mn_config config = load_config(host);
     int n = 0;
@@ -136,9 +136,11 @@ static void each_device_has_the_place_of_its_nic(void **state)
         struct mn_host host = load_host(recorded[row].host);
         with_mesh_file(&host, *state);
         check_per_link(row, &host);
-        unsetenv("MESHNET_CONFIG"); /* the same without a file */
+        unsetenv("MESHNET_CONFIG"); /* the same without a file, the office's port among them */
+        setenv("NCCL_SOCKET_IFNAME", "en", 1);
         if (access("/etc/meshnet/mesh.yaml", F_OK) != 0)
             check_per_link(row, &host);
+        unsetenv("NCCL_SOCKET_IFNAME");
         mn_host_free(&host);
     }
     unsetenv("MESHNET_DEVICE_MODE");
@@ -236,6 +238,68 @@ static void management_carries_no_data(void **state)
     mn_host_free(&host);
 }
 
+static int has_netdev(const struct mn_config *config, const char *netdev)
+{
+    int n = 0;
+    for (int i = 0; i < config->devices[0].n_locals; i++)
+        n += !strcmp(config->devices[0].locals[i].netdev, netdev);
+    return n;
+}
+
+/* Without a mesh file: the office's port is no cable, unless somebody says so; peers without a
+ * cable may come to it all the same. */
+static void the_office_is_left_out(void **state)
+{
+    struct mn_host host = load_host("dgx-spark");
+    struct mn_nic *office = NULL, *cables[2] = {NULL};
+
+    (void)state;
+    if (access("/etc/meshnet/mesh.yaml", F_OK) == 0)
+        skip();
+    unsetenv("MESHNET_CONFIG");
+    for (size_t i = 0; i < host.n_nics; i++) {
+        if (!strcmp(host.nics[i].netdev, "enP7s7"))
+            office = &host.nics[i];
+        if (!strcmp(host.nics[i].netdev, "enp1s0f0np0"))
+            cables[0] = &host.nics[i];
+        if (!strcmp(host.nics[i].netdev, "enP2p1s0f0np0"))
+            cables[1] = &host.nics[i];
+    }
+    assert_true(office && cables[0] && cables[1]);
+    struct mn_config config = load_config(&host);
+    assert_int_equal(config.n_devices, 1);
+    assert_int_equal(config.devices[0].n_locals, 2);
+    assert_false(has_netdev(&config, "enP7s7"));
+    assert_int_equal(config.n_far, 1);
+    assert_string_equal(config.far[0].netdev, "enP7s7");
+
+    setenv("NCCL_SOCKET_IFNAME", "enP7s7", 1);
+    config = load_config(&host);
+    assert_int_equal(config.devices[0].n_locals, 1);
+    assert_true(has_netdev(&config, "enP7s7"));
+    setenv("NCCL_SOCKET_IFNAME", "en", 1);
+    config = load_config(&host);
+    assert_int_equal(config.devices[0].n_locals, 3);
+    unsetenv("NCCL_SOCKET_IFNAME");
+    setenv("NCCL_IB_HCA", "=none", 1);
+    config = load_config(&host);
+    assert_int_equal(config.n_devices, 0);
+    unsetenv("NCCL_IB_HCA");
+
+    /* What is left has to do. */
+    cables[0]->carrier = cables[1]->carrier = 0;
+    config = load_config(&host);
+    assert_int_equal(config.devices[0].n_locals, 1);
+    assert_true(has_netdev(&config, "enP7s7"));
+    for (size_t i = 0; i < host.n_nics; i++)
+        if (&host.nics[i] != office && host.nics[i].kind != MN_NIC_LOOPBACK)
+            host.nics[i].n_addrs = 0;
+    office->role = MN_ROLE_AUTO;
+    config = load_config(&host);
+    assert_true(has_netdev(&config, "enP7s7"));
+    mn_host_free(&host);
+}
+
 static int make_place(void **state)
 {
     static const char *const others[] = {"NCCL_SOCKET_IFNAME",  "NCCL_IB_HCA",
@@ -258,6 +322,7 @@ static int remove_place(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_office_is_left_out),
         cmocka_unit_test(each_device_has_the_place_of_its_nic),
         cmocka_unit_test(a_nic_without_address_is_no_device),
         cmocka_unit_test(one_device_has_the_place_of_its_fastest_nic),

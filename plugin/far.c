@@ -93,6 +93,9 @@ void mn_far_choose(struct mn_config *config, const struct mn_host *host, const s
     for (size_t i = 0; !config->n_far && !(ifname && *ifname) && i < host->n_nics; i++)
         if (host->nics[i].default_route)
             add(config, &host->nics[i], "the default route leads through it");
+    for (size_t i = 0; self < 0 && !(ifname && *ifname) && i < host->n_nics; i++)
+        if (host->nics[i].role == MN_ROLE_MANAGEMENT && !host->nics[i].default_route)
+            add(config, &host->nics[i], "it seems to be for management");
 }
 
 /* --- ways ---------------------------------------------------------------------------------------

@@ -147,8 +147,8 @@ int mn_mesh_usable(const struct mn_nic *nic);
 /* Says of the host's NICs which are cables' ends and which lead to a network for management:
  * routes, neighbours, leases and speeds tell (mn_host_around). A role that is set stays, so does
  * one that the node of that name has in mesh (NULL: no mesh). Something is left for cables, if need
- * be. */
-void mn_mesh_roles(struct mn_host *host, const struct mn_mesh *mesh, const char *node);
+ * be. MN_ERR_NOMEM: nothing was said. */
+enum mn_err mn_mesh_roles(struct mn_host *host, const struct mn_mesh *mesh, const char *node);
 /* Adds this host as a node (its usable NICs: not loopback, bridge, tunnel or enslaved, with an
  * address other than fe80::/10, /32 and /128; the GPUs that mn_host_locality found, each with the
  * nearest of these NICs that are no management), or replaces the node of that name. */

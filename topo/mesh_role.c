@@ -182,10 +182,12 @@ static void keep_something(struct mn_host *host, const struct evidence *e)
     }
 }
 
-void mn_mesh_roles(struct mn_host *host, const struct mn_mesh *mesh, const char *node)
+enum mn_err mn_mesh_roles(struct mn_host *host, const struct mn_mesh *mesh, const char *node)
 {
     struct look look = {.host = host, .mesh = mesh};
-    struct evidence *e = mn_zalloc((host->n_nics + 1) * sizeof *e);
+    struct evidence *e = calloc(host->n_nics + 1, sizeof *e);
+    if (!e)
+        return MN_ERR_NOMEM;
     take_from_file(host, mesh, node);
     for (size_t i = 0; i < host->n_nics; i++) {
         const struct mn_nic *nic = &host->nics[i];
@@ -209,4 +211,5 @@ void mn_mesh_roles(struct mn_host *host, const struct mn_mesh *mesh, const char 
     }
     keep_something(host, e);
     free(e);
+    return MN_OK;
 }
