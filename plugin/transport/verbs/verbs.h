@@ -243,9 +243,9 @@ enum mn_err verbs_look_at_control(struct verbs_comm *comm, uint64_t now);
 void verbs_pointers(struct mn_config *config);
 
 /* verbs_path.c: where packets from one end to another go: LID, GID, and whether they need a global
- * header (GRH). */
-void verbs_path(const struct mn_rdma_end *from, const struct mn_rdma_end *to,
-                struct ibv_ah_attr *path);
+ * header (GRH). Returns 0 when the LID is a guess: the other subnet's router is not named. */
+int verbs_path(const struct mn_rdma_end *from, const struct mn_rdma_end *to,
+               struct ibv_ah_attr *path);
 
 /* verbs_setup.c */
 void verbs_offer(struct mn_side *self);

@@ -1,15 +1,29 @@
 /* Queue pairs towards the peer's: a job, since the kernel may wait for the neighbour. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "plugin/patience.h"
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/alloc.h"
+#include "topo/base/log.h"
 
 #define RNR_TIMER 12 /* 0.64 ms */
 #define RTR_TRIES 3  /* a neighbour that is silent for a second may just be busy */
 
 enum { JOB_NONE, JOB_RUNNING, JOB_DONE, JOB_ABANDONED };
+
+static void tell_guess(const struct verbs_comm *comm, const struct verbs_link *link)
+{
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+
+    if (!atomic_flag_test_and_set(&told))
+        MN_WARN("%s (%s): the peer %s is in another InfiniBand subnet, and its GID names no router "
+                "(FLID): its own LID is used, as NCCL does, and may lead nowhere. The subnet "
+                "manager's path is not asked for: give the ports FLIDs, or let these cables be TCP "
+                "(transport.kind: tcp, over IPoIB)",
+                link->device->name, link->local.netdev, comm->peer);
+}
 
 /* GID tables shift when addresses come and go: what counts is the GID that the peer was told. */
 static void refresh_gid(struct verbs_link *link)
@@ -38,7 +52,8 @@ int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struc
         .min_rnr_timer = RNR_TIMER,
         .ah_attr = {.sl = (uint8_t)s->service_level, .port_num = link->self.port},
     };
-    verbs_path(&link->self, to, &attr.ah_attr);
+    if (!verbs_path(&link->self, to, &attr.ah_attr))
+        tell_guess(comm, link);
     attr.ah_attr.grh.hop_limit = 64;
     attr.ah_attr.grh.traffic_class = comm->traffic_class;
     int error = ETIMEDOUT;

@@ -15,12 +15,15 @@ static uint16_t router_to(const uint8_t *gid)
     return (uint16_t)(gid[4] << 8 | gid[5]);
 }
 
-void verbs_path(const struct mn_rdma_end *from, const struct mn_rdma_end *to,
-                struct ibv_ah_attr *path)
+/* Without an FLID only the subnet's manager knows the router's LID, and is not asked: that takes
+ * rdma_cm (AF_IB, resolve_addr and resolve_route) or umad, which is root's. */
+int verbs_path(const struct mn_rdma_end *from, const struct mn_rdma_end *to,
+               struct ibv_ah_attr *path)
 {
     int routed = from->infiniband && !same_subnet(from->gid, to->gid);
 
     path->is_global = !from->infiniband || from->grh || to->grh || routed;
     path->dlid = routed && router_to(to->gid) ? router_to(to->gid) : to->lid;
     memcpy(path->grh.dgid.raw, to->gid, sizeof to->gid);
+    return !routed || router_to(to->gid);
 }

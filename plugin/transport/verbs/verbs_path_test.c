@@ -19,11 +19,11 @@ static void paths(void **state)
     const struct {
         int infiniband, grh, their_grh;
         const uint8_t *to;
-        int is_global, dlid;
+        int is_global, dlid, known;
     } rows[] = {
-        {0, 0, 0, near, 1, 9},           {1, 0, 0, near, 0, 9}, {1, 1, 0, near, 1, 9},
-        {1, 0, 1, near, 1, 9},           {1, 0, 0, next, 1, 9}, {1, 0, 0, other, 1, 9},
-        {1, 0, 0, by_router, 1, 0x1234}, {1, 0, 0, here, 0, 9},
+        {0, 0, 0, near, 1, 9, 1},           {1, 0, 0, near, 0, 9, 1}, {1, 1, 0, near, 1, 9, 1},
+        {1, 0, 1, near, 1, 9, 1},           {1, 0, 0, next, 1, 9, 0}, {1, 0, 0, other, 1, 9, 0},
+        {1, 0, 0, by_router, 1, 0x1234, 1}, {1, 0, 0, here, 0, 9, 1}, {0, 0, 0, other, 1, 9, 1},
     };
 
     (void)state;
@@ -37,7 +37,7 @@ static void paths(void **state)
         struct ibv_ah_attr path = {0};
         memcpy(from.gid, local, sizeof local);
         memcpy(to.gid, rows[i].to, sizeof to.gid);
-        verbs_path(&from, &to, &path);
+        assert_int_equal(verbs_path(&from, &to, &path), rows[i].known);
         assert_int_equal(path.is_global, rows[i].is_global);
         assert_int_equal(path.dlid, rows[i].dlid);
         assert_memory_equal(path.grh.dgid.raw, to.gid, sizeof to.gid);
