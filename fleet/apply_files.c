@@ -1,20 +1,14 @@
 /* Where the distribution keeps the configuration of NICs, and the files of a node for it. What is
  * in them is topo/emit's. */
-#include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "fleet/apply_kernel.h"
 #include "fleet/apply_place.h"
+#include "fleet/apply_program.h"
 #include "topo/base/alloc.h"
 #include "topo/emit/emit.h"
 
@@ -213,77 +207,20 @@ enum mn_err mn_apply_files(const struct mn_manager *manager, const struct mn_mes
 
 #define RELOAD_MS 20000
 
-static char *find_program(const char *root, const char *name)
-{
-    static const char *const folders[] = {"/usr/sbin", "/usr/bin", "/sbin", "/bin"};
-
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        char *path = mn_asprintf("%s%s/%s", root, folders[i], name);
-        if (!access(path, X_OK))
-            return path;
-        free(path);
-    }
-    return NULL;
-}
-
-static void run_child(const char *path, const struct mn_manager *manager)
-{
-    char *args[5] = {NULL};
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-    for (int i = 0; i < 3 && null >= 0; i++)
-        dup2(null, i);
-    for (int i = 0; i < 4; i++)
-        args[i] = mn_strdup(manager->reload[i]);
-    execv(path, args);
-    _exit(127);
-}
-
-/* Its exit code; -1: it had to be ended. */
-static int wait_for(pid_t child)
-{
-    int fd = (int)syscall(SYS_pidfd_open, child, 0), status = 0, late = 0;
-
-    if (fd >= 0) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        int n;
-        do
-            n = poll(&p, 1, RELOAD_MS);
-        while (n < 0 && errno == EINTR);
-        late = n == 0;
-        close(fd);
-    }
-    if (late)
-        kill(child, SIGKILL);
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
-    return late || !WIFEXITED(status) ? -1 : WEXITSTATUS(status);
-}
-
 enum mn_err mn_manager_reload(const struct mn_manager *manager, const char *root, char **said,
                               struct mn_diag *diag)
 {
-    char *path = manager->reload[0] ? find_program(root, manager->reload[0]) : NULL;
-    char words[128] = "";
+    char *path = manager->reload[0] ? mn_program_find(root, manager->reload[0]) : NULL;
+    enum mn_err err = MN_OK;
 
     *said = NULL;
-    if (!path)
-        return MN_OK;
-    for (int i = 0; manager->reload[i]; i++)
-        snprintf(words + strlen(words), sizeof words - strlen(words), "%s%s", i ? " " : "",
-                 manager->reload[i]);
-    pid_t child = fork();
-    if (child == 0)
-        run_child(path, manager);
+    if (path)
+        err = mn_program_run(path, manager->reload, NULL, RELOAD_MS, NULL, diag);
+    if (path && !err)
+        *said =
+            mn_asprintf("%s%s%s%s%s", manager->reload[0], manager->reload[1] ? " " : "",
+                        manager->reload[1] ? manager->reload[1] : "", manager->reload[2] ? " " : "",
+                        manager->reload[2] ? manager->reload[2] : "");
     free(path);
-    if (child < 0)
-        return mn_fail_errno(diag, "%s: starting it", words);
-    int code = wait_for(child);
-    if (code == -1)
-        return mn_fail(diag, MN_ERR_TIMEOUT, "%s: it took more than %d s", words, RELOAD_MS / 1000);
-    if (code)
-        return mn_fail(diag, MN_ERR_FAILED, "%s: exit code %d; it does not take the files", words,
-                       code);
-    *said = mn_strdup(words);
-    return MN_OK;
+    return err;
 }

@@ -28,6 +28,15 @@ enum mn_err mn_kernel_set_address(struct mn_kernel *kernel, const struct mn_chan
 int mn_kernel_has_route(const struct mn_kernel *kernel, int ifindex, const char *text);
 enum mn_err mn_kernel_set_route(struct mn_kernel *kernel, const struct mn_change *change,
                                 int ifindex, const char *text, int on, struct mn_diag *diag);
+/* Rules: as above; possible: there is a program to make them with. */
+int mn_rules_possible(void);
+int mn_rule_holds(const struct mn_change *change);
+enum mn_err mn_rule_make(const struct mn_change *change, struct mn_diag *diag);
 void mn_text_push(char ***texts, size_t *n, const char *text);
+
+/* Adds routes, sysctls and rules for nodes that have no cable to each other. NICs of the mesh have
+ * the host's names. */
+void mn_apply_transit(const struct mn_mesh *mesh, int node, const struct mn_host *host,
+                      const struct mn_kernel *kernel, const char *root, struct mn_apply_plan *plan);
 
 #endif

@@ -103,6 +103,8 @@ int mn_change_holds(const struct mn_kernel *kernel, const struct mn_change *chan
         return holds_file(change);
     if (change->kind == MN_CHANGE_SYSCTL)
         return holds_sysctl(change);
+    if (change->kind == MN_CHANGE_RULE)
+        return mn_rule_holds(change);
     struct rtnl_link *link = mn_kernel_link(kernel, change, NULL);
     if (!link)
         return 0;
@@ -117,6 +119,8 @@ enum mn_err mn_change_make(struct mn_kernel *kernel, const struct mn_change *cha
         return make_file(change, diag);
     if (change->kind == MN_CHANGE_SYSCTL)
         return change->to ? mn_sysctl_write(change->what, change->to, diag) : MN_OK;
+    if (change->kind == MN_CHANGE_RULE)
+        return mn_rule_make(change, diag);
     struct rtnl_link *link = mn_kernel_link(kernel, change, diag);
     if (!link)
         return MN_ERR_NOTFOUND;

@@ -272,7 +272,7 @@ static enum mn_err guard(struct work *w, const struct pair *p, struct mn_diag *d
     return MN_OK;
 }
 
-static enum mn_err compare(struct work *w, struct mn_diag *diag)
+static enum mn_err compare(struct work *w, const char *root, struct mn_diag *diag)
 {
     enum mn_err err = find_pairs(w, diag);
 
@@ -286,6 +286,8 @@ static enum mn_err compare(struct work *w, struct mn_diag *diag)
     for (size_t i = 0; i < w->n_pairs && !err; i++)
         mn_strlcpy(w->pairs[i].want->netdev, w->pairs[i].have->netdev,
                    sizeof w->pairs[i].want->netdev);
+    if (!err)
+        mn_apply_transit(w->want->mesh, w->want->node, w->want->host, w->kernel, root, w->plan);
     for (size_t i = 0; i < w->n_pairs; i++) {
         mn_texts_free(w->pairs[i].addrs, w->pairs[i].n_addrs);
         mn_texts_free(w->pairs[i].routes, w->pairs[i].n_routes);
@@ -303,7 +305,7 @@ enum mn_err mn_apply_plan(const struct mn_apply_want *want, const struct mn_kern
                      .plan = plan};
 
     *plan = (struct mn_apply_plan){.manager = mn_manager_find(root)};
-    enum mn_err err = want->host ? compare(&w, diag) : MN_OK;
+    enum mn_err err = want->host ? compare(&w, root, diag) : MN_OK;
     if (!err)
         err = mn_apply_files(plan->manager, want->mesh, want->node, root, &plan->files,
                              &plan->notes, &plan->n_notes, diag);
