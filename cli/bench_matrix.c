@@ -18,6 +18,12 @@ enum mn_err mn_matrix_prepare(struct mn_collective_session *s, struct mn_diag *d
 
     if (o->links && !s->mesh.n_links)
         return mn_fail(diag, MN_ERR_CONFIG, "the mesh file has no links to measure");
+    char bare[MN_BARE_NAMES];
+    if (o->links && mn_mesh_bare(&s->mesh, -1, bare) == s->mesh.n_links)
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "no cable of the mesh file has addresses yet (%s): meshnet topo address "
+                       "gives them, meshnet topo apply sets them",
+                       bare);
     /* A dead cable is a result, not worth a minute. */
     setenv("MESHNET_CONNECT", "10s", 0);
     /* While two measure, the others hear nothing. */

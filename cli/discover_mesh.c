@@ -287,6 +287,21 @@ static void say_management(struct mn_out *out, const struct mn_mesh *mesh)
     free(text);
 }
 
+static void say_bare(struct mn_out *out, const struct mn_mesh *mesh)
+{
+    char names[MN_BARE_NAMES];
+    size_t n = mn_mesh_bare(mesh, -1, names);
+
+    mn_out_int(out, "n_bare_links", NULL, (int64_t)n);
+    if (!n)
+        return;
+    mn_out_note(out, MN_YELLOW,
+                "Without addresses yet, so that nothing goes over them: %s. meshnet topo address "
+                "gives them.",
+                names);
+    mn_out_note(out, MN_PLAIN, "%s", "");
+}
+
 void mn_discover_mesh(struct mn_out *out, const struct mn_mesh *mesh, const char *path, int self)
 {
     mn_out_str(out, "file", "File", path);
@@ -303,5 +318,6 @@ void mn_discover_mesh(struct mn_out *out, const struct mn_mesh *mesh, const char
     say_management(out, mesh);
     put_links(out, mesh);
     mn_out_note(out, MN_PLAIN, "%s", "");
+    say_bare(out, mesh);
     put_reach(out, mesh);
 }

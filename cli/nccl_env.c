@@ -235,6 +235,17 @@ static void bootstrap(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
                          s->mesh.n_nodes);
 }
 
+static void bare(const struct mn_mesh *mesh, struct mn_nccl_env *env)
+{
+    char names[MN_BARE_NAMES];
+
+    if (mn_mesh_bare(mesh, -1, names))
+        mn_nccl_env_warn(env,
+                         "cables without addresses yet, over which nothing goes: %s; meshnet topo "
+                         "address gives them, meshnet topo apply sets them",
+                         names);
+}
+
 /* NCCL connects trees and rings whatever it will use: a pair without a cable needs a way. */
 static void uncabled(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
 {
@@ -295,6 +306,7 @@ void mn_nccl_env_fill(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
     add(env, "NCCL_DEBUG", mn_asprintf("%s", debug && *debug ? debug : "WARN"),
         "errors name the peer, NIC and cable; without it they stay unsaid")
         ->kept = debug && *debug;
+    bare(&s->mesh, env);
     uncabled(s, env);
     for (int i = 0; i < env->n_vars; i++) {
         const char *before = getenv(env->vars[i].name);

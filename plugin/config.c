@@ -60,6 +60,11 @@ static enum mn_err select_from_file(struct selection *sel, const struct mn_mesh 
     const struct mn_mesh_node *node = &mesh->nodes[*self];
     mn_strlcpy(config->node, node->name, sizeof config->node);
     MN_INFO("this host is node %s: %s", node->name, why);
+    char bare[MN_BARE_NAMES];
+    if (mn_mesh_bare(mesh, *self, bare))
+        MN_INFO("cables without addresses yet, over which nothing goes: %s; meshnet topo address "
+                "gives them",
+                bare);
     err = mn_routes_from_mesh(mesh, *self, &config->routes, diag);
     if (err)
         return err;
@@ -323,6 +328,12 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
     if (err)
         return err;
     form_devices(config, &sel, host);
+    char bare[MN_BARE_NAMES];
+    if (!config->n_devices && mesh->n_nodes && mn_mesh_bare(mesh, self, bare))
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "the cables of node %s have no addresses, or this host has not: %s; meshnet "
+                       "topo address gives them, meshnet topo apply sets them",
+                       config->node, bare);
     if (!config->n_devices && mesh->n_nodes)
         return mn_fail(diag, MN_ERR_CONFIG,
                        "none of the addresses that the mesh file gives node %s is on this host",

@@ -13,6 +13,7 @@
 
 #include "plugin/config.h"
 #include "topo/base/alloc.h"
+#include "topo/base/log.h"
 #include "topo/mesh_file.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -238,6 +239,52 @@ static void management_carries_no_data(void **state)
     mn_host_free(&host);
 }
 
+static char bare_said[512];
+
+static void hear(enum mn_log_level level, const char *file, int line, const char *msg)
+{
+    (void)level, (void)file, (void)line;
+    if (strstr(msg, "without addresses"))
+        mn_strlcpy(bare_said, msg, sizeof bare_said);
+}
+
+/* A cable that nobody has numbered yet is named, and is no reason not to use the others. */
+static void a_bare_cable_is_named(void **state)
+{
+    static const char text[] =
+        "version: 1\nnodes:\n  - name: spark-1\n    nics:\n"
+        "      - {netdev: enp1s0f0np0%s}\n      - {netdev: enP2p1s0f0np0}\n"
+        "  - {name: spark-2, nics: [{netdev: p0%s}, {netdev: p1}, {netdev: p2}]}\n"
+        "  - {name: spark-3, nics: [{netdev: p0}]}\nlinks:\n"
+        "  - {name: one, ends: [spark-1/enp1s0f0np0, spark-2/p0]}\n"
+        "  - {name: two, ends: [spark-1/enP2p1s0f0np0, spark-2/p1]}\n"
+        "  - {name: three, ends: [spark-2/p2, spark-3/p0]}\n";
+    struct mn_host host = load_host("dgx-spark");
+
+    setenv("MESHNET_CONFIG", *state, 1);
+    mn_log_set_sink(hear);
+    for (int bare = 0; bare < 2; bare++) {
+        struct mn_config config;
+        struct mn_diag diag = {.text = ""};
+        char *yaml = mn_asprintf(text, bare ? "" : ", addresses: [10.10.1.1/24]",
+                                 bare ? "" : ", addresses: [10.10.1.2/24]");
+        assert_int_equal(mn_file_write(*state, yaml, strlen(yaml), 1, NULL), MN_OK);
+        free(yaml);
+        for (size_t i = 0; i < host.n_nics; i++)
+            if (bare || !strcmp(host.nics[i].netdev, "enP2p1s0f0np0"))
+                host.nics[i].n_addrs = 0;
+        bare_said[0] = '\0';
+        enum mn_err err = mn_config_from_host(&config, &host, &diag);
+        assert_int_equal(err, bare ? MN_ERR_CONFIG : MN_OK);
+        assert_non_null(strstr(bare_said, bare ? ": one, two;" : ": two;"));
+        assert_non_null(strstr(bare_said, "meshnet topo address"));
+        assert_true(!bare || strstr(diag.text, "one, two; meshnet topo address gives them"));
+        assert_true(bare || config.devices[0].n_locals == 1);
+    }
+    mn_log_set_sink(NULL);
+    mn_host_free(&host);
+}
+
 static int has_netdev(const struct mn_config *config, const char *netdev)
 {
     int n = 0;
@@ -328,6 +375,7 @@ int main(void)
         cmocka_unit_test(one_device_has_the_place_of_its_fastest_nic),
         cmocka_unit_test(a_key_is_there_or_is_not),
         cmocka_unit_test(management_carries_no_data),
+        cmocka_unit_test(a_bare_cable_is_named),
     };
     return cmocka_run_group_tests(tests, make_place, remove_place);
 }

@@ -96,6 +96,32 @@ cell()
     jq -r --arg link "$1" ".cells[] | select(.link == \$link) | .$2" <<<"$output"
 }
 
+@test "bench --links: a cable without addresses is named, with what gives it some; the others are measured" {
+    sed -i 's/{netdev: cd, addresses: \[10.1.4.1\/30\]}/{netdev: cd}/; s/{netdev: dc, addresses: \[10.1.4.2\/30\]}/{netdev: dc}/' mesh.yaml
+    cat >>mesh.yaml <<-END
+	links:
+	  - {ends: [a/ab, b/ba]}
+	  - {ends: [a/ab2, b/ba2]}
+	  - {ends: [b/bc, c/cb]}
+	  - {ends: [c/cd, d/dc]}
+	  - {ends: [d/da, a/ax]}
+	END
+    on c ip addr del 10.1.4.1/30 dev cd
+    on d ip addr del 10.1.4.2/30 dev dc
+    local i=0 node
+    for node in b c d; do
+        i=$((i + 1))
+        rank $i $node 4 --links >$node.out 2>&1 3>&- &
+    done
+    run rank 0 a 4 --links --json
+    echo "$output"
+    [ "$status" -eq 1 ]
+    wait
+    jq -e '[.cells[] | select(.link == "c-d")] | length == 1 and .[0].status == "dead" and
+        (.[0].error | test("no addresses yet: see meshnet topo address"))' <<<"$output"
+    jq -e '[.cells[] | select(.link != "c-d") | .status] == ["ok", "ok", "ok", "ok"]' <<<"$output"
+}
+
 @test "matrix: every cable and every pair of a ring is measured, right, and by its own NICs" {
     matrix 'a b c d' --links --pairs --json
     [ "$status" -eq 0 ]

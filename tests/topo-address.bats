@@ -159,3 +159,25 @@ address()
     [ "$status" -eq 0 ]
     [[ "$output" == *"Docker's networks"* ]]
 }
+
+@test "topo address: whoever meets bare cables names it" {
+    run "$MESHNET" discover --check bare.yaml
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"nothing goes over them: a-b, b-c, c-a. meshnet topo address"* ]]
+    run --separate-stderr "$MESHNET" discover --check bare.yaml --json
+    jq -e '.n_bare_links == 3 and ([.links[].subnet] | unique == [null])' <<<"$output"
+    run --separate-stderr "$MESHNET" env --mesh bare.yaml
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"nothing goes: a-b, b-c, c-a; meshnet topo address"* ]]
+    export MESHNET_TOKEN=00112233445566778899aabbccddeeff
+    run --separate-stderr "$MESHNET" bench --links --mesh bare.yaml --hosts a,b,c
+    echo "$stderr"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"no cable of the mesh file has addresses yet (a-b, b-c, c-a): meshnet topo address"* ]]
+    # Numbered, they are no longer spoken of.
+    "$MESHNET" topo address -m bare.yaml -o mesh.yaml
+    run "$MESHNET" discover --check mesh.yaml
+    [[ "$output" != *"topo address"* ]]
+    run --separate-stderr "$MESHNET" env --mesh mesh.yaml
+    [[ "$stderr" != *"topo address"* ]]
+}

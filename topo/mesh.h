@@ -156,6 +156,10 @@ enum mn_err mn_mesh_add_host(struct mn_mesh *mesh, const struct mn_host *host,
                              struct mn_diag *diag);
 /* A cable without addresses: see struct mn_mesh_link. */
 int mn_link_is_bare(const struct mn_mesh_link *link);
+/* How many of the node's cables (node -1: of all) are bare; in names the first of them, "a-b, b-c
+ * and 5 others". */
+#define MN_BARE_NAMES 256
+size_t mn_mesh_bare(const struct mn_mesh *mesh, int node, char names[MN_BARE_NAMES]);
 /* Recomputes links: every pair of NICs of different nodes, none for management, with an address
  * pair that shares a subnet under both real netmasks. Keeps names of links that existed, but for
  * gaps in the numbers of default names, and bare ones whose ends are not taken by another. A subnet

@@ -278,6 +278,23 @@ static void take_part(struct run *r, struct said *said)
     said->lost = lost_since(r, cell, &before);
 }
 
+#define BARE "no addresses yet: see meshnet topo address"
+
+/* All cables of the cell are, and there is one. */
+static int is_bare(const struct mn_mesh *mesh, const struct mn_matrix_cell *cell)
+{
+    size_t n = 0, bare = 0;
+
+    for (size_t l = 0; l < mesh->n_links; l++) {
+        if (cell->link >= 0 ? (size_t)cell->link != l
+                            : !mn_matrix_joins(&mesh->links[l], cell->from, cell->to))
+            continue;
+        n++;
+        bare += (size_t)mn_link_is_bare(&mesh->links[l]);
+    }
+    return n && n == bare;
+}
+
 static int has_cable(const struct mn_mesh *mesh, const struct mn_matrix_cell *cell)
 {
     for (size_t l = 0; l < mesh->n_links; l++)
@@ -295,6 +312,8 @@ static void combine(const struct mn_mesh *mesh, const struct said *from, const s
     cell->n_lanes = cell->n_lanes < 0 || cell->n_lanes > MN_MATRIX_LANES ? 0 : cell->n_lanes;
     if (cell->status < MN_CELL_UNMEASURED || cell->status > MN_CELL_WRONG)
         cell->status = MN_CELL_DEAD;
+    if (cell->status == MN_CELL_DEAD && is_bare(mesh, cell))
+        mn_strlcpy(cell->error, BARE, sizeof cell->error);
     if (cell->status == MN_CELL_DEAD && !has_cable(mesh, cell)) {
         cell->status = MN_CELL_UNMEASURED;
         mn_strlcpy(cell->error, "no cable between them", sizeof cell->error);
@@ -357,6 +376,8 @@ static enum mn_err do_cell(struct run *r, struct mn_matrix_cell cell, struct mn_
 
     if (from < 0 || to < 0)
         say_absent(r, from < 0 ? cell.from : cell.to, &cell);
+    else if (cell.link >= 0 && is_bare(r->mesh, &cell))
+        own.cell.status = MN_CELL_DEAD; /* combine() says why */
     else if (r->node == cell.from || r->node == cell.to)
         take_part(r, &own);
     r->line++;
