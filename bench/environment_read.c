@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "bench/environment.h"
-#include "bench/host/host_impl.h"
 #include "topo/base/alloc.h"
+#include "topo/base/sha256.h"
 #include "topo/cpu.h"
 #include "topo/finding.h"
 #include "topo/mesh_file.h"

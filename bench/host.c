@@ -7,6 +7,7 @@
 #include "bench/host.h"
 #include "bench/host/host_impl.h"
 #include "topo/base/alloc.h"
+#include "topo/base/sha256.h"
 
 /* The first whose symbol a library has is driven, as NCCL does. */
 const struct mn_host_version *const mn_host_versions[] = {

@@ -70,6 +70,11 @@ const struct mn_node_verb mn_node_verbs[] = {
      .what = "the ports of this host, as they are configured",
      .seconds = 20,
      .run = mn_verb_survey},
+    {.name = "doctor",
+     .what = "what doctor asks: versions, NICs, counters, limits, firewall, echoes over the cables",
+     .seconds = 25,
+     .run = mn_verb_doctor,
+     .root = MN_ROOT_LIKED},
     {.name = NULL},
 };
 

@@ -42,5 +42,7 @@ enum mn_err mn_verb_apply_state(const cJSON *ask, cJSON **answer, struct mn_diag
 /* {"name": what the node is to be called; left out: as it calls itself} -> mn_survey_json() of this
  * node alone, nothing seen */
 enum mn_err mn_verb_survey(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* See fleet/doctor.h. */
+enum mn_err mn_verb_doctor(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
 
 #endif

@@ -55,9 +55,6 @@ int mn_host_block_leave(struct mn_host_block *block, void *listen);
 /* Leaves all; the last thread frees. */
 void mn_host_block_end(struct mn_host_block *block);
 
-/* Lower-case hexadecimal SHA-256 of a file. */
-enum mn_err mn_sha256_file(const char *path, char hex[65], struct mn_diag *diag);
-
 /* For vN.c: the slots that never changed, and the fields of properties by the version that brought
  * them. */
 #define MN_HOST_SLOTS(t)                                                                           \

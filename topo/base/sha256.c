@@ -1,8 +1,9 @@
+#include "topo/base/sha256.h"
+
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/host/host_impl.h"
 #include "topo/base/alloc.h"
 
 enum mn_err mn_sha256_file(const char *path, char hex[65], struct mn_diag *diag)

@@ -1,0 +1,229 @@
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/doctor.h"
+#include "cli/host_name.h"
+#include "fleet/launch.h"
+#include "fleet/same_mesh.h"
+#include "topo/base/alloc.h"
+#include "topo/mesh_file.h"
+
+/* --- the mesh ----------------------------------------------------------------------------------
+ */
+
+static enum mn_err find_mesh(struct mn_doctor_session *s, struct mn_diag *diag)
+{
+    const struct mn_doctor_options *o = s->options;
+    char full[PATH_MAX], recorded[512];
+    const char *given = o->mesh;
+
+    if (o->answers) {
+        snprintf(recorded, sizeof recorded, "%.490s/mesh.yaml", o->answers);
+        given = recorded;
+    }
+    if (given && !realpath(given, full))
+        return mn_fail(diag, MN_ERR_USAGE, "%s: %s", given, strerror(errno));
+    if (given)
+        setenv("MESHNET_CONFIG", full, 1);
+    if (!mn_mesh_find_file(s->path, sizeof s->path))
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "which mesh? give --mesh FILE; meshnet discover writes one");
+    return mn_mesh_read(s->path, &s->mesh, diag);
+}
+
+enum mn_err mn_doctor_open(const struct mn_doctor_options *options, struct mn_doctor_session *s,
+                           struct mn_diag *diag)
+{
+    struct mn_host host = {.n_nics = 0};
+    char why[256];
+
+    *s = (struct mn_doctor_session){.options = options, .self = -1};
+    mn_mesh_init(&s->mesh);
+    enum mn_err err = find_mesh(s, diag);
+    if (!err && !options->answers)
+        err = mn_host_read(NULL, &host, diag);
+    /* Who looks at a mesh from outside is none of its nodes. */
+    if (!err && !options->answers &&
+        mn_mesh_find_self(&s->mesh, &host, &s->self, why, sizeof why, NULL))
+        s->self = -1;
+    mn_host_free(&host);
+    if (!err && !s->mesh.n_nodes)
+        err = mn_fail(diag, MN_ERR_CONFIG, "%s has no nodes", s->path);
+    return err;
+}
+
+void mn_doctor_forget(struct mn_doctor_session *s)
+{
+    for (size_t i = 0; s->nodes && i < s->mesh.n_nodes; i++) {
+        free((char *)(uintptr_t)s->nodes[i].error);
+        cJSON_Delete((cJSON *)(uintptr_t)s->nodes[i].facts);
+        cJSON_Delete((cJSON *)(uintptr_t)s->nodes[i].counters);
+    }
+    free(s->nodes);
+    free(s->writes);
+    free(s->write_error);
+    mn_troubles_free(&s->troubles);
+    s->nodes = NULL;
+    s->writes = NULL;
+    s->write_error = NULL;
+}
+
+void mn_doctor_close(struct mn_doctor_session *s)
+{
+    mn_doctor_forget(s);
+    mn_mesh_free(&s->mesh);
+}
+
+/* --- whom to ask -------------------------------------------------------------------------------
+ */
+
+struct crowd {
+    struct mn_opt_list hosts;
+    int *nodes; /* of the mesh, by host */
+};
+
+/* What leads there: this process for this node. */
+static const char *host_of(const struct mn_doctor_session *s, int node, const char *given)
+{
+    return node == s->self ? "localhost" : given ? given : s->mesh.nodes[node].hostname;
+}
+
+static enum mn_err choose(const struct mn_doctor_session *s, struct crowd *c, struct mn_diag *diag)
+{
+    const struct mn_opt_list *given = &s->options->crew.hosts;
+    size_t n = given->count ? given->count : s->mesh.n_nodes;
+
+    c->hosts.items = mn_zalloc(n * sizeof *c->hosts.items);
+    c->nodes = mn_zalloc(n * sizeof *c->nodes);
+    for (size_t i = 0; i < n; i++) {
+        int node = given->count ? mn_names_find(&s->mesh, s->self, given->items[i]) : (int)i;
+        if (node < 0)
+            return mn_fail(diag, MN_ERR_CONFIG, "--hosts %.100s: no node of %s", given->items[i],
+                           s->path);
+        for (size_t k = 0; k < i; k++)
+            if (c->nodes[k] == node)
+                return mn_fail(diag, MN_ERR_CONFIG, "--hosts: node %s is there twice",
+                               s->mesh.nodes[node].name);
+        c->nodes[i] = node;
+        c->hosts.items[i] = host_of(s, node, given->count ? given->items[i] : NULL);
+        c->hosts.count++;
+    }
+    return MN_OK;
+}
+
+/* --- asking ------------------------------------------------------------------------------------
+ */
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static enum mn_err question(const struct mn_doctor_session *s, const char *only, cJSON **ask,
+                            struct mn_diag *diag)
+{
+    char *text;
+    enum mn_err err = mn_mesh_format_yaml(&s->mesh, &text, diag);
+
+    if (err)
+        return err;
+    *ask = cJSON_CreateObject();
+    cJSON_AddStringToObject(*ask, "mesh", text);
+    free(text);
+    if (s->options->mesh)
+        cJSON_AddStringToObject(*ask, "file", s->path);
+    if (only)
+        cJSON_AddItemToArray(cJSON_AddArrayToObject(*ask, "only"), cJSON_CreateString(only));
+    return MN_OK;
+}
+
+static void take(struct mn_crew_answer *answer, struct mn_doctor_node *node, int again)
+{
+    if (again) {
+        node->counters = answer->json;
+    } else if (answer->err) {
+        node->error = mn_strdup(answer->diag.text);
+    } else {
+        node->facts = answer->json;
+    }
+    answer->json = NULL;
+}
+
+static enum mn_err ask_all(struct mn_doctor_session *s, const struct crowd *c, struct mn_crew *crew,
+                           const char *only, struct mn_diag *diag)
+{
+    size_t n = mn_crew_size(crew);
+    struct mn_crew_answer *answers = mn_zalloc((n + 1) * sizeof *answers);
+    cJSON *ask = NULL;
+    enum mn_err err = question(s, only, &ask, diag);
+
+    if (!err) {
+        double begin = now();
+        (void)mn_crew_ask(crew, "doctor", ask, answers);
+        double end = now();
+        for (size_t i = 0; i < n; i++) {
+            struct mn_doctor_node *node = &s->nodes[c->nodes[i]];
+            take(&answers[i], node, only != NULL);
+            node->asked = 1;
+            if (!only) {
+                node->begin = begin;
+                node->end = end;
+            }
+        }
+        if (mn_launch_stop)
+            err = mn_fail(diag, MN_ERR_FAILED, "interrupted");
+    }
+    cJSON_Delete(ask);
+    mn_crew_answers_free(answers, n);
+    free(answers);
+    return err;
+}
+
+/* Counters have time to grow while cables are written over, and a moment where they are not. */
+static enum mn_err write_or_wait(struct mn_doctor_session *s, struct mn_diag *diag)
+{
+    struct timespec moment = {.tv_sec = 1};
+
+    if (!s->options->no_write)
+        return mn_doctor_write_all(s, diag);
+    nanosleep(&moment, NULL);
+    return MN_OK;
+}
+
+static enum mn_err ask_nodes(struct mn_doctor_session *s, struct mn_diag *diag)
+{
+    struct crowd c = {.nodes = NULL};
+    struct mn_crew *crew = NULL;
+    enum mn_err err = choose(s, &c, diag);
+
+    if (!err)
+        err = mn_crew_options_open_hosts(&s->options->crew, &c.hosts, "doctor", &crew, diag);
+    if (!err)
+        err = ask_all(s, &c, crew, NULL, diag);
+    if (!err)
+        err = write_or_wait(s, diag);
+    if (!err)
+        err = ask_all(s, &c, crew, "counters", diag);
+    mn_crew_close(crew);
+    free(c.hosts.items);
+    free(c.nodes);
+    return err;
+}
+
+enum mn_err mn_doctor_collect(struct mn_doctor_session *s, struct mn_diag *diag)
+{
+    s->nodes = mn_zalloc((s->mesh.n_nodes + 1) * sizeof *s->nodes);
+    enum mn_err err = s->options->answers ? mn_doctor_load(s, diag) : ask_nodes(s, diag);
+    for (size_t i = 0; i < s->mesh.n_nodes && !err; i++)
+        if (s->nodes[i].facts)
+            (void)mn_same_mesh_differs(s->nodes[i].facts, s->mesh.nodes[i].name,
+                                       s->nodes[i].mesh_differs, sizeof s->nodes[i].mesh_differs);
+    return err;
+}

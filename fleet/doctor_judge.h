@@ -1,0 +1,52 @@
+/* Between the files of doctor's rules: each is a row in the table of fleet/doctor_judge.c. */
+#ifndef MN_DOCTOR_JUDGE_H
+#define MN_DOCTOR_JUDGE_H
+
+#include "fleet/doctor.h"
+
+struct mn_doctor_verdict {
+    const struct mn_doctor_case *what;
+    struct mn_troubles *troubles;
+    char *blamed; /* by link: why it cannot carry anything has been said */
+};
+
+/* Adds what it finds. */
+typedef void mn_doctor_check(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule);
+
+/* doctor_judge_nodes.c */
+mn_doctor_check mn_doctor_unreachable, mn_doctor_wrong_node, mn_doctor_no_mesh_file,
+    mn_doctor_mesh_broken, mn_doctor_mesh_file, mn_doctor_clock, mn_doctor_names,
+    mn_doctor_names_differ, mn_doctor_forwarding, mn_doctor_forward_drop, mn_doctor_rp_filter,
+    mn_doctor_firewall, mn_doctor_firewall_may, mn_doctor_memlock_files, mn_doctor_apply;
+/* doctor_judge_software.c */
+mn_doctor_check mn_doctor_version, mn_doctor_plugin_missing, mn_doctor_plugin, mn_doctor_two_nccl,
+    mn_doctor_nccl_version, mn_doctor_driver, mn_doctor_settings, mn_doctor_settings_differ,
+    mn_doctor_kernel;
+/* doctor_judge_cables.c */
+mn_doctor_check mn_doctor_cable_down, mn_doctor_cable_mtu, mn_doctor_cable_gid,
+    mn_doctor_cable_rdma, mn_doctor_cable_speed, mn_doctor_cable_pcie, mn_doctor_firmware,
+    mn_doctor_cable_errors, mn_doctor_cable_drops, mn_doctor_cable_pause, mn_doctor_cable_silent,
+    mn_doctor_cable_large, mn_doctor_write_failed, mn_doctor_write_wrong,
+    mn_doctor_write_unmeasured;
+
+/* --- reading what strangers said: never NULL, never out of bounds ------------------------------
+ */
+
+const cJSON *mn_fact(const cJSON *object, const char *key);
+const char *mn_fact_text(const cJSON *object, const char *key); /* "" when there is none */
+double mn_fact_number(const cJSON *object, const char *key, double otherwise);
+int mn_fact_true(const cJSON *object, const char *key, int otherwise);
+
+/* The node's answer, NULL: none, or another node's. */
+const cJSON *mn_doctor_facts(const struct mn_doctor_case *what, size_t node);
+/* "left (enp1s0f1np1)", or the one name where both are the same; returns buf. */
+char *mn_doctor_nic_name(const struct mn_mesh_nic *nic, char *buf, size_t size);
+/* No cable of the node is to be blamed for what is silent. */
+void mn_doctor_blame_node(struct mn_doctor_verdict *v, size_t node);
+
+/* Nodes whose value is not what most have, or the first where none leads; "" = the node has none
+ * and is left out. title of the value goes before it: "meshnet 0.1.0". */
+void mn_doctor_unlike(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule,
+                      const char *(*value)(const cJSON *facts), const char *title, const char *fix);
+
+#endif

@@ -1,0 +1,198 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fleet/doctor.h"
+#include "topo/base/alloc.h"
+#include "topo/mesh_file.h"
+
+static const char mesh_text[] =
+    "version: 1\n"
+    "nodes:\n"
+    "  - name: a\n"
+    "    nics: [{netdev: p0, name: left, addresses: [10.0.1.1/30]}, {netdev: p1, addresses: "
+    "[10.0.3.2/30]}]\n"
+    "  - name: b\n"
+    "    nics: [{netdev: p0, name: left, addresses: [10.0.2.1/30]}, {netdev: p1, addresses: "
+    "[10.0.1.2/30]}]\n"
+    "  - name: c\n"
+    "    nics: [{netdev: p0, name: left, addresses: [10.0.3.1/30]}, {netdev: p1, addresses: "
+    "[10.0.2.2/30]}]\n";
+
+struct ring {
+    struct mn_mesh mesh;
+    struct mn_doctor_node nodes[3];
+    struct mn_doctor_case what;
+    struct mn_troubles found;
+};
+
+/* Three nodes that say nothing but who they are, and that both NICs are up. */
+static void setup(struct ring *r)
+{
+    struct mn_diag diag;
+
+    memset(r, 0, sizeof *r);
+    assert_int_equal(mn_mesh_parse("test", mesh_text, strlen(mesh_text), &r->mesh, &diag), MN_OK);
+    for (size_t i = 0; i < 3; i++) {
+        char *text =
+            mn_asprintf("{\"node\": \"%s\", \"hostname\": \"%s\", \"mesh_path\": \"/m\", "
+                        "\"clock\": {\"begin\": 1000.2, \"end\": 1000.8}, \"nics\": ["
+                        "{\"nic\": \"left\", \"netdev\": \"p0\", \"up\": true, \"carrier\": true, "
+                        "\"mtu\": 9000}, {\"nic\": \"p1\", \"netdev\": \"p1\", \"up\": true, "
+                        "\"carrier\": true, \"mtu\": 9000}]}",
+                        r->mesh.nodes[i].name, r->mesh.nodes[i].name);
+        r->nodes[i] = (struct mn_doctor_node){.asked = 1,
+                                              .begin = 1000,
+                                              .end = 1001,
+                                              .facts = cJSON_Parse(text)};
+        assert_non_null(r->nodes[i].facts);
+        free(text);
+    }
+    r->what = (struct mn_doctor_case){.mesh = &r->mesh, .file = "/m", .nodes = r->nodes};
+}
+
+static void teardown(struct ring *r)
+{
+    for (size_t i = 0; i < 3; i++)
+        cJSON_Delete((cJSON *)(uintptr_t)r->nodes[i].facts);
+    mn_troubles_free(&r->found);
+    mn_mesh_free(&r->mesh);
+}
+
+static cJSON *facts(struct ring *r, int node)
+{
+    return (cJSON *)(uintptr_t)r->nodes[node].facts;
+}
+
+static cJSON *nic(struct ring *r, int node, int which)
+{
+    return cJSON_GetArrayItem(cJSON_GetObjectItem(facts(r, node), "nics"), which);
+}
+
+static void judge(struct ring *r)
+{
+    mn_troubles_free(&r->found);
+    mn_doctor_judge(&r->what, &r->found);
+}
+
+static void expect(struct ring *r, size_t count, const char *id, const char *where)
+{
+    judge(r);
+    assert_int_equal(r->found.count, count);
+    assert_string_equal(r->found.items[0].rule->id, id);
+    assert_string_equal(r->found.items[0].where, where);
+}
+
+static void test_healthy(void **state)
+{
+    struct ring r;
+
+    (void)state;
+    setup(&r);
+    judge(&r);
+    assert_int_equal(r.found.count, 0);
+    teardown(&r);
+}
+
+/* A cause hides what follows from it, on its own cable alone. */
+static void test_consequences(void **state)
+{
+    struct mn_doctor_write writes[3] = {{.state = MN_WRITE_DEAD}, {.state = MN_WRITE_DEAD}};
+    struct ring r;
+
+    (void)state;
+    setup(&r);
+    r.what.writes = writes;
+    cJSON_ReplaceItemInObject(nic(&r, 0, 0), "mtu", cJSON_CreateNumber(1500));
+    expect(&r, 2, "cable-mtu", "a left (p0) - b p1");
+    assert_string_equal(r.found.items[1].rule->id, "write-failed");
+    assert_string_not_equal(r.found.items[1].where, r.found.items[0].where);
+    teardown(&r);
+}
+
+static void test_clock(void **state)
+{
+    struct ring r;
+
+    (void)state;
+    setup(&r);
+    /* 0.8 s after the answer was here, but it may have been on its way for all of the second. */
+    cJSON *clock = cJSON_GetObjectItem(facts(&r, 1), "clock");
+    cJSON_ReplaceItemInObject(clock, "begin", cJSON_CreateNumber(1001.3));
+    cJSON_ReplaceItemInObject(clock, "end", cJSON_CreateNumber(1001.9));
+    judge(&r);
+    assert_int_equal(r.found.count, 0);
+    cJSON_ReplaceItemInObject(clock, "begin", cJSON_CreateNumber(1001.6));
+    cJSON_ReplaceItemInObject(clock, "end", cJSON_CreateNumber(1002.2));
+    expect(&r, 1, "clock", "b");
+    teardown(&r);
+}
+
+static void test_wrong_node(void **state)
+{
+    struct ring r;
+
+    (void)state;
+    setup(&r);
+    cJSON_ReplaceItemInObject(facts(&r, 1), "node", cJSON_CreateString("c"));
+    expect(&r, 1, "wrong-node", "b");
+    /* What it says of its NICs is not said of b's. */
+    assert_null(mn_doctor_end(&r.what, (struct mn_mesh_end){1, 0}));
+    assert_non_null(mn_doctor_end(&r.what, (struct mn_mesh_end){0, 0}));
+    teardown(&r);
+}
+
+static void test_majority(void **state)
+{
+    struct ring r;
+
+    (void)state;
+    setup(&r);
+    for (int i = 0; i < 3; i++)
+        cJSON_AddStringToObject(cJSON_AddObjectToObject(facts(&r, i), "versions"), "meshnet",
+                                i == 0 ? "0.9" : "1.0");
+    expect(&r, 1, "version", "a");
+    assert_string_equal(r.found.items[0].expected, "meshnet 1.0, as on 2 others");
+    teardown(&r);
+}
+
+/* Each id has its place in the manual, and none is there twice. */
+static void test_manual(void **state)
+{
+    const struct mn_trouble_rule *rule;
+    struct mn_diag diag;
+    char *page;
+
+    (void)state;
+    assert_int_equal(mn_file_read(SOURCE_DIR "/docs/man/meshnet-doctor.1", 1u << 20, &page, NULL,
+                                  &diag),
+                     MN_OK);
+    for (size_t i = 0; (rule = mn_doctor_rule(i)) != NULL; i++) {
+        char id[80] = "";
+        for (const char *at = rule->id; *at; at++)
+            snprintf(id + strlen(id), sizeof id - strlen(id), *at == '-' ? "\\-" : "%c", *at);
+        if (!strstr(page, id))
+            fail_msg("docs/man/meshnet-doctor.1 lacks %s", rule->id);
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(rule->id, mn_doctor_rule(k)->id);
+        assert_non_null(rule->title);
+        assert_non_null(rule->advice);
+    }
+    free(page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_healthy),  cmocka_unit_test(test_consequences),
+        cmocka_unit_test(test_clock),    cmocka_unit_test(test_wrong_node),
+        cmocka_unit_test(test_majority), cmocka_unit_test(test_manual),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,441 @@
+#!/usr/bin/env bats
+# meshnet doctor: a ring of four nodes in namespaces, healthy and with one fault after the other; what
+# needs hardware is a fault in the recorded answers of that ring.
+
+load helper
+load namespaces
+
+# ring: the nodes, their mesh file, and an ssh that finds them.
+ring()
+{
+    local node
+    for node in a b c d; do
+        ip netns add $NS-$node
+        ip -n $NS-$node link set lo up
+    done
+    cable a ab 10.31.1.1/30 b ba 10.31.1.2/30
+    cable b bc 10.31.2.1/30 c cb 10.31.2.2/30
+    cable c cd 10.31.3.1/30 d dc 10.31.3.2/30
+    cable d da 10.31.4.1/30 a ax 10.31.4.2/30
+    cat >mesh.yaml <<-END
+	version: 1
+	nodes:
+	  - name: a
+	    nics: [{netdev: ab, addresses: [10.31.1.1/30]}, {netdev: ax, addresses: [10.31.4.2/30]}]
+	  - name: b
+	    nics: [{netdev: ba, addresses: [10.31.1.2/30]}, {netdev: bc, addresses: [10.31.2.1/30]}]
+	  - name: c
+	    nics: [{netdev: cb, addresses: [10.31.2.2/30]}, {netdev: cd, addresses: [10.31.3.1/30]}]
+	  - name: d
+	    nics: [{netdev: dc, addresses: [10.31.3.2/30]}, {netdev: da, addresses: [10.31.4.1/30]}]
+	END
+    mkdir empty
+    for node in a b c d; do
+        cp mesh.yaml $node.yaml
+        echo 127.0.1.1 $node >>hosts
+    done
+    # Each node has a file of its own, and neither NCCL's libraries nor settings of this host.
+    cat >ssh <<-END
+	#!/bin/bash
+	while [ "\$1" != -- ]; do shift; done
+	[ ! -e $PWD/\$2.gone ] || { echo "ssh: connect to host \$2 port 22: No route to host" >&2; exit 255; }
+	exec nsenter --net=/run/netns/$NS-\$2 env HOME=$PWD/empty MESHNET_NODE=\$2 \\
+	    MESHNET_CONFIG=$PWD/\$2.yaml sh -c "\$3"
+	END
+    chmod +x ssh
+}
+
+setup_file()
+{
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    export NS=mnd$$ NO_COLOR=1 HOME=$BATS_FILE_TMPDIR/empty MESHNET_SSH=$BATS_FILE_TMPDIR/ssh
+    unset MESHNET_CONFIG MESHNET_NODE MESHNET_TOKEN LD_LIBRARY_PATH VIRTUAL_ENV CONDA_PREFIX "${!NCCL_@}"
+    cd "$BATS_FILE_TMPDIR"
+    ring
+    on a env MESHNET_NODE=a timeout 60 "$MESHNET" doctor --mesh a.yaml --no-write --save live >live.out
+    # As on hardware: speeds, PCIe, firmware, RDMA and one NCCL, and every cable was written over.
+    cp -r live healthy
+    for node in a b c d; do
+        jq '.facts.versions.nvidia = "580.95.05" | .facts.rccl = [] | .facts.settings = [] |
+            .facts.limits = {memlock: -1, files: []} |
+            .facts.nccl = [{path: "/usr/lib/libnccl.so.2", version: "2.28.9+cuda13.0"}] |
+            .facts.firewall = {drops: []} |
+            .facts.nics |= map(. + {speed: 200000, driver: "mlx5_core", firmware: "28.45.4028",
+                device: ("rocep-" + .netdev), rdma_state: "ACTIVE",
+                pcie: {width: 4, speed: 32, max_width: 4, max_speed: 32},
+                gids: [.addresses[] | split("/")[0] | {index: 3, type: "RoCE v2", address: .}]}) |
+            (.facts.counters, .counters.counters) |= map(.values += {fec_uncorrectable: 0,
+                phy_symbol_errors: 7, rx_dropped: 3, rx_packets: 1000})' \
+            live/$node.json >healthy/$node.json
+    done
+    jq -n '{writes: [["a-b", "b-c", "c-d", "a-d"][] | {link: ., state: "ok", gbps: 92.5, error: ""}]}' \
+        >healthy/write.json
+}
+
+teardown_file()
+{
+    local node
+    for node in a b c d; do
+        ip netns del $NS-$node 2>/dev/null || true
+    done
+}
+
+setup()
+{
+    cd "$BATS_FILE_TMPDIR"
+}
+
+# doctor OPTION…: from a, without writing; its JSON in $output.
+doctor()
+{
+    run --separate-stderr on a env MESHNET_NODE=a timeout 60 "$MESHNET" doctor --mesh a.yaml --no-write --json "$@"
+    echo "$output"
+    echo "$stderr"
+}
+
+# recorded NODE FILTER: judges the healthy recording with that change of that node's answers.
+recorded()
+{
+    rm -rf sick
+    cp -r healthy sick
+    jq "$2" healthy/"$1".json >sick/"$1".json
+    run --separate-stderr "$MESHNET" doctor --answers sick --json
+    echo "$output"
+    echo "$stderr"
+}
+
+# first ID WHERE [SEEN]: the first finding is that one, there, and nothing of its grade stands beside it.
+first()
+{
+    jq -r '.findings[] | "\(.severity) \(.id) \(.where): \(.seen)"' <<<"$output"
+    [ "$(jq -r '.findings[0].id' <<<"$output")" = "$1" ]
+    [[ "$(jq -r '.findings[0].where' <<<"$output")" == $2 ]]
+    [[ "$(jq -r '.findings[0].seen' <<<"$output")" == ${3-*} ]]
+    [ "$(jq '[.findings[0].severity as $s | .findings[] | select(.severity == $s)] | length' <<<"$output")" -eq "${4-1}" ]
+    [ "$(jq -r '.to_do[0].id' <<<"$output")" = "$1" ]
+}
+
+@test "doctor: a healthy ring has no finding" {
+    doctor
+    [ "$status" -eq 0 ]
+    # What this host has lying around is no fault of the ring.
+    [ "$(jq -c '[.findings[] | select(.id | IN("two-nccl", "settings", "plugin") | not)]' <<<"$output")" = '[]' ]
+    [ "$(jq -r .answered <<<"$output")" = '4 of 4' ]
+    [ "$(jq -c '[.cables[] | [.state, .passes, .back]] | unique' <<<"$output")" = '[["up","all","all"]]' ]
+    [ "$(jq -c '[.nodes[].mesh_hash] | unique | length' <<<"$output")" -eq 1 ]
+    run "$MESHNET" doctor --answers healthy --wide
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"No findings."* ]]
+    [[ "$output" == *"a-b    a ab  b ba       up      200G  1500  yes   all     all   ok     92.5"* ]]
+}
+
+@test "doctor: a cable that is down, whichever end and why" {
+    ip -n $NS-c link set cd down
+    doctor
+    ip -n $NS-c link set cd up
+    [ "$status" -eq 1 ]
+    first cable-down 'c cd - d dc' 'c: switched off; d: no carrier'
+    [[ "$(jq -r '.findings[0].fix' <<<"$output")" == 'ip link set dev cd up '*'# on c' ]]
+    [ "$(jq -r '.cables[] | select(.link == "c-d") | .state' <<<"$output")" = down ]
+}
+
+@test "doctor: MTU unlike at both ends" {
+    ip -n $NS-d link set da mtu 1400
+    doctor
+    ip -n $NS-d link set da mtu 1500
+    [ "$status" -eq 1 ]
+    first cable-mtu 'a ax - d da' '*d 1400*'
+}
+
+@test "doctor: an address that is missing, and one that is wrong" {
+    ip -n $NS-b addr del 10.31.2.1/30 dev bc
+    doctor
+    [ "$status" -eq 1 ]
+    first file-address 'b bc'
+    ip -n $NS-b addr add 10.31.22.1/30 dev bc
+    doctor
+    ip -n $NS-b addr del 10.31.22.1/30 dev bc
+    ip -n $NS-b addr add 10.31.2.1/30 dev bc
+    [ "$status" -eq 1 ]
+    first file-address 'b bc' '*10.31.22.1*'
+}
+
+@test "doctor: another mesh file on one node, a broken one, and none" {
+    sed '1a transport: {silence: 33s}' mesh.yaml >c.yaml
+    doctor
+    [ "$status" -eq 1 ]
+    first mesh-file c '*transport.silence*'
+    [[ "$(jq -r '.findings[0].fix' <<<"$output")" == 'meshnet push '* ]]
+    echo 'version: 99' >c.yaml
+    doctor
+    [ "$status" -eq 1 ]
+    first mesh-broken c '*c.yaml:1:*'
+    cp mesh.yaml c.yaml
+    recorded c 'del(.facts.mesh_path, .facts.mesh)'
+    [ "$status" -eq 1 ]
+    first no-mesh-file c
+}
+
+@test "doctor: a node that cannot be reached is one finding, and its cables none" {
+    touch c.gone
+    doctor
+    rm c.gone
+    [ "$status" -eq 1 ]
+    first unreachable c '*No route to host*'
+    [ "$(jq -r .answered <<<"$output")" = '3 of 4' ]
+    [ "$(jq -r '.cables[] | select(.link == "b-c") | .state' <<<"$output")" = '?' ]
+}
+
+@test "doctor: a firewall that drops what comes in over a cable" {
+    command -v nft >/dev/null || skip "no nft"
+    on b nft -f - <<-END
+	table inet wall {
+	  chain in {
+	    type filter hook input priority 0; policy accept;
+	    iifname "ba" drop
+	  }
+	}
+	END
+    doctor
+    on b nft delete table inet wall
+    [ "$status" -eq 1 ]
+    first firewall 'b ba' 'chain in of table inet wall: TCP*'
+}
+
+@test "doctor: a node in between that forwards nothing, or whose FORWARD policy is Docker's" {
+    local key
+    on a ip route add 10.31.2.0/30 via 10.31.1.2
+    on c ip route add 10.31.1.0/30 via 10.31.2.1
+    for key in all ba bc; do on b sysctl -qw net.ipv4.conf.$key.forwarding=0; done
+    doctor
+    [ "$status" -eq 1 ]
+    first forwarding b '*forwarding is 0*'
+    on b sysctl -qw net.ipv4.ip_forward=1
+    on b nft -f - <<-END
+	table ip filter {
+	  chain DOCKER-USER { }
+	  chain FORWARD {
+	    type filter hook forward priority 0; policy drop;
+	    jump DOCKER-USER
+	    oifname "docker0" accept
+	  }
+	}
+	END
+    doctor
+    [ "$(jq -r '.findings[0].id' <<<"$output")" = forward-drop ]
+    first forward-drop b 'the policy of chain FORWARD of table ip filter drops what goes*'
+    on b nft flush chain ip filter DOCKER-USER
+    on b nft add rule ip filter DOCKER-USER iifname '{ "ba", "bc" }' oifname '{ "ba", "bc" }' accept
+    doctor
+    [ "$(jq '[.findings[] | select(.severity == "error")] | length' <<<"$output")" -eq 0 ]
+    for key in all ba bc; do on b sysctl -qw net.ipv4.conf.$key.rp_filter=1; done
+    doctor
+    on b nft delete table ip filter
+    for key in all ba bc; do on b sysctl -qw net.ipv4.conf.$key.rp_filter=0; done
+    on a ip route del 10.31.2.0/30
+    on c ip route del 10.31.1.0/30
+    first rp-filter b '*rp_filter is 1*'
+}
+
+@test "doctor: large packets that do not pass though both ends say they do, and a cable that is silent" {
+    command -v nft >/dev/null || skip "no nft"
+    on c nft -f - <<-END
+	table netdev wall {
+	  chain in {
+	    type filter hook ingress device "cb" priority 0; policy accept;
+	    ip length > 1000 drop
+	  }
+	}
+	END
+    doctor
+    on c nft delete table netdev wall
+    [ "$status" -eq 1 ]
+    # What is in between is not on the node: only what passes tells.
+    first cable-large 'b bc - c cb' 'from b small packets*'
+    recorded d '(.facts.probes[] | select(.netdev == "dc")) |= . + {small: 0, answered: 0}'
+    [ "$status" -eq 1 ]
+    first cable-silent 'c cd - d dc' 'd asked c*'
+}
+
+@test "doctor: what a node says is another node's" {
+    recorded b '.facts.node = "c" | .facts.hostname = "spark-c"'
+    [ "$status" -eq 1 ]
+    first wrong-node b 'spark-c answers, and is node c by its NICs'
+    recorded b 'del(.facts.node) | .facts.node_error = "this host is no node of the mesh"'
+    [ "$status" -eq 1 ]
+    first wrong-node b 'this host is no node of the mesh'
+}
+
+@test "doctor: a clock that is off, the asker's own too, and not one that was slow to answer" {
+    recorded c '.facts.clock |= map_values(. + 5)'
+    [ "$status" -eq 0 ]
+    first clock c '* s ahead'
+    recorded c '.facts.clock.begin -= 20 | .begin -= 20 | .end += 10'
+    [ "$(jq '.findings | length' <<<"$output")" -eq 0 ]
+    recorded a '.'
+    for node in b c d; do
+        jq '.facts.clock |= map_values(. - 60)' healthy/$node.json >sick/$node.json
+    done
+    run "$MESHNET" doctor --answers sick --json
+    first clock a '60.* s ahead'
+    run "$MESHNET" doctor --answers sick --strict
+    [ "$status" -eq 1 ]
+}
+
+@test "doctor: GIDs: none for the address, and another index than the mesh file has" {
+    recorded b '(.facts.nics[] | select(.netdev == "ba") | .gids) |= map(.type = "RoCE v1")'
+    [ "$status" -eq 1 ]
+    first cable-gid 'a ab - b ba' 'b: rocep-ba has no RoCE v2 GID for 10.31.1.2'
+    recorded b '.facts.findings = [{id: "file-gid", nic: "ba", seen: "index 5", expected: "3", fix: "…"}]'
+    [ "$status" -eq 0 ]
+    first file-gid 'b ba' 'index 5'
+}
+
+@test "doctor: an end that is slower, has fewer lanes, other firmware or no RDMA" {
+    recorded c '(.facts.nics[] | select(.netdev == "cb")).speed = 100000'
+    first cable-speed 'b bc - c cb' 'b 200 Gb/s, c 100 Gb/s'
+    recorded c '(.facts.nics[] | select(.netdev == "cb")).pcie.width = 2'
+    first cable-pcie 'b bc - c cb' 'c: 32 GT/s x2, 63 Gb/s'
+    recorded c '(.facts.nics[] | select(.netdev == "cb")).firmware = "28.39.1002"'
+    first firmware 'b bc - c cb' 'b: 28.45.4028, c: 28.39.1002'
+    recorded c '(.facts.nics[] | select(.netdev == "cb")) |= del(.device, .gids)'
+    first cable-rdma 'b bc - c cb' 'b: rocep-bc; c: no RDMA device'
+}
+
+@test "doctor: limits: of the session, and of files that new sessions go by" {
+    recorded d '.facts.findings = [{id: "memlock", nic: "host", seen: "RLIMIT_MEMLOCK is 8M", expected: "unlimited", fix: "…"}]'
+    first memlock d 'RLIMIT_MEMLOCK is 8M'
+    recorded d '.facts.limits.files = [{file: "/etc/security/limits.conf", line: 4, who: "*", value: 8192}]'
+    first memlock-files d '/etc/security/limits.conf:4: memlock 8192 KiB for \*'
+}
+
+@test "doctor: settings left in files: against meshnet env, and unlike on other nodes" {
+    recorded a '.facts.settings = [{file: "/etc/nccl.conf", line: 2, name: "NCCL_NET", value: "Socket"}]'
+    first settings a '/etc/nccl.conf:2: NCCL_NET=Socket'
+    recorded a '.facts.settings = [{file: "/etc/nccl.conf", line: 1, name: "NCCL_NET", value: "meshnet"}]'
+    first settings-differ a 'NCCL_NET=meshnet by /etc/nccl.conf:1; on b it is not set'
+    recorded a '.facts.settings = [{file: "/etc/environment", line: 1, name: "NCCL_ALGO", value: "Ring"}]'
+    first settings-differ a 'NCCL_ALGO=Ring by /etc/environment:1; on b it is not set'
+}
+
+@test "doctor: the files on a node are read: settings of NCCL, and two libraries of it" {
+    mkdir -p libs empty
+    printf '\0NCCL version 2.27.3+cuda12.9\0' >libs/libnccl.so.2.27.3
+    printf '\0NCCL version %%d\0NCCL version 2.28.9+cuda13.0\0' >libs/libnccl.so.2.28.9
+    printf '# old\nNCCL_NET=IB\nexport MESHNET_CONFIG="/old.yaml"\n' >empty/.nccl.conf
+    run on a env HOME="$PWD/empty" LD_LIBRARY_PATH="$PWD/libs" "$MESHNET" node doctor <<<'{"only": ["libraries", "settings"]}'
+    rm empty/.nccl.conf
+    echo "$output"
+    [ "$(jq -r '[.nccl[] | select(.path | startswith("'"$PWD"'")) | .version] | join(" ")' <<<"$output")" = '2.27.3+cuda12.9 2.28.9+cuda13.0' ]
+    [ "$(jq -r '[.settings[] | select(.file | startswith("'"$PWD"'")) | "\(.line) \(.name)=\(.value)"] | join(" ")' <<<"$output")" = '2 NCCL_NET=IB 3 MESHNET_CONFIG=/old.yaml' ]
+    recorded a '.facts.nccl += [{path: "/opt/venv/lib/libnccl.so.2", version: "2.21.5"}]'
+    first two-nccl a '/usr/lib/libnccl.so.2 (2.28.9+cuda13.0), /opt/venv/lib/libnccl.so.2 (2.21.5)'
+}
+
+@test "doctor: versions that are not the others'" {
+    recorded d '.facts.versions.meshnet = "0.0.9"'
+    first version d 'meshnet 0.0.9'
+    recorded d '.facts.nccl[0].version = "2.21.5"'
+    first nccl-version d 'NCCL 2.21.5'
+    recorded d '.facts.versions.nvidia = "570.1"'
+    first driver d 'NVIDIA driver 570.1'
+    recorded d '.facts.plugin.sha256 = "00ff"'
+    first plugin d 'sha256 00ff'
+    recorded d 'del(.facts.plugin)'
+    first plugin-missing d
+    recorded d '.facts.versions.kernel = "Linux 5.15.0 x86_64"'
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '.findings[0] | "\(.severity) \(.id) \(.where)"' <<<"$output")" = 'note kernel d' ]
+}
+
+@test "doctor: counters that grow, each in its words, and those that do not" {
+    recorded a '(.counters.counters[] | select(.netdev == "ab") | .values) |= (.phy_symbol_errors += 12)'
+    first cable-errors 'a ab - b ba' 'a ab: phy_symbol_errors grew by 12'
+    recorded a '(.counters.counters[] | select(.netdev == "ab") | .values) |= (.fec_uncorrectable += 2)'
+    first cable-errors 'a ab - b ba' 'a ab: fec_uncorrectable grew by 2'
+    recorded a '(.counters.counters[] | select(.netdev == "ax") | .values) |= (.rx_dropped += 50 | .rx_packets += 9000)'
+    first cable-drops 'a ax - d da' 'a ax: rx_dropped grew by 50'
+    recorded a '(.counters.counters[] | select(.netdev == "ax") | .values) |= (.rx_dropped += 50 | .rx_packets += 9000000)'
+    [ "$(jq '.findings | length' <<<"$output")" -eq 0 ]
+    recorded a '(.counters.counters[].values) |= (.phy_symbol_errors = 0)'
+    [ "$(jq '.findings | length' <<<"$output")" -eq 0 ]
+}
+
+@test "doctor: names that lead to another node" {
+    recorded a '.facts.names = {c: ["10.31.3.2"], b: ["127.0.1.1"]}'
+    first names a "c is 10.31.3.2 here, which is d's"
+    recorded a '.facts.names = {c: ["10.31.3.1"]}'
+    [ "$(jq '.findings | length' <<<"$output")" -eq 0 ]
+}
+
+@test "doctor: a write that failed or came out wrong, and one that could not be tried" {
+    recorded a '.'
+    jq '.writes[1] |= . + {state: "dead", error: "link b-c: no answer for 10 s"}' healthy/write.json >sick/write.json
+    run "$MESHNET" doctor --answers sick --json
+    [ "$status" -eq 1 ]
+    first write-failed 'b bc - c cb' 'link b-c: no answer*'
+    jq '.writes[1] |= . + {state: "wrong"}' healthy/write.json >sick/write.json
+    run "$MESHNET" doctor --answers sick --json
+    [ "$status" -eq 1 ]
+    first write-wrong 'b bc - c cb'
+    echo '{"error": "not a node"}' >sick/write.json
+    run "$MESHNET" doctor --answers sick --json
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '.findings[0].id' <<<"$output")" = write-unmeasured ]
+}
+
+@test "doctor: a stranger's answer of any shape is no crash, and nothing in it reaches the terminal" {
+    local filter
+    for filter in '.facts = []' '.facts = {node: "b", nics: {a: 1}, findings: [1, {}], clock: 7, counters: "x"}' \
+        '.facts.nics = [null, {nic: 5}, {nic: "ba", mtu: "x", gids: {}, addresses: [1]}]' \
+        '.counters = {counters: [{netdev: "ba", values: [1]}]}' '.facts.probes = [[]]' \
+        '.facts.findings = [{id: "memlock", nic: "host", seen: "\u001b[31mred"}]' \
+        '.begin = -1e300 | .end = 1e300' '.facts.forwarding = {routes: [3], sysctls: {}, drops: 1}'; do
+        recorded b "$filter"
+        [ "$status" -le 1 ]
+        jq . <<<"$output" >/dev/null
+        [[ "$output" != *$'\e'* ]]
+    done
+    echo '[' >sick/b.json
+    run "$MESHNET" doctor --answers sick
+    [ "$status" -eq 2 ]
+    [[ "$output" == *"sick/b.json: no JSON object"* ]]
+}
+
+@test "doctor: --watch says what is new and what is gone" {
+    nsenter --net=/run/netns/$NS-a env MESHNET_NODE=a timeout 100 "$MESHNET" doctor --mesh a.yaml \
+        --no-write --watch --interval 1s >watch.out 2>&1 3>&- &
+    wait_for "No findings."
+    ip -n $NS-c link set cd down
+    wait_for "new: error: c cd - d dc: cable down: c: switched off; d: no carrier"
+    ip -n $NS-c link set cd up
+    wait_for "gone: error: c cd - d dc: cable down"
+    kill -TERM $!
+    wait $!
+    [ "$(grep -c '^new: error' watch.out)" -eq 1 ]
+}
+
+# wait_for TEXT: a line of watch.out has it.
+wait_for()
+{
+    for _ in $(seq 200); do
+        ! grep -qF "$1" watch.out || return 0
+        sleep 0.1
+    done
+    cat watch.out
+    return 1
+}
+
+@test "doctor: only the nodes that are named are asked" {
+    doctor --hosts a,b
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '[.nodes[] | select(.asked) | .node] | join(" ")' <<<"$output")" = 'a b' ]
+    doctor --hosts a,x
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--hosts x: no node of"* ]]
+    run "$MESHNET" doctor --answers healthy --hosts a
+    [ "$status" -eq 2 ]
+    run "$MESHNET" doctor --mesh none.yaml
+    [ "$status" -eq 2 ]
+}
