@@ -60,6 +60,22 @@ void mn_survey_address_office(const struct mn_survey_maker *m)
         }
 }
 
+/* An address that the other end has too is nobody's. */
+static void drop_equal(struct mn_mesh_nic *nic, const struct mn_mesh_nic *other)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < nic->n_addrs; i++) {
+        int same = 0;
+
+        for (size_t k = 0; k < other->n_addrs; k++)
+            same |= mn_addr_equal(&nic->addrs[i], &other->addrs[k]);
+        if (!same)
+            nic->addrs[kept++] = nic->addrs[i];
+    }
+    nic->n_addrs = kept;
+}
+
 void mn_survey_address_link(const struct mn_survey_maker *m, struct mn_mesh_link *link,
                             const struct mn_mesh_end from[2])
 {
@@ -75,6 +91,7 @@ void mn_survey_address_link(const struct mn_survey_maker *m, struct mn_mesh_link
             else
                 addrs_take(m->mesh, from[side].node, was->addrs, was->n_addrs, &found[side], 0);
         }
+        drop_equal(&found[1], &found[0]);
         int linked = mn_link_subnet(&found[0], &found[1], &link->subnet);
         for (int side = 0; side < 2; side++) {
             struct mn_mesh_nic *to =

@@ -1,0 +1,227 @@
+/* Where cables should lead, by the mesh file, else by the addresses that NICs have, and rules that
+ * set the cables against it. Both halves of a port are one cable here. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topo/base/alloc.h"
+#include "topo/whole_rule.h"
+
+/* The port at the other end, within the node too; -1 = none. */
+static int far_of(const struct mn_whole *w, int port)
+{
+    const struct mn_cabling *c = &w->cabling;
+    const struct mn_port *p = &c->ports[port];
+    const int *ends = p->cable >= 0 ? c->cables[p->cable].ports
+                      : p->knot >= 0 && c->knots[p->knot].kind == MN_KNOT_LOOP
+                          ? c->knots[p->knot].ports
+                          : NULL;
+
+    return ends ? ends[ends[0] == port] : -1;
+}
+
+/* --- by the file ------------------------------------------------------------------------------ */
+
+/* The port of the survey that an end of the file is: by MAC, else by the names of node and netdev;
+ * -1 = it is not there. */
+static int port_of(const struct mn_whole *w, const struct mn_mesh_end *end)
+{
+    const struct mn_mesh_node *node = &w->file->nodes[end->node];
+    const struct mn_mesh_nic *nic = &node->nics[end->nic];
+
+    for (size_t n = 0; n < w->survey->n_nodes && nic->has_mac; n++)
+        for (size_t i = 0; i < w->survey->nodes[n].n_nics; i++)
+            if (w->survey->nodes[n].nics[i].has_mac &&
+                !memcmp(w->survey->nodes[n].nics[i].mac, nic->mac, 6))
+                return w->cabling.port_of[n][i];
+    for (size_t n = 0; n < w->survey->n_nodes; n++) {
+        const struct mn_survey_node *here = &w->survey->nodes[n];
+        int i = mn_survey_nic_index(here, nic->netdev);
+
+        if (i >= 0 && (!strcmp(here->name, node->name) || !strcmp(here->hostname, node->hostname) ||
+                       !strcmp(mn_whole_node(w, (int)n), node->name)))
+            return w->cabling.port_of[n][i];
+    }
+    return -1;
+}
+
+static void wants_of_file(struct mn_whole *w)
+{
+    for (size_t i = 0; i < w->file->n_links; i++) {
+        int a = port_of(w, &w->file->links[i].ends[0]), b = port_of(w, &w->file->links[i].ends[1]);
+
+        if (a < 0 || b < 0 || a == b)
+            continue;
+        w->wants[a] = b;
+        w->wants[b] = a;
+    }
+}
+
+/* --- by addresses ----------------------------------------------------------------------------- */
+
+/* Whether an address of one port shares its subnet with one of the other. */
+static int numbered_together(const struct mn_whole *w, int a, int b)
+{
+    for (int i = 0; i < w->cabling.ports[a].n_nics; i++)
+        for (int k = 0; k < w->cabling.ports[b].n_nics; k++)
+            if (mn_nics_share(mn_port_nic(w, a, i), mn_port_nic(w, b, k), NULL, NULL))
+                return 1;
+    return 0;
+}
+
+static int is_cables(const struct mn_whole *w, int port)
+{
+    return mn_port_nic(w, port, 0)->role != MN_ROLE_MANAGEMENT &&
+           !mn_port_nic(w, port, 0)->master[0];
+}
+
+/* The only port of another node that the addresses point at, -1 = none or several. */
+static int pointed_at(const struct mn_whole *w, int port)
+{
+    int found = -1, far = far_of(w, port);
+
+    if (far >= 0 && numbered_together(w, port, far))
+        return far;
+    for (size_t i = 0; i < w->cabling.n_ports; i++) {
+        if (w->cabling.ports[i].node == w->cabling.ports[port].node || !is_cables(w, (int)i) ||
+            !numbered_together(w, port, (int)i))
+            continue;
+        if (found >= 0)
+            return -1;
+        found = (int)i;
+    }
+    return found;
+}
+
+/* Of ports that point at each other, and only if some cable runs otherwise. */
+static void wants_of_addresses(struct mn_whole *w)
+{
+    int *at = mn_zalloc((w->cabling.n_ports + 1) * sizeof *at);
+
+    for (size_t i = 0; i < w->cabling.n_ports; i++)
+        at[i] = is_cables(w, (int)i) ? pointed_at(w, (int)i) : -1;
+    for (size_t i = 0; i < w->cabling.n_ports; i++)
+        if (at[i] >= 0 && at[at[i]] == (int)i)
+            w->wants[i] = at[i];
+    free(at);
+}
+
+void mn_whole_wants(struct mn_whole *w)
+{
+    w->wants = mn_zalloc((w->cabling.n_ports + 1) * sizeof *w->wants);
+    for (size_t i = 0; i < w->cabling.n_ports; i++)
+        w->wants[i] = -1;
+    if (w->file)
+        wants_of_file(w);
+    else
+        wants_of_addresses(w);
+    for (size_t i = 0; i < w->cabling.n_ports; i++)
+        w->misled |= w->wants[i] >= 0 && far_of(w, (int)i) >= 0 && far_of(w, (int)i) != w->wants[i];
+}
+
+/* --- rules ------------------------------------------------------------------------------------ */
+
+/* near's cable ends at is and should end at wanted. */
+static void moved(const struct mn_trouble_rule *rule, const struct mn_whole *w, int near, int is,
+                  int wanted, int exchange)
+{
+    char text[MN_WHERE_SIZE], other[MN_WHERE_SIZE];
+    struct mn_trouble *t = mn_trouble_add(w->found, rule, "%s", mn_where_ports(w, near, is, text));
+
+    snprintf(t->seen, sizeof t->seen, "the cable in %.100s leads to %.100s",
+             mn_where_port(w, near, text), mn_where_port(w, is, other));
+    snprintf(t->expected, sizeof t->expected, "to %.110s, as %s", mn_where_port(w, wanted, other),
+             w->file ? "the mesh file says" : "the addresses of both say");
+    if (exchange)
+        snprintf(t->fix, sizeof t->fix,
+                 "exchange two plugs: move the end at %.110s to %.110s, and the one that is there "
+                 "back",
+                 mn_where_port(w, is, text), mn_where_port(w, wanted, other));
+    else
+        snprintf(t->fix, sizeof t->fix, "move the end at %.110s to %.110s%s",
+                 mn_where_port(w, is, text), mn_where_port(w, wanted, other),
+                 w->file ? "" : ", or number the cables as they are: meshnet topo address");
+}
+
+/* Looks at each cable once, from its first port; told: of ports whose cable is dealt with. */
+static void mislead(const struct mn_trouble_rule *rule, const struct mn_whole *w)
+{
+    char *told = mn_zalloc(w->cabling.n_ports + 1);
+
+    for (size_t i = 0; i < w->cabling.n_ports; i++) {
+        int ends[2] = {(int)i, far_of(w, (int)i)}, best = -1;
+
+        if (ends[1] < ends[0] || told[i])
+            continue;
+        /* Of the two ends that one stays which leaves less to be done. */
+        for (int side = 0; side < 2; side++) {
+            int wanted = w->wants[ends[side]];
+
+            if (wanted >= 0 && wanted != ends[!side] &&
+                (best < 0 || (far_of(w, wanted) < 0 && far_of(w, w->wants[ends[best]]) >= 0)))
+                best = side;
+        }
+        if (best < 0)
+            continue;
+        int is = ends[!best], wanted = w->wants[ends[best]], other = far_of(w, wanted);
+        /* The cable that sits where this one should end belongs where this one ends. */
+        int exchange = other >= 0 && w->wants[is] >= 0 && w->wants[is] == other;
+
+        if (exchange)
+            told[wanted] = told[other] = 1;
+        moved(rule, w, ends[best], is, wanted, exchange);
+    }
+    free(told);
+}
+
+void mn_whole_file_cable(const struct mn_trouble_rule *rule, const struct mn_whole *w)
+{
+    if (w->file)
+        mislead(rule, w);
+}
+
+void mn_whole_neighbour(const struct mn_trouble_rule *rule, const struct mn_whole *w)
+{
+    if (!w->file)
+        mislead(rule, w);
+}
+
+void mn_whole_file_missing(const struct mn_trouble_rule *rule, const struct mn_whole *w)
+{
+    for (size_t i = 0; w->file && i < w->cabling.n_ports; i++) {
+        int a = (int)i, b = w->wants[i];
+        char text[MN_WHERE_SIZE], other[MN_WHERE_SIZE];
+
+        if (b < a || !mn_whole_lacks(w, a, b) || mn_port_carrier(w, a) != mn_port_carrier(w, b))
+            continue; /* a link at one end only is another rule's */
+        struct mn_trouble *t = mn_trouble_add(w->found, rule, "%s", mn_where_ports(w, a, b, text));
+        snprintf(t->seen, sizeof t->seen, "nobody is heard at either end, %s",
+                 mn_port_carrier(w, a) ? "though both have a link" : "and neither has a link");
+        snprintf(t->expected, sizeof t->expected, "the cable of the mesh file");
+        snprintf(t->fix, sizeof t->fix, "join %.110s and %.110s; if a cable is there, try another",
+                 mn_where_port(w, a, text), mn_where_port(w, b, other));
+    }
+}
+
+int mn_whole_lacks(const struct mn_whole *w, int a, int b)
+{
+    return far_of(w, a) < 0 && far_of(w, b) < 0 && w->cabling.ports[a].knot < 0 &&
+           w->cabling.ports[b].knot < 0;
+}
+
+void mn_whole_file_extra(const struct mn_trouble_rule *rule, const struct mn_whole *w)
+{
+    for (size_t i = 0; w->file && i < w->cabling.n_cables; i++) {
+        const int *ports = w->cabling.cables[i].ports;
+        char text[MN_WHERE_SIZE];
+
+        if (w->wants[ports[0]] >= 0 || w->wants[ports[1]] >= 0)
+            continue;
+        struct mn_trouble *t =
+            mn_trouble_add(w->found, rule, "%s", mn_where_ports(w, ports[0], ports[1], text));
+        snprintf(t->seen, sizeof t->seen, "a cable between ports that the file does not join");
+        snprintf(t->expected, sizeof t->expected, "a link of the mesh file");
+        snprintf(t->fix, sizeof t->fix,
+                 "meshnet discover --neighbors makes the file anew; then number and push it");
+    }
+}
