@@ -1,10 +1,12 @@
 /* Any text as a survey: refused with a reason, or read; what was read is written and read again
- * without a difference and merged with itself without a change. */
+ * without a difference and merged with itself without a change; the mesh made of it is written,
+ * read, and looked at. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "topo/survey.h"
+#include "topo/mesh_file.h"
+#include "topo/whole.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -15,6 +17,28 @@ static char *text_of(const struct mn_survey *survey)
 
     cJSON_Delete(json);
     return text;
+}
+
+/* old: what is made of a survey can be the mesh file of the same. */
+static void look(const struct mn_survey *survey)
+{
+    struct mn_mesh old, mesh, again;
+    struct mn_troubles found = {.count = 0};
+    struct mn_diag diag = {.text = ""};
+    char *text;
+
+    mn_mesh_init(&again);
+    if (mn_survey_mesh(survey, NULL, &old, &diag) || mn_survey_mesh(survey, &old, &mesh, &diag) ||
+        mn_mesh_format_json(&mesh, &text, &diag) ||
+        mn_mesh_parse("made", text, strlen(text), &again, &diag) || again.n_links != mesh.n_links)
+        abort();
+    mn_whole_check(survey, &mesh, NULL, &found);
+    mn_whole_check(survey, NULL, &mesh, &found);
+    mn_troubles_free(&found);
+    free(text);
+    mn_mesh_free(&again);
+    mn_mesh_free(&mesh);
+    mn_mesh_free(&old);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -38,6 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     two = text_of(&again);
     if (strcmp(one, two) != 0)
         abort();
+    look(&survey);
     cJSON_free(one);
     cJSON_free(two);
     mn_survey_free(&again);
