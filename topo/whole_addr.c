@@ -163,7 +163,8 @@ void mn_whole_no_subnet(const struct mn_trouble_rule *rule, const struct mn_whol
         if (nets[i].addr[0] || !has_address(nets[i].nics[0]) || !has_address(nets[i].nics[1]) ||
             (w->misled && w->wants[ports[0]] != ports[1]) ||
             /* crosswise: told with the first half */
-            (w->wants[ports[0]] == ports[1] && nets[i].half != nets[i].cable->halves))
+            (w->wants[ports[0]] == ports[1] && i > 0 && nets[i - 1].cable == nets[i].cable &&
+             !nets[i - 1].addr[0]))
             continue;
         for (int side = 0; side < 2; side++)
             for (size_t k = nets[i].nics[side]->n_addrs; k-- > 0;)
