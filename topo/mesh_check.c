@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 enum mn_err mn_mesh_fail_at(struct mn_diag *diag, const char *file, int line, int column,
                             const char *fmt, ...)
@@ -71,4 +72,16 @@ enum mn_err mn_mesh_addrs_check(const struct mn_mesh *mesh, struct mn_diag *diag
                 if (mn_mesh_addr_conflict(mesh, n, i, &mesh->nodes[n].nics[i].addrs[a], text))
                     return mn_fail(diag, MN_ERR_CONFIG, "%s", text);
     return MN_OK;
+}
+
+int mn_addr_is_net_or_broadcast(const struct mn_addr *addr)
+{
+    struct mn_addr net = mn_addr_network(addr);
+    if (addr->family != AF_INET || addr->prefix >= 31)
+        return 0;
+    if (!memcmp(net.bytes, addr->bytes, 4))
+        return 1;
+    for (int bit = addr->prefix; bit < 32; bit++)
+        net.bytes[bit / 8] |= (uint8_t)(0x80 >> bit % 8);
+    return !memcmp(net.bytes, addr->bytes, 4);
 }

@@ -20,6 +20,9 @@ enum mn_err mn_mesh_fail_at(struct mn_diag *diag, const char *file, int line, in
  * text must hold 512 bytes. */
 int mn_mesh_addr_conflict(const struct mn_mesh *mesh, size_t node, size_t nic,
                           const struct mn_addr *addr, char *text);
+/* 1 for the first and the last address of an IPv4 subnet, which name the net and everybody in it.
+ */
+int mn_addr_is_net_or_broadcast(const struct mn_addr *addr);
 /* All addresses of the mesh, compared as above. */
 enum mn_err mn_mesh_addrs_check(const struct mn_mesh *mesh, struct mn_diag *diag);
 

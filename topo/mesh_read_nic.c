@@ -87,19 +87,6 @@ static enum mn_err nic_mac(struct mn_reader *r, const char *key, const struct mn
     return MN_OK;
 }
 
-/* The first and last address of an IPv4 subnet name the net and everybody in it. */
-static int is_net_or_broadcast(const struct mn_addr *addr)
-{
-    struct mn_addr net = mn_addr_network(addr);
-    if (addr->family != AF_INET || addr->prefix >= 31)
-        return 0;
-    if (!memcmp(net.bytes, addr->bytes, 4))
-        return 1;
-    for (int bit = addr->prefix; bit < 32; bit++)
-        net.bytes[bit / 8] |= (uint8_t)(0x80 >> bit % 8);
-    return !memcmp(net.bytes, addr->bytes, 4);
-}
-
 static enum mn_err read_address(struct mn_reader *r, const char *key, const struct mn_yaml *value,
                                 struct mn_addr *addr)
 {
@@ -124,7 +111,7 @@ static enum mn_err nic_address(struct mn_reader *r, const struct mn_yaml *value)
             r, value,
             "addresses: \"%s\" has no prefix length; expected it behind a slash, like %s/24",
             value->text, value->text);
-    if (is_net_or_broadcast(&addr))
+    if (mn_addr_is_net_or_broadcast(&addr))
         return mn_read_fail(
             r, value,
             "addresses: \"%s\" is the network or broadcast address of its subnet; expected "

@@ -36,8 +36,8 @@ static void addrs_take(const struct mn_mesh *mesh, int node, const struct mn_add
 
         for (size_t k = 0; k < to->n_addrs; k++)
             again |= mn_addr_equal(&addrs[i], &to->addrs[k]);
-        if (again || mn_addr_is_link_local(&addrs[i]) || mn_addr_is_loopback(&addrs[i]) ||
-            !fits(mesh, node, &addrs[i], management))
+        if (again || mn_addr_is_link_local(&addrs[i]) || mn_addr_is_net_or_broadcast(&addrs[i]) ||
+            mn_addr_is_loopback(&addrs[i]) || !fits(mesh, node, &addrs[i], management))
             continue;
         *(struct mn_addr *)mn_grow((void **)&to->addrs, &to->n_addrs, sizeof *to->addrs) = addrs[i];
     }

@@ -58,6 +58,24 @@ static int name_taken(const struct mn_mesh_node *node, const char *name)
     return mn_mesh_nic_index(node, name) >= 0;
 }
 
+/* A mesh file has each MAC once; where it is on two nodes, as of a machine that was cloned, it
+ * tells nothing. */
+static int mac_taken(const struct mn_mesh *mesh, int node, const uint8_t mac[6])
+{
+    for (int n = 0; n < node; n++)
+        for (size_t i = 0; i < mesh->nodes[n].n_nics; i++)
+            if (mesh->nodes[n].nics[i].has_mac &&
+                !memcmp(mesh->nodes[n].nics[i].mac, mac, sizeof mesh->nodes[n].nics[i].mac))
+                return 1;
+    return 0;
+}
+
+/* What a mesh file can hold; else 0, for which the host is asked. */
+static long within(long value, long min, long max)
+{
+    return value >= min && value <= max ? value : 0;
+}
+
 static void nic_make(const struct mn_survey_maker *m, int node, int index)
 {
     const struct mn_survey_nic *nic = &m->survey->nodes[node].nics[index];
@@ -77,12 +95,13 @@ static void nic_make(const struct mn_survey_maker *m, int node, int index)
         mn_strlcpy(made.name, nic->netdev, sizeof made.name);
     mn_strlcpy(made.netdev, nic->netdev, sizeof made.netdev);
     mn_strlcpy(made.device, nic->device, sizeof made.device);
-    made.port = nic->device[0] && nic->port > 0 ? nic->port : 1;
+    made.port = nic->device[0] && within(nic->port, 1, 254) ? nic->port : 1;
     /* A bond's is that of a member, a VLAN's that of the NIC below. */
-    made.has_mac = nic->has_mac && nic->kind != MN_NIC_BOND && nic->kind != MN_NIC_VLAN;
+    made.has_mac = nic->has_mac && nic->kind != MN_NIC_BOND && nic->kind != MN_NIC_VLAN &&
+                   !mac_taken(m->mesh, node, nic->mac);
     memcpy(made.mac, nic->mac, sizeof made.mac);
-    made.speed_mbps = nic->speed_mbps;
-    made.mtu = nic->mtu;
+    made.speed_mbps = within(nic->speed_mbps, 1, 10000000);
+    made.mtu = (int)within(nic->mtu, 576, 65536);
     m->place[node][index] = (int)to->n_nics;
     *(struct mn_mesh_nic *)mn_grow((void **)&to->nics, &to->n_nics, sizeof *to->nics) = made;
 }

@@ -240,6 +240,39 @@ static void a_switch_makes_no_cable(void **state)
     mn_survey_free(&survey);
 }
 
+/* Whatever a node says of itself, the mesh file made of it can be read. */
+static void what_is_odd_is_left_out(void **state)
+{
+    static const char text[] =
+        "{\"version\":1,\"nodes\":[{\"name\":\"a\",\"nics\":[{\"netdev\":\"e0\",\"mtu\":100,"
+        "\"speed\":99999999,\"mac\":\"02:00:00:00:00:01\",\"addresses\":[\"10.0.1.0/30\","
+        "\"10.0.1.1/30\",\"10.0.1.1/24\",\"127.0.0.1/8\"]},{\"netdev\":\"e1\",\"mac\":"
+        "\"01:00:00:00:00:01\"}]},{\"name\":\"b\",\"nics\":[{\"netdev\":\"e0\",\"port\":255,"
+        "\"device\":\"d\",\"mac\":\"02:00:00:00:00:01\",\"addresses\":[\"10.0.1.2/30\","
+        "\"10.0.1.3/30\"]},{\"netdev\":\"e1\",\"mac\":\"00:00:00:00:00:00\"}]}],\"seen\":["
+        "{\"at\":\"a/e0\",\"from\":\"b/e0\",\"way\":\"raw\"},"
+        "{\"at\":\"a/e1\",\"from\":\"b/e1\",\"way\":\"raw\"}]}";
+    struct mn_survey survey;
+    struct mn_mesh mesh;
+    struct mn_diag diag = {.text = ""};
+    cJSON *json = cJSON_Parse(text);
+
+    (void)state;
+    if (mn_survey_parse(json, &survey, &diag))
+        fail_msg("%s", diag.text);
+    cJSON_Delete(json);
+    made(&survey, NULL, &mesh);
+    assert_int_equal(mesh.n_links, 2);
+    assert_false(mn_link_is_bare(&mesh.links[0]));
+    assert_int_equal(nic_at(&mesh, 0, 0)->n_addrs, 1);
+    assert_int_equal(nic_at(&mesh, 0, 1)->n_addrs, 1);
+    assert_int_equal(nic_at(&mesh, 0, 0)->mtu, 0);
+    assert_true(nic_at(&mesh, 0, 0)->has_mac && !nic_at(&mesh, 0, 1)->has_mac);
+    assert_true(!nic_at(&mesh, 1, 0)->has_mac && !nic_at(&mesh, 1, 1)->has_mac);
+    mn_mesh_free(&mesh);
+    mn_survey_free(&survey);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +280,7 @@ int main(void)
         cmocka_unit_test(addresses_that_fit_the_cable_stay),
         cmocka_unit_test(names_and_addresses_of_the_old_mesh_stay),
         cmocka_unit_test(a_switch_makes_no_cable),
+        cmocka_unit_test(what_is_odd_is_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

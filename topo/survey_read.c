@@ -187,6 +187,7 @@ static enum mn_err get_kind(const struct reader *r, const cJSON *map, struct mn_
 
 static enum mn_err get_nic(struct reader *r, const cJSON *map, struct mn_survey_node *node)
 {
+    static const uint8_t zero[6];
     struct mn_survey_nic *nic = mn_grow((void **)&node->nics, &node->n_nics, sizeof *nic);
     enum mn_err err = MN_OK;
 
@@ -195,14 +196,16 @@ static enum mn_err get_nic(struct reader *r, const cJSON *map, struct mn_survey_
         return wrong(r, map, "", "an object");
     for (const struct mn_survey_field *f = mn_survey_fields; f->key && !err; f++)
         err = get_field(r, map, f, (char *)nic + f->at);
-    if (!err && strchr(nic->netdev, '/'))
+    if (!err &&
+        (strpbrk(nic->netdev, "/: ") || !strcmp(nic->netdev, ".") || !strcmp(nic->netdev, "..")))
         err = wrong(r, cJSON_GetObjectItemCaseSensitive(map, "netdev"), "netdev",
-                    "a name without a slash");
+                    "a network interface without slash, colon and space");
     if (!err && mn_survey_nic_index(node, nic->netdev) != (int)node->n_nics - 1)
         err = wrong(r, cJSON_GetObjectItemCaseSensitive(map, "netdev"), "netdev",
                     "a name of its own for each NIC");
     err = err ? err : get_kind(r, map, nic);
     err = err ? err : get_mac(r, map, nic->mac, &nic->has_mac);
+    nic->has_mac = nic->has_mac && !(nic->mac[0] & 1) && memcmp(nic->mac, zero, 6) != 0;
     err = err ? err : get_addresses(r, map, nic);
     return err ? err : get_gids(r, map, nic);
 }
