@@ -24,6 +24,33 @@ static void port_add_nic(const struct mn_cabling *c, struct mn_port *port, int n
     port->nics[at] = nic;
 }
 
+/* Of a node that has only been heard, names alone are known: those of the functions of a port
+ * differ in the PCI domain, "enp1s0f0np0" and "enP2p1s0f0np0". */
+static int names_one_port(const struct mn_survey_nic *a, const struct mn_survey_nic *b)
+{
+    const struct mn_survey_nic *nics[] = {a, b};
+    const char *rest[2];
+
+    for (int i = 0; i < 2; i++) {
+        const char *name = nics[i]->netdev;
+
+        if (nics[i]->driver[0] || nics[i]->pci.address[0] || strncmp(name, "en", 2) != 0)
+            return 0;
+        name += 2;
+        if (*name == 'P')
+            name += 1 + strspn(name + 1, "0123456789");
+        rest[i] = name;
+    }
+    return strstr(rest[0], "np") && !strcmp(rest[0], rest[1]);
+}
+
+static int one_port(const struct mn_survey_nic *a, const struct mn_survey_nic *b)
+{
+    if (a->phys_port[0] || b->phys_port[0])
+        return !strcmp(a->phys_port, b->phys_port);
+    return names_one_port(a, b);
+}
+
 static void ports_of_node(struct mn_cabling *c, int node)
 {
     const struct mn_survey_node *n = &c->survey->nodes[node];
@@ -31,11 +58,10 @@ static void ports_of_node(struct mn_cabling *c, int node)
 
     c->port_of[node] = mn_zalloc((n->n_nics + 1) * sizeof **c->port_of);
     for (size_t i = 0; i < n->n_nics; i++) {
-        const char *phys = n->nics[i].phys_port;
         size_t at = first;
 
-        while (at < c->n_ports && (!*phys || c->ports[at].n_nics == MN_PORT_NICS_MAX ||
-                                   strcmp(phys, n->nics[c->ports[at].nics[0]].phys_port) != 0))
+        while (at < c->n_ports && (c->ports[at].n_nics == MN_PORT_NICS_MAX ||
+                                   !one_port(&n->nics[i], &n->nics[c->ports[at].nics[0]])))
             at++;
         if (at == c->n_ports)
             *(struct mn_port *)mn_grow((void **)&c->ports, &c->n_ports, sizeof *c->ports) =

@@ -203,7 +203,8 @@ static void look_rdma(const struct mn_trouble_rule *rule, const struct mn_whole 
 {
     int without = e->nics[0]->device[0] ? 1 : 0;
 
-    if (!e->nics[0]->device[0] == !e->nics[1]->device[0])
+    /* Of a node that was heard and has not answered, nobody knows the devices. */
+    if (!e->nics[0]->device[0] == !e->nics[1]->device[0] || !e->nics[without]->driver[0])
         return;
     struct mn_trouble *t = found(rule, w, e);
     snprintf(t->seen, sizeof t->seen, "%s of %s has no RDMA device, %s of %s has %s",
