@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/check/stream.h"
+#include "bench/check/scenario.h"
 #include "bench/check/trace.h"
 #include "bench/host.h"
 
@@ -428,6 +429,15 @@ static const struct mn_check_rule rules[] = {
      .evidence = "NCCL 2.27 transport.cc, ncclTransportP2pSetup: every channel to every peer, "
                  "between calls of getProperties",
      .breaks = "A communicator with many channels hangs while it connects.", .since = 5},
+    {"scenario.mesh", "every pair of nodes connects, as NCCL connects them",
+     "rings, then both trees, then PAT, then all pairs for send and receive: 3 to 6 ranks, two "
+     "channels, one thread that goes round",
+     mn_check_mesh, .profile = "nccl-2.27",
+     .evidence = "NCCL 2.27 init.cc, initTransportsRank: rings, trees and PAT are connected with "
+                 "NCCL_RUNTIME_CONNECT=0 whatever NCCL_ALGO says; transport.cc, "
+                 "ncclTransportP2pSetup: all of a kind at once",
+     .breaks = "A communicator of more than two nodes hangs or fails while it connects.",
+     .since = 5},
     {"scenario.ring", "rings run with eight steps in flight on every rank",
      "a slot is filled again as soon as its step was done", check_ring, .profile = "nccl-2.27",
      .evidence = "NCCL 2.27 transport/net.cc, sendProxyProgress: NCCL_STEPS steps in flight, a "

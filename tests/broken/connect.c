@@ -143,6 +143,15 @@ static int count_waiting(void)
     return n;
 }
 
+static int count_comms(void)
+{
+    int n = 0;
+
+    for (const struct comm *c = ref_comms; c; c = c->next)
+        n++;
+    return n;
+}
+
 /* Under the lock. */
 static ncclResult_t connect_here(struct listener *l, struct context *context, int dev, void **comm)
 {
@@ -152,6 +161,8 @@ static ncclResult_t connect_here(struct listener *l, struct context *context, in
         return ref_refuse("connect from another device than the peer's");
     if (IS(HALF_OPEN_FEW) && count_waiting() >= 3)
         return ref_refuse("too many are half open");
+    if (IS(COMMS_MAX) && count_comms() >= 2 * 96)
+        return ref_refuse("too many connections");
     if (IS(CONNECT_NEEDS_ACCEPT) && !l->idle_calls)
         return ref_refuse("nobody listens");
     if ((IS(CONNECT_SLEEPS) || IS(V4_CONNECT_NULL)) && !l->idle_calls)
