@@ -128,6 +128,7 @@ static int parse_change(const cJSON *map, struct mn_changes *list)
     bad |= kind == MN_CHANGE_KINDS || (nic && strlen(nic) >= IF_NAMESIZE);
     /* Each has a NIC or says what else it is about. */
     bad |= kind <= MN_CHANGE_ROUTE ? !nic : !what;
+    bad |= (kind <= MN_CHANGE_LINK || kind == MN_CHANGE_SYSCTL) && (!from || !to);
     if (bad)
         return 0;
     struct mn_change *c = mn_change_add(list, (enum mn_change_kind)kind, NULL, what, from, to);
