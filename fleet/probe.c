@@ -255,7 +255,7 @@ static int is_content(const struct mn_probe_state *state)
             return 0;
     }
     for (size_t i = 0; i < state->n_ports; i++)
-        if (state->ports[i].carrier ? !known[i] : state->ports[i].brought_up)
+        if (!known[i] && (state->ports[i].carrier || state->ports[i].brought_up))
             return 0;
     return 1;
 }

@@ -88,6 +88,9 @@ enum mn_err mn_probe_survey(struct mn_probe_state *state, struct mn_diag *diag)
             const struct mn_probe_port *port = port_of(state, node->nics[i].netdev);
             if (port && port->brought_up) /* for the probe alone */
                 node->nics[i].admin_up = 0;
+            /* The other end may have been put back before this one. */
+            if (port && port->opened && state->plan->up)
+                node->nics[i].carrier = 1;
         }
     }
     for (size_t i = 0; i < state->n_strangers && !err; i++) {
