@@ -272,8 +272,10 @@ lldp()
     neighbors --hosts a,b --wait 500ms
     [[ "$output" == *"a/e0: not probed: switched off; --up brings it up"* ]]
     [[ "$output" == *"0 cables"* ]]
-    neighbors --hosts a,b --up --json
+    neighbors --hosts a,b --up --json --save-survey survey.json
     [ "$(cables)" = "a/e0 b/e0 9000 9000 ipv6 up" ]
+    # Up, with a carrier, for the probe alone.
+    [ "$(jq -c '[.nodes[].nics[] | [.admin_up, .carrier]]' survey.json)" = '[[false,true],[false,true]]' ]
     for node in a b; do
         [[ "$(ip -n $NS-$node link show e0)" == *"state DOWN"* ]]
     done
