@@ -105,11 +105,8 @@ static size_t asks_make(const struct mn_probe_plan *base, const struct mn_crew_a
     return (size_t)plan.index;
 }
 
-static enum mn_err take_answers(struct mn_crew_answer *answers, size_t n,
-                                struct mn_neighbors *found)
+static void take_answers(struct mn_crew_answer *answers, size_t n, struct mn_neighbors *found)
 {
-    enum mn_err err = MN_OK;
-
     found->results = mn_zalloc((n + 1) * sizeof *found->results);
     for (size_t i = 0; i < n; i++) {
         struct mn_crew_answer *a = &answers[i];
@@ -122,7 +119,6 @@ static enum mn_err take_answers(struct mn_crew_answer *answers, size_t n,
         else
             found->n_results++;
     }
-    return err;
 }
 
 static enum mn_err ask_all(struct mn_crew *crew, const struct mn_probe_plan *plan,
@@ -138,7 +134,7 @@ static enum mn_err ask_all(struct mn_crew *crew, const struct mn_probe_plan *pla
     if (!err && asks_make(plan, abouts, n, asks))
         (void)mn_crew_ask_each(crew, "probe", (const cJSON *const *)asks, answers);
     if (!err)
-        err = take_answers(answers, n, found);
+        take_answers(answers, n, found);
     if (!err && mn_launch_stop)
         err = mn_fail(diag, MN_ERR_FAILED, "interrupted");
     if (!err) {

@@ -2,6 +2,7 @@
 #ifndef MN_PROBE_IMPL_H
 #define MN_PROBE_IMPL_H
 
+#include "fleet/lldp.h"
 #include "fleet/probe.h"
 #include "fleet/probe_frame.h"
 
@@ -60,6 +61,18 @@ void mn_probe_put_back(struct mn_probe_state *state);
 enum mn_err mn_probe_survey(struct mn_probe_state *state, struct mn_diag *diag);
 /* What the firmware calls this host, "" = unknown. */
 void mn_probe_model(char *model, size_t size);
+
+/* The bit of a node of the run, those of all; 0 for what has none. */
+uint64_t mn_probe_bit(int index);
+uint64_t mn_probe_all(const struct mn_probe_plan *plan);
+/* Sends to every port that has a carrier, which is opened if need be. */
+void mn_probe_round(struct mn_probe_state *state, int round);
+void mn_probe_send_lldp(struct mn_probe_state *state, struct mn_probe_port *port, int ttl);
+/* Takes what came to a socket of a port. */
+void mn_probe_hear(struct mn_probe_state *state, size_t port, enum mn_survey_way way);
+/* A stranger at a port; lldp: what it said, or NULL. */
+void mn_probe_met(struct mn_probe_state *state, size_t port, enum mn_survey_way way,
+                  const uint8_t mac[6], const struct mn_lldp *lldp);
 
 /* Sockets of a port that has a carrier; nic->why says which there cannot be. */
 void mn_probe_open(struct mn_probe_port *port);
