@@ -205,6 +205,8 @@ enum mn_err mn_crew_ask_each(struct mn_crew *crew, const char *name, const cJSON
     struct question *questions = mn_zalloc(crew->n * sizeof *questions);
     enum mn_err err = MN_OK;
 
+    if (verb && ways[crew->plan.way]->renew)
+        ways[crew->plan.way]->renew(crew);
     for (size_t i = 0; i < crew->n && verb; i++)
         prepare(crew, i, verb, asks[i], &questions[i], &errands[i]);
     mn_errands_run(errands, crew->n, crew->plan.stop);

@@ -98,8 +98,10 @@ static void take(struct mn_crew_host *host, const char *lack)
         mn_crew_not_reached(host, e);
     else if (!mn_strlcpy(host->program, ready, sizeof host->program))
         mn_crew_host_fail(host, MN_ERR_PROTO, "the path of its copy is too long");
-    else
+    else {
+        host->copied = 1;
         mn_crew_say(host, "has a copy of this meshnet until the end");
+    }
 }
 
 /* Only when some host needs them: errors are those hosts'. */

@@ -17,6 +17,7 @@ struct mn_crew_host {
     char address[MN_ADDR_TEXT]; /* where it is reached instead of by its name, "" = not */
     char program[512];          /* of ssh: meshnet there */
     struct mn_errand keeper;    /* of ssh: holds the copy, its connection ends it */
+    int copied;
 };
 
 struct mn_crew {
@@ -34,6 +35,8 @@ struct mn_crew_ops {
     /* The process ended with status and wrote no answer: MN_OK when the way has no part in it. */
     enum mn_err (*judge)(const struct mn_crew_host *host, const struct mn_errand *errand,
                          struct mn_diag *diag);
+    /* Before each question: mends what was lost since. NULL = nothing is to be done. */
+    void (*renew)(struct mn_crew *crew);
     void (*close)(struct mn_crew *crew); /* NULL = nothing is to be done */
     int stays; /* its process is the verb's own: one that changes the host is never ended */
 };

@@ -144,6 +144,24 @@ static void open_all(struct mn_crew *crew)
     free(errands);
 }
 
+/* A connection that was lost took the copy along; the host may be there again. */
+static void renew(struct mn_crew *crew)
+{
+    int some = 0;
+
+    for (size_t i = 0; i < crew->n; i++) {
+        struct mn_crew_host *host = &crew->hosts[i];
+        if (!host->copied || mn_errand_goes_on(&host->keeper))
+            continue;
+        host->err = MN_OK;
+        host->pending = some = 1;
+    }
+    if (some)
+        open_all(crew);
+    for (size_t i = 0; i < crew->n; i++)
+        crew->hosts[i].pending = 0;
+}
+
 static int ask(struct mn_crew_host *host, const struct mn_node_verb *verb)
 {
     char *script = mn_node_script(verb);
@@ -157,13 +175,16 @@ static enum mn_err judge(const struct mn_crew_host *host, const struct mn_errand
                          struct mn_diag *diag)
 {
     (void)host;
-    return e->status == MN_SSH_FAILED
-               ? mn_fail(diag, MN_ERR_PEER_DEAD, "the ssh connection failed%s%s",
-                         *e->last ? ": " : " without a word", e->last)
+    if (e->status == MN_SSH_FAILED)
+        return mn_fail(diag, MN_ERR_PEER_DEAD, "the ssh connection failed%s%s",
+                       *e->last ? ": " : " without a word", e->last);
+    return e->status > 128
+               ? mn_fail(diag, MN_ERR_PEER_DEAD, "its ssh was ended by signal %d", e->status - 128)
                : MN_OK;
 }
 
 const struct mn_crew_ops mn_crew_ssh = {.open = open_all,
+                                        .renew = renew,
                                         .ask = ask,
                                         .judge = judge,
                                         .close = mn_crew_copies_end};

@@ -267,6 +267,15 @@ void mn_errands_end(struct mn_errand *errands, size_t n, unsigned ms)
     watch(errands, n, NULL);
 }
 
+int mn_errand_goes_on(struct mn_errand *e)
+{
+    int status;
+
+    if (e->pid && waitpid(e->pid, &status, WNOHANG) == e->pid)
+        has_ended(e, status);
+    return e->pid != 0;
+}
+
 void mn_errand_free(struct mn_errand *e)
 {
     if (e->pid && !e->stays) {

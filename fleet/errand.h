@@ -54,6 +54,8 @@ struct mn_errand {
 void mn_errands_run(struct mn_errand *errands, size_t n, const volatile sig_atomic_t *stop);
 /* For those that spoke and go on: their input ends, and they have ms to end, too. */
 void mn_errands_end(struct mn_errand *errands, size_t n, unsigned ms);
+/* Of one that spoke: whether it still goes on. */
+int mn_errand_goes_on(struct mn_errand *errand);
 /* Kills what still runs. */
 void mn_errand_free(struct mn_errand *errand);
 

@@ -237,10 +237,12 @@ static void test_one_that_goes_on(void **state)
     assert_int_equal(errand.end, MN_ERRAND_SPOKE);
     assert_true(strstr(errand.out, "noise first\n") == errand.out);
     assert_int_equal(*flag, 0);
+    assert_true(mn_errand_goes_on(&errand));
     mn_errands_end(&errand, 1, LONG_MS);
     assert_int_equal(errand.end, MN_ERRAND_RAN);
     assert_int_equal(errand.status, 3);
     assert_int_equal(*flag, 1);
+    assert_false(mn_errand_goes_on(&errand));
     mn_errand_free(&errand);
     munmap(flag, 4096);
 }
