@@ -409,7 +409,7 @@ nodes: [{name: a, nics: [{netdev: lo, addresses: [127.0.0.1/8]}]},
 	#!/bin/bash
 	while [ "\$1" != -- ]; do shift; done
 	command=\${3//"$MESHNET"//nonexistent/meshnet}
-	export TMPDIR=$PWD/there PATH=/usr/sbin:/usr/bin:/sbin:/bin MESHNET_NODE=\$2 XDG_CONFIG_HOME=$PWD/config
+	export TMPDIR=$PWD/there PATH=/usr/sbin:/usr/bin:/sbin:/bin MESHNET_NODE=\$2 MESHNET_CONFIG=$PWD/config/mesh.yaml
 	case \$command in *mktemp*) echo \$\$ >keeper ;; esac
 	[[ \$command == *node\ mesh* && ! -e lost ]] || exec sh -c "\$command"
 	sh -c "\$command"
