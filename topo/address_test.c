@@ -49,6 +49,12 @@ static void number(const struct mn_address_plan *plan)
         fail_msg("%s", diag.text);
 }
 
+static void refuse(const struct mn_address_plan *plan)
+{
+    mn_addressed_free(&done);
+    assert_int_equal(mn_address_mesh(&mesh, plan, &taken, &done, &diag), MN_ERR_CONFIG);
+}
+
 static void avoid(const char *net)
 {
     assert_int_equal(mn_taken_add_text(&taken, net, "a test", &diag), MN_OK);
@@ -157,7 +163,7 @@ static void it_keeps_away(void **state)
     expect("a", "p0", "172.16.0.0/31");
     avoid("172.0.0.0/8");
     read_text(PAIR);
-    assert_int_equal(mn_address_mesh(&mesh, &ipv4, &taken, &done, &diag), MN_ERR_CONFIG);
+    refuse(&ipv4);
     assert_non_null(strstr(diag.text, "--pool"));
     assert_true(mn_link_is_bare(&mesh.links[0]));
 }
@@ -179,16 +185,16 @@ static void a_pool_that_is_named(void **state)
     expect("a", "p0", "172.20.1.9/30");
     expect("b", "p0", "172.20.1.10/30");
     plan.pool.prefix = 29;
-    assert_int_equal(mn_address_mesh(&mesh, &plan, &taken, &done, &diag), MN_ERR_CONFIG);
+    refuse(&plan);
     assert_non_null(strstr(diag.text, "1 cable needs a /30 each"));
     assert_non_null(strstr(diag.text, "room for 0; expected a /28 or wider"));
     expect("a", "p0", "172.20.1.9/30");
     plan.pool.prefix = 31;
-    assert_int_equal(mn_address_mesh(&mesh, &plan, &taken, &done, &diag), MN_ERR_CONFIG);
+    refuse(&plan);
     plan.pool.prefix = -1;
-    assert_int_equal(mn_address_mesh(&mesh, &plan, &taken, &done, &diag), MN_ERR_CONFIG);
+    refuse(&plan);
     plan = (struct mn_address_plan){.family = AF_INET6, .pool = plan.pool};
-    assert_int_equal(mn_address_mesh(&mesh, &plan, &taken, &done, &diag), MN_ERR_CONFIG);
+    refuse(&plan);
     plan = (struct mn_address_plan){.family = AF_INET, .prefix = 24};
     assert_int_equal(mn_address_mesh(&mesh, &plan, &taken, &done, &diag), MN_ERR_CONFIG);
 }
