@@ -413,3 +413,14 @@ nobody_left()
     run "$MESHNET" discover --hosts a
     [ "$status" -eq 2 ]
 }
+
+@test "neighbors: from a wrongly cabled ring the plug to move is named, and where to" {
+    run --separate-stderr "$MESHNET" discover --neighbors \
+        --survey "$BATS_TEST_DIRNAME/fixtures/survey/spark-ring-4-wrong-plug.json"
+    [ "$status" -eq 1 ]
+    [[ $output == *"1. spark-a left (enp1s0f0np0) - spark-c right (enp1s0f1np1): move the end at spark-c right (enp1s0f1np1) to spark-d left (enp1s0f0np0)"* ]]
+    run --separate-stderr "$MESHNET" discover --neighbors --strict \
+        --survey "$BATS_TEST_DIRNAME/fixtures/survey/spark-ring-4.json"
+    [ "$status" -eq 0 ]
+    [[ $output == *"No findings."* ]]
+}
