@@ -1,6 +1,7 @@
 /* meshnet discover: what this host has, what is wrong with it, and the mesh file made from it. */
 #include "cli/cmd.h"
 #include "cli/discover.h"
+#include "cli/discover_hosts.h"
 #include "cli/discover_neighbors.h"
 
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
+#include "topo/mesh_pick.h"
 
 #define NAME      "discover"
 #define PATH_SIZE 512
@@ -127,10 +129,10 @@ static enum mn_err set_scene(const struct options *opt, const struct mn_host *ho
         if (!err)
             err = mn_mesh_find_self(&scene->mesh, host, &scene->self, why, sizeof why, diag);
     }
-    const struct mn_discover_ask ask = {opt->node, &opt->skip, &opt->take};
+    const struct mn_mesh_choice ask = {opt->node, &opt->skip, &opt->take, 0};
     struct mn_diag later;
     enum mn_err bad =
-        mn_discover_node(&ask, host, &scene->mesh, scene->self, &scene->named, err ? &later : diag);
+        mn_mesh_pick(&ask, host, &scene->mesh, scene->self, &scene->named, err ? &later : diag);
     return err ? err : bad;
 }
 
@@ -140,7 +142,7 @@ static enum mn_err report_mesh(const struct options *opt, const struct mn_host *
 {
     enum mn_err err = MN_OK;
     if (opt->output) {
-        err = mn_discover_add(&scene->named, &scene->mesh, host->hostname, diag);
+        err = mn_mesh_add_picked(&scene->named, &scene->mesh, host->hostname, diag);
         if (!err)
             err = mn_mesh_link_up(&scene->mesh, diag);
         if (!err)
@@ -217,7 +219,7 @@ static int run_host(const struct options *opt)
     err = whole(opt, &host, &diag);
     if (!err)
         err = set_scene(opt, &host, &scene, &diag);
-    mn_discover_copy_roles(&scene.named, &host);
+    mn_mesh_copy_roles(&scene.named, &host);
     const struct mn_in_force force = {&scene.mesh, scene.self, scene.path};
     mn_findings_check(&host, !err && scene.self >= 0 ? &force : NULL, &found);
     report_host(opt, &host, &found, out);
@@ -290,7 +292,7 @@ static int run_merge(const struct options *opt, int argc, char **argv)
         mn_mesh_free(&other);
     }
     if (!err)
-        err = mn_discover_take(&opt->take, &mesh, &diag);
+        err = mn_mesh_take(&opt->take, &mesh, &diag);
     if (!err && opt->output)
         err = mn_discover_write(&mesh, opt->output, opt->force, &diag);
     if (err)
@@ -299,6 +301,60 @@ static int run_merge(const struct options *opt, int argc, char **argv)
         code = show_mesh(opt, &mesh, opt->output, opt->output);
     mn_mesh_free(&mesh);
     return code;
+}
+
+static int probes(const struct options *opt)
+{
+    const struct mn_neighbors_options *near = &opt->near;
+    return near->wait_ms || near->up || near->lldp || near->key_file || near->survey ||
+           near->save_survey;
+}
+
+/* discover --hosts: what each of them has, without --neighbors. */
+static enum mn_err check_hosts(const struct options *opt, int argc, char **argv,
+                               struct mn_diag *diag)
+{
+    if (argc > 0)
+        return mn_fail(diag, MN_ERR_USAGE, "\"%s\" is not expected here", argv[0]);
+    if (probes(opt))
+        return mn_fail(diag, MN_ERR_USAGE, "--wait and its like are for --neighbors: add it");
+    if (opt->check || opt->sysfs || opt->netlink || opt->all || opt->verbose || opt->strict)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--hosts goes with none of --check, --sysfs, --netlink, --all, --verbose "
+                       "and --strict");
+    if (opt->node)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--node names one host; each of --hosts is called by its host name, or by "
+                       "MESHNET_NODE there");
+    return opt->merge && !opt->output
+               ? mn_fail(diag, MN_ERR_USAGE, "--merge needs the file to merge into: --output FILE")
+               : MN_OK;
+}
+
+static int run_hosts(const struct options *opt)
+{
+    const struct mn_discover_hosts ask = {&opt->near.crew, &opt->skip, &opt->take,
+                                          opt->output,     opt->merge, opt->force};
+    struct mn_diag diag = {0};
+    struct mn_mesh mesh;
+    size_t failed;
+    int code;
+    mn_mesh_init(&mesh);
+    enum mn_err err = mn_discover_hosts(&ask, &mesh, &failed, &diag);
+    int written = opt->output && (!failed || (opt->near.partial && mesh.n_nodes));
+    if (!err && written)
+        err = mn_discover_write(&mesh, opt->output, opt->force || opt->merge, &diag);
+    if (err)
+        code = mn_cmd_fail(NAME, &diag);
+    else
+        code = show_mesh(opt, &mesh, opt->output, written ? opt->output : NULL);
+    if (!err && opt->output && !written)
+        fprintf(stderr,
+                "meshnet discover: %s is not written: %zu host%s failed; --partial writes it "
+                "with the others\n",
+                opt->output, failed, failed == 1 ? "" : "s");
+    mn_mesh_free(&mesh);
+    return code ? code : failed != 0;
 }
 
 static enum mn_err check_usage(const struct options *opt, int argc, char **argv,
@@ -333,11 +389,11 @@ static enum mn_err check_usage(const struct options *opt, int argc, char **argv,
         return mn_fail(diag, MN_ERR_USAGE,
                        "--output: a path of %zu bytes; expected at most %d: go to its folder first",
                        strlen(opt->output), PATH_SIZE - 1);
-    if (opt->near.crew.hosts.count || opt->near.crew.agents || opt->near.crew.token_file ||
-        opt->near.wait_ms || opt->near.up || opt->near.lldp || opt->near.key_file ||
-        opt->near.partial || opt->near.survey || opt->near.save_survey)
+    if (opt->near.crew.agents || opt->near.crew.token_file || opt->near.partial)
         return mn_fail(diag, MN_ERR_USAGE,
-                       "--hosts, --wait and their like are for --neighbors: add it");
+                       "--agents, --token-file and --partial are for --hosts: which ones?");
+    if (probes(opt))
+        return mn_fail(diag, MN_ERR_USAGE, "--wait and its like are for --neighbors: add it");
     if (opt->node && !opt->node[0])
         return mn_fail(diag, MN_ERR_USAGE, "--node \"\": a name is expected");
     return MN_OK;
@@ -392,11 +448,15 @@ static int run(const void *values, int argc, char **argv)
 {
     const struct options *opt = values;
     struct mn_diag diag = {0};
+    int hosts = opt->near.crew.hosts.count > 0;
     if (opt->neighbors ? check_neighbors(opt, argc, argv, &diag)
+        : hosts        ? check_hosts(opt, argc, argv, &diag)
                        : check_usage(opt, argc, argv, &diag))
         return mn_cmd_fail(NAME, &diag);
     if (opt->neighbors)
         return run_neighbors(opt);
+    if (hosts)
+        return run_hosts(opt);
     if (opt->check)
         return run_check(opt);
     if (argc > 0)
@@ -418,6 +478,7 @@ const struct mn_command mn_cmd_discover = {
              "  meshnet discover -o a.yaml --skip ens5   without the storage network\n"
              "  meshnet discover -o a.yaml --take eno1   with a cable that looks like management\n"
              "  meshnet discover -o mesh.yaml --merge a.yaml b.yaml c.yaml\n"
+             "  meshnet discover --hosts a,b,c -o mesh.yaml   the same, asked of all from here\n"
              "  meshnet discover --check mesh.yaml    read it and show the mesh\n"
              "  meshnet discover --neighbors --hosts a,b,c -o mesh.yaml   by probing",
     .exits = {{0, MN_GOOD},

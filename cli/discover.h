@@ -29,26 +29,6 @@ void mn_discover_neighbours(struct mn_out *out, const struct mn_mesh *mesh, cons
 /* The end of a cable on this host: "up", "no link", "off"; nic may be NULL: "not here". */
 void mn_discover_state(struct mn_out *out, const struct mn_host *host, const struct mn_nic *nic);
 
-/* --node, --skip and --take. */
-struct mn_discover_ask {
-    const char *node; /* NULL: the host name */
-    const struct mn_opt_list *skip, *take;
-};
-/* Into *to: host as a node of mesh (self, or -1 for a new one), without the NICs of --skip, each
- * NIC with its role, under the name of --node. It shares all but the NICs' array, the caller's to
- * free, with host. */
-enum mn_err mn_discover_node(const struct mn_discover_ask *ask, const struct mn_host *host,
-                             const struct mn_mesh *mesh, int self, struct mn_host *to,
-                             struct mn_diag *diag);
-/* Gives a host the roles that mn_discover_node found; of a NIC of --skip nothing was asked. */
-void mn_discover_copy_roles(const struct mn_host *from, struct mn_host *to);
-/* Adds what mn_discover_node made to the mesh; the host name stays what it is. */
-enum mn_err mn_discover_add(const struct mn_host *named, struct mn_mesh *mesh, const char *hostname,
-                            struct mn_diag *diag);
-/* Makes cables of NICs of a mesh: NETDEV, of every node, or NODE/NIC. */
-enum mn_err mn_discover_take(const struct mn_opt_list *names, struct mn_mesh *mesh,
-                             struct mn_diag *diag);
-
 /* Writes mesh, after making sure that what is written can be read again. */
 enum mn_err mn_discover_write(const struct mn_mesh *mesh, const char *path, int force,
                               struct mn_diag *diag);

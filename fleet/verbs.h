@@ -44,5 +44,8 @@ enum mn_err mn_verb_apply_state(const cJSON *ask, cJSON **answer, struct mn_diag
 enum mn_err mn_verb_survey(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
 /* See fleet/doctor.h. */
 enum mn_err mn_verb_doctor(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
+/* {"skip": [netdevs], "mesh": a file whose roles stay; both may be left out} -> {"mesh": a file
+ * with this host alone, "skipped": those that it has} */
+enum mn_err mn_verb_discover(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
 
 #endif

@@ -1,5 +1,5 @@
 /* This host as a node of a mesh: what --skip, --take and --node make of its NICs. */
-#include "cli/discover.h"
+#include "topo/mesh_pick.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +26,14 @@ static enum mn_err check_names(const struct mn_host *host, const struct mn_opt_l
 
 /* Into *to: host as a node of mesh (self, or -1 for a new one), without the NICs of --skip, each
  * NIC with its role, under the name of --node. It shares all but the NICs' array with host. */
-enum mn_err mn_discover_node(const struct mn_discover_ask *ask, const struct mn_host *host,
-                             const struct mn_mesh *mesh, int self, struct mn_host *to,
-                             struct mn_diag *diag)
+enum mn_err mn_mesh_pick(const struct mn_mesh_choice *ask, const struct mn_host *host,
+                         const struct mn_mesh *mesh, int self, struct mn_host *to,
+                         struct mn_diag *diag)
 {
     *to = *host;
     to->n_nics = 0;
     to->nics = mn_zalloc((host->n_nics + 1) * sizeof *to->nics);
-    enum mn_err err = check_names(host, ask->skip, "skip", diag);
+    enum mn_err err = ask->some ? MN_OK : check_names(host, ask->skip, "skip", diag);
     if (!err)
         err = check_names(host, ask->take, "take", diag);
     for (size_t i = 0; i < host->n_nics && !err; i++) {
@@ -61,8 +61,8 @@ enum mn_err mn_discover_node(const struct mn_discover_ask *ask, const struct mn_
     return err;
 }
 
-enum mn_err mn_discover_add(const struct mn_host *named, struct mn_mesh *mesh, const char *hostname,
-                            struct mn_diag *diag)
+enum mn_err mn_mesh_add_picked(const struct mn_host *named, struct mn_mesh *mesh,
+                               const char *hostname, struct mn_diag *diag)
 {
     enum mn_err err = mn_mesh_add_host(mesh, named, diag);
     for (size_t i = 0; !err && i < mesh->n_nodes; i++)
@@ -71,7 +71,7 @@ enum mn_err mn_discover_add(const struct mn_host *named, struct mn_mesh *mesh, c
     return err;
 }
 
-void mn_discover_copy_roles(const struct mn_host *from, struct mn_host *to)
+void mn_mesh_copy_roles(const struct mn_host *from, struct mn_host *to)
 {
     for (size_t i = 0; i < to->n_nics; i++) {
         const struct mn_nic *nic = mn_host_nic(from, to->nics[i].netdev);
@@ -82,8 +82,8 @@ void mn_discover_copy_roles(const struct mn_host *from, struct mn_host *to)
     }
 }
 
-enum mn_err mn_discover_take(const struct mn_opt_list *names, struct mn_mesh *mesh,
-                             struct mn_diag *diag)
+enum mn_err mn_mesh_take(const struct mn_opt_list *names, struct mn_mesh *mesh,
+                         struct mn_diag *diag)
 {
     for (size_t t = 0; t < names->count; t++) {
         const char *name = names->items[t], *slash = strchr(name, '/');
