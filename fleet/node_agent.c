@@ -200,7 +200,6 @@ static enum mn_err allow(const cJSON *first, int manage, const struct mn_node_ve
 
     if (!err && (*verb)->not_by_agents)
         err = mn_fail(why, MN_ERR_CONFIG, "'%s' is not for a meshnet serve to do: ask over ssh",
-        err = mn_fail(why, MN_ERR_UNSUPPORTED, "'%s' is for users of the host alone: ask over ssh",
                       (*verb)->name);
     else if (!err && (*verb)->changes && !manage)
         err = mn_fail(why, MN_ERR_CONFIG,

@@ -171,6 +171,6 @@ as_by_hand()
         --agents --port "$port" <ask
     echo "$output"
     [ "$status" -eq 1 ]
-    [ "$(jq -r .code <<<"$output")" = UNSUPPORTED ]
+    [[ "$(jq -r .error <<<"$output")" == *"is not for a meshnet serve to do: ask over ssh"* ]]
     [ ! -e stolen.yaml ]
 }
