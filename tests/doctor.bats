@@ -439,3 +439,27 @@ wait_for()
     run "$MESHNET" doctor --mesh none.yaml
     [ "$status" -eq 2 ]
 }
+
+# Measuring wants ssh's own way back, which the script above has not.
+@test "doctor: every cable is written over, by ssh from one node" {
+    local node i=0
+    [ -x /usr/sbin/sshd ] || skip "no OpenSSH server"
+    mkdir -p write
+    cd write
+    for node in b d; do
+        cp ../mesh.yaml $node.yaml
+    done
+    MESHNET_SSH='' ssh_to b 10.31.1.2 d 10.31.4.1
+    for node in b d; do
+        sshd_at $node
+    done
+    run --separate-stderr on a env MESHNET_NODE=a timeout 100 "$MESHNET" doctor --mesh ../mesh.yaml --hosts a,b,d --json
+    for node in b d; do
+        kill "$(cat sshd.$node.pid)"
+    done
+    echo "$output"
+    echo "$stderr"
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '[.cables[] | "\(.link) \(.write)"] | join("; ")' <<<"$output")" = 'a-b ok; a-d ok; b-c null; c-d null' ]
+    [ "$(jq '[.cables[] | select(.write == "ok") | .write_gbps > 0] | all' <<<"$output")" = true ]
+}
