@@ -82,7 +82,7 @@ static void put_cables(struct mn_out *out, const struct mn_doctor_session *s)
         {"passes", "PASSES", 0},
         {"back", "BACK", 0},
         {"write", "WRITE", 0},
-        {"write_gbps", "GB/S", 1 | MN_DROP(2)},
+        {"write_gbps", "Gb/s", 1 | MN_DROP(2)},
     };
     const struct mn_doctor_case what = case_of(s);
 
