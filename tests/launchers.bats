@@ -224,3 +224,10 @@ none_left()
     [[ "$stderr" == *"--clients 2"* ]]
     none_left
 }
+
+@test "launchers: without PMIx at build time, that is said, and what to give instead" {
+    run --separate-stderr env PMIX_NAMESPACE=job PMIX_RANK=0 "$BUILD/tests/meshnet-no-pmix" bench \
+        --collective all-reduce
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"the launcher speaks PMIx, this meshnet was built without its headers (libpmix-dev). Without it all ranks need --coordinator HOST"*"a token, by --token-file FILE or MESHNET_TOKEN"*"RANK and WORLD_SIZE"* ]]
+}

@@ -420,3 +420,15 @@ routed()
     [ "$status" -ne 0 ]
     [[ "$output" == *"share no subnet"* ]]
 }
+
+@test "verbs: inline data goes by the least that a queue pair of the link takes" {
+    # All but every second or third of them take none, and the double refuses what is too long.
+    for every in 1 2 3; do
+        run env LD_LIBRARY_PATH="$BUILD/tests/fakeverbs" NCCL_SOCKET_IFNAME=lo \
+            FAKEVERBS="inline_every=$every" MESHNET_QPS_PER_LINK=2 timeout 100 "$MESHNET" verify-plugin \
+            --rule transfer.sizes --rule connect.many "$PLUGIN"
+        echo "$output"
+        [ "$status" -eq 0 ]
+        [[ "$output" == *"2 rules: 2 passed"* ]]
+    done
+}
