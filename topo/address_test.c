@@ -196,7 +196,7 @@ static void a_pool_that_is_named(void **state)
     plan = (struct mn_address_plan){.family = AF_INET6, .pool = plan.pool};
     refuse(&plan);
     plan = (struct mn_address_plan){.family = AF_INET, .prefix = 24};
-    assert_int_equal(mn_address_mesh(&mesh, &plan, &taken, &done, &diag), MN_ERR_CONFIG);
+    refuse(&plan);
 }
 
 static void an_end_that_has_an_address(void **state)
