@@ -10,6 +10,7 @@
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 #include "topo/whole.h"
+#include "topo/whole.h"
 
 #define SURVEY_MAX (16u << 20)
 
@@ -119,6 +120,7 @@ enum mn_err mn_discover_neighbors(const struct mn_neighbors_ask *ask, struct mn_
     if (!err)
         err = mn_survey_mesh(&found.survey, old.n_nodes ? &old : NULL, &found.mesh, diag);
     if (!err) {
+        mn_whole_check(&found.survey, &found.mesh, old.n_nodes ? &old : NULL, &found.troubles);
         mn_whole_check(&found.survey, &found.mesh, old.n_nodes ? &old : NULL, &found.troubles);
         mn_neighbors_show(out, &found);
         mn_troubles_print(out, &found.troubles);

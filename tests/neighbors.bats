@@ -167,6 +167,7 @@ b/e1 c/e1 9000 9000 raw up" ]
     neighbors --hosts a,b,c,d --json --wait 3s
     [ "$(cables)" = "a/e0 b/e0 1500 1500 ipv6 MTU unlike
 c/e0 d/e0 4200 4200 ipv6 less passes than the MTU" ]
+    jq -e '.findings | any(.id | test("mtu"))' <<<"$output"
 }
 
 @test "neighbors: three at one bridge have no cables" {
