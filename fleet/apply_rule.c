@@ -43,13 +43,18 @@ static char *list_rules(void)
     return all;
 }
 
+/* A program alone does not do it: kernels may lack their part. */
 int mn_rules_possible(void)
 {
-    char *nft = mn_program_find("", "nft"), *iptables = mn_program_find("", "iptables");
-    int possible = nft || iptables;
+    static const char *const asks[][5] = {{"nft", "list", "tables", NULL},
+                                          {"iptables", "-w", "-S", "FORWARD", NULL}};
+    int possible = 0;
 
-    free(nft);
-    free(iptables);
+    for (size_t i = 0; i < sizeof asks / sizeof *asks && !possible; i++) {
+        char *path = mn_program_find("", asks[i][0]);
+        possible = path && !mn_program_run(path, asks[i], NULL, RULE_MS, NULL, NULL);
+        free(path);
+    }
     return possible;
 }
 

@@ -58,7 +58,7 @@ static void plan_rules(const struct mn_transit *t, const struct mn_mesh_node *no
     if (script && !mn_rules_possible())
         mn_text_push(&plan->notes, &plan->n_notes,
                      "packets between cables pass unless a firewall drops them: neither nft nor "
-                     "iptables is here to make a rule with");
+                     "iptables works here to make a rule with");
     else if ((script || old) && !mn_rule_holds(&change))
         mn_change_add(&plan->kernel, MN_CHANGE_RULE, NULL, WHAT, old, script);
     free(old);
