@@ -7,7 +7,7 @@ setup()
 {
     cd "$BATS_TEST_TMPDIR"
     mkdir tree tree/tests
-    cp -a "$TOP"/{topo,plugin,bench,cli,ci,docs,.clang-format} tree/
+    cp -a "$TOP"/{topo,plugin,fleet,bench,cli,ci,docs,.clang-format} tree/
     cp -a "$TOP"/tests/fuzz "$TOP"/tests/*.bats tree/tests/
     cd tree
 }

@@ -49,10 +49,25 @@ static void add_route(struct mn_host *host, struct rtnl_route *entry)
     }
 }
 
+/* rtnl_route_alloc_cache() of libnl 3.7 loses a table when it fails. */
+int mn_nl_routes(struct nl_sock *sock, struct nl_cache **routes)
+{
+    int code = nl_cache_alloc_name("route/route", routes);
+
+    if (code < 0)
+        return code;
+    code = nl_cache_refill(sock, *routes);
+    if (code < 0) {
+        nl_cache_free(*routes);
+        *routes = NULL;
+    }
+    return code;
+}
+
 static void read_routes(struct nl_sock *sock, struct mn_host *host)
 {
     struct nl_cache *routes = NULL;
-    int code = rtnl_route_alloc_cache(sock, AF_UNSPEC, 0, &routes);
+    int code = mn_nl_routes(sock, &routes);
     if (code < 0) {
         MN_INFO("the kernel does not list routes: %s", nl_geterror(code));
         return;
@@ -150,7 +165,7 @@ enum mn_err mn_host_destinations(struct mn_destination **list, size_t *count, st
     enum mn_err err = mn_nl_open(&sock, diag);
     if (err)
         return err;
-    int code = rtnl_route_alloc_cache(sock, AF_UNSPEC, 0, &routes);
+    int code = mn_nl_routes(sock, &routes);
     if (code < 0)
         MN_INFO("the kernel does not list routes: %s", nl_geterror(code));
     for (struct nl_object *obj = code < 0 ? NULL : nl_cache_get_first(routes); obj && !err;

@@ -59,6 +59,9 @@ void mn_host_count_neighbours(struct mn_host *host, const struct mn_neighbour *l
 /* A netlink socket whose answers have a bound; *sock is to be freed with nl_socket_free. */
 struct nl_sock;
 enum mn_err mn_nl_open(struct nl_sock **sock, struct mn_diag *diag);
+struct nl_cache;
+/* All routes, to be freed with nl_cache_free; libnl's code, below 0 for an error. */
+int mn_nl_routes(struct nl_sock *sock, struct nl_cache **routes);
 
 /* RDMA ports: sysfs first, then libibverbs over it. */
 enum mn_err mn_host_read_rdma(const char *root, struct mn_host *host, struct mn_diag *diag);

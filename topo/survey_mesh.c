@@ -76,6 +76,16 @@ static long within(long value, long min, long max)
     return value >= min && value <= max ? value : 0;
 }
 
+/* Whether it has an address by which others could come. */
+static int is_numbered(const struct mn_survey_nic *nic)
+{
+    for (size_t i = 0; i < nic->n_addrs; i++)
+        if (!mn_addr_is_link_local(&nic->addrs[i]) && !mn_addr_is_loopback(&nic->addrs[i]) &&
+            nic->addrs[i].prefix < (nic->addrs[i].family == AF_INET6 ? 128 : 32))
+            return 1;
+    return 0;
+}
+
 static void nic_make(const struct mn_survey_maker *m, int node, int index)
 {
     const struct mn_survey_nic *nic = &m->survey->nodes[node].nics[index];
@@ -101,19 +111,16 @@ static void nic_make(const struct mn_survey_maker *m, int node, int index)
                    !mac_taken(m->mesh, node, nic->mac);
     memcpy(made.mac, nic->mac, sizeof made.mac);
     made.speed_mbps = within(nic->speed_mbps, 1, 10000000);
-    made.mtu = (int)within(nic->mtu, 576, 65536);
+    /* Of a NIC that nobody has set up yet it is the driver's, which nobody wants. */
+    if (is_numbered(nic))
+        made.mtu = (int)within(nic->mtu, 576, 65536);
     m->place[node][index] = (int)to->n_nics;
     *(struct mn_mesh_nic *)mn_grow((void **)&to->nics, &to->n_nics, sizeof *to->nics) = made;
 }
 
 static int leads_to_management(const struct mn_survey_nic *nic)
 {
-    int usable = 0;
-
-    for (size_t i = 0; i < nic->n_addrs; i++)
-        usable |= !mn_addr_is_link_local(&nic->addrs[i]) && !mn_addr_is_loopback(&nic->addrs[i]) &&
-                  nic->addrs[i].prefix < (nic->addrs[i].family == AF_INET6 ? 128 : 32);
-    return nic->role == MN_ROLE_MANAGEMENT && usable && !nic->master[0];
+    return nic->role == MN_ROLE_MANAGEMENT && is_numbered(nic) && !nic->master[0];
 }
 
 static int is_cabled(const struct mn_cabling *c, int node, int nic)
