@@ -173,6 +173,7 @@ enum mn_err mn_warden_start(const struct mn_check_target *target, const struct m
                             struct mn_warden *warden, struct mn_diag *diag)
 {
     pid_t judge = getpid();
+    sigset_t signals, before;
 
     *warden = (struct mn_warden){.start_ns = mn_check_now_ns(), .limit_ms = target->limit_ms};
     warden->shared = mmap(NULL, sizeof *warden->shared, PROT_READ | PROT_WRITE,
@@ -180,7 +181,12 @@ enum mn_err mn_warden_start(const struct mn_check_target *target, const struct m
     if (warden->shared == MAP_FAILED)
         return mn_fail_errno(diag, "no memory for what a rule's process reports");
     fflush(NULL);
+    /* One that is ended while it begins has to report, too. */
+    stop_signals(&signals);
+    sigprocmask(SIG_BLOCK, &signals, &before);
     warden->pid = fork();
+    if (warden->pid != 0)
+        sigprocmask(SIG_SETMASK, &before, NULL);
     if (warden->pid < 0) {
         munmap(warden->shared, sizeof *warden->shared);
         return mn_fail_errno(diag, "cannot start a rule's process");

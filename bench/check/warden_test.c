@@ -11,12 +11,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "bench/check/record.h"
 #include "bench/check/rule.h"
+#include "bench/check/warden.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -286,6 +288,31 @@ static int setup(void **state)
     return board == MAP_FAILED;
 }
 
+static void waits(struct mn_check *check)
+{
+    (void)check;
+    for (;;)
+        pause();
+}
+
+/* As when another rule has failed and no more is wanted. */
+static void test_ended_while_it_begins(void **state)
+{
+    static const struct mn_check_rule rule = {.id = "test.waits", .run = waits};
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        struct mn_check_result result;
+        struct mn_warden warden;
+        assert_int_equal(mn_warden_start(&target, &rule, &warden, NULL), MN_OK);
+        mn_warden_end(&warden);
+        while (!mn_warden_ended(&warden))
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        mn_warden_collect(&warden, &rule, &result, NULL, NULL);
+        assert_true(result.timed_out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_side_by_side),
         cmocka_unit_test(test_stress_stops_at_the_seed),
         cmocka_unit_test(test_descriptors_stay_out),
+        cmocka_unit_test(test_ended_while_it_begins),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);
