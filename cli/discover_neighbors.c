@@ -121,7 +121,6 @@ enum mn_err mn_discover_neighbors(const struct mn_neighbors_ask *ask, struct mn_
         err = mn_survey_mesh(&found.survey, old.n_nodes ? &old : NULL, &found.mesh, diag);
     if (!err) {
         mn_whole_check(&found.survey, &found.mesh, old.n_nodes ? &old : NULL, &found.troubles);
-        mn_whole_check(&found.survey, &found.mesh, old.n_nodes ? &old : NULL, &found.troubles);
         mn_neighbors_show(out, &found);
         mn_troubles_print(out, &found.troubles);
         mn_troubles_print_to_do(out, &found.troubles);

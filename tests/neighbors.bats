@@ -422,4 +422,9 @@ nobody_left()
         --survey "$BATS_TEST_DIRNAME/fixtures/survey/spark-ring-4.json"
     [ "$status" -eq 0 ]
     [[ $output == *"No findings."* ]]
+    # Each thing is said once.
+    run --separate-stderr "$MESHNET" discover --neighbors --json \
+        --survey "$BATS_TEST_DIRNAME/fixtures/survey/spark-ring-4-wrong-plug.json"
+    jq -e '[.. | objects | select(has("where") and has("seen")) | [.id, .where]] | length > 0 and
+        length == (unique | length)' <<<"$output"
 }

@@ -77,6 +77,9 @@ const struct mn_whole_rule mn_whole_rules[] = {
       "More than two ports hear each other, or somebody else is there: no link is made of it. "
       "Cable the nodes to each other, or give the network a subnet of its own and use NCCL alone."},
      mn_whole_shared},
+    {{"network-beside", MN_SEVERITY_NOTE, "a network beside the cables",
+      "More than two ports hear each other there, so no link is made of it."},
+     mn_whole_beside},
     {{"enslaved", MN_SEVERITY_WARNING, "an end of a cable is in a bridge or bond",
       "The bridge or bond owns the address; a mesh wants every cable by itself."},
      mn_whole_enslaved},

@@ -75,6 +75,34 @@ static void stranger_text(const struct mn_whole *w, int index, char *text, size_
                  mac[2], mac[3], mac[4], mac[5]);
 }
 
+/* A network beside cables that join all nodes already: the office, most likely. */
+static int is_beside(const struct mn_whole *w, const struct mn_knot *knot)
+{
+    int ports[2];
+
+    return knot->n_ports > 2 && mn_graph_pieces(&w->cables, NULL) == 1 &&
+           !bridge_of(w, knot, ports);
+}
+
+void mn_whole_beside(const struct mn_trouble_rule *rule, const struct mn_whole *w)
+{
+    for (size_t i = 0; i < w->cabling.n_knots; i++) {
+        const struct mn_knot *knot = &w->cabling.knots[i];
+        char text[MN_WHERE_SIZE];
+
+        if (knot->kind == MN_KNOT_LOOP || knot->n_ports < 2 || !is_beside(w, knot))
+            continue;
+        struct mn_trouble *t = mn_trouble_add(w->found, rule, "%s", knot_where(w, knot, text));
+        snprintf(t->seen, sizeof t->seen, "%zu ports hear each other, and cables join their nodes",
+                 knot->n_ports);
+        snprintf(t->expected, sizeof t->expected, "so it is when this is the management network");
+        snprintf(
+            t->fix, sizeof t->fix,
+            "nothing; --skip leaves these NICs out, and role: management in the mesh file says "
+            "what they are");
+    }
+}
+
 void mn_whole_shared(const struct mn_trouble_rule *rule, const struct mn_whole *w)
 {
     for (size_t i = 0; i < w->cabling.n_knots; i++) {
@@ -83,7 +111,7 @@ void mn_whole_shared(const struct mn_trouble_rule *rule, const struct mn_whole *
         const char *bridge;
         int ports[2];
 
-        if (knot->kind == MN_KNOT_LOOP || knot->n_ports < 2)
+        if (knot->kind == MN_KNOT_LOOP || knot->n_ports < 2 || is_beside(w, knot))
             continue;
         struct mn_trouble *t = mn_trouble_add(w->found, rule, "%s", knot_where(w, knot, text));
         bridge = bridge_of(w, knot, ports);
