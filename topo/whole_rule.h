@@ -40,8 +40,8 @@ mn_whole_rule_check mn_whole_crossed, mn_whole_misplaced, mn_whole_doubled, mn_w
 mn_whole_rule_check mn_whole_file_cable, mn_whole_file_missing, mn_whole_file_extra,
     mn_whole_neighbour;
 /* whole_cable.c */
-mn_whole_rule_check mn_whole_loop, mn_whole_shared, mn_whole_beside, mn_whole_foreign, mn_whole_enslaved,
-    mn_whole_one_way, mn_whole_half_dark, mn_whole_carrier, mn_whole_nobody;
+mn_whole_rule_check mn_whole_loop, mn_whole_shared, mn_whole_beside, mn_whole_foreign,
+    mn_whole_enslaved, mn_whole_one_way, mn_whole_half_dark, mn_whole_carrier, mn_whole_nobody;
 /* whole_match.c */
 mn_whole_rule_check mn_whole_speed, mn_whole_lanes, mn_whole_mtu_passes, mn_whole_mtu_directions,
     mn_whole_mtu_unlike, mn_whole_gid, mn_whole_rdma;
