@@ -36,7 +36,8 @@ void mn_text_push(char ***texts, size_t *n, const char *text);
 
 /* Adds routes, sysctls and rules for nodes that have no cable to each other. NICs of the mesh have
  * the host's names. */
-void mn_apply_transit(const struct mn_mesh *mesh, int node, const struct mn_host *host,
-                      const struct mn_kernel *kernel, const char *root, struct mn_apply_plan *plan);
+enum mn_err mn_apply_transit(const struct mn_mesh *mesh, int node, const struct mn_host *host,
+                             const struct mn_kernel *kernel, const char *root,
+                             struct mn_apply_plan *plan, struct mn_diag *diag);
 
 #endif

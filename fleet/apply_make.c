@@ -73,6 +73,16 @@ static int holds_sysctl(const struct mn_change *change)
            !strcmp(value, change->to);
 }
 
+/* Of a NIC that is gone there is none: nothing is left to be set or undone. */
+static enum mn_err make_sysctl(const struct mn_change *change, struct mn_diag *diag)
+{
+    char value[128];
+
+    return mn_sysctl_read(change->what, value, sizeof value)
+               ? mn_sysctl_write(change->what, change->to, diag)
+               : MN_OK;
+}
+
 /* --- files ------------------------------------------------------------------------------------ */
 
 static int holds_file(const struct mn_change *change)
@@ -118,7 +128,7 @@ enum mn_err mn_change_make(struct mn_kernel *kernel, const struct mn_change *cha
     if (change->kind == MN_CHANGE_FILE)
         return make_file(change, diag);
     if (change->kind == MN_CHANGE_SYSCTL)
-        return change->to ? mn_sysctl_write(change->what, change->to, diag) : MN_OK;
+        return change->to ? make_sysctl(change, diag) : MN_OK;
     if (change->kind == MN_CHANGE_RULE)
         return mn_rule_make(change, diag);
     struct rtnl_link *link = mn_kernel_link(kernel, change, diag);

@@ -287,7 +287,8 @@ static enum mn_err compare(struct work *w, const char *root, struct mn_diag *dia
         mn_strlcpy(w->pairs[i].want->netdev, w->pairs[i].have->netdev,
                    sizeof w->pairs[i].want->netdev);
     if (!err)
-        mn_apply_transit(w->want->mesh, w->want->node, w->want->host, w->kernel, root, w->plan);
+        err = mn_apply_transit(w->want->mesh, w->want->node, w->want->host, w->kernel, root,
+                               w->plan, diag);
     for (size_t i = 0; i < w->n_pairs; i++) {
         mn_texts_free(w->pairs[i].addrs, w->pairs[i].n_addrs);
         mn_texts_free(w->pairs[i].routes, w->pairs[i].n_routes);

@@ -1,14 +1,18 @@
 /* What nodes without a cable to each other need of this one: routes, sysctls, rules. */
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fleet/apply_kernel.h"
 #include "fleet/apply_place.h"
 #include "topo/base/alloc.h"
+#include "topo/emit/emit.h"
 #include "topo/transit.h"
 
-#define WHAT "transit between cables"
+#define WHAT        "transit between cables"
+#define ALL_FORWARD "net/ipv6/conf/all/forwarding"
 
 static void plan_routes(const struct mn_transit *t, const struct mn_mesh_node *node,
                         const struct mn_host *host, const struct mn_kernel *kernel,
@@ -25,16 +29,63 @@ static void plan_routes(const struct mn_transit *t, const struct mn_mesh_node *n
     }
 }
 
-static void plan_sysctls(const struct mn_transit *t, struct mn_changes *list)
+static int is_cable(const struct mn_transit *t, const struct mn_mesh_node *node, const char *nic)
+{
+    for (size_t i = 0; i < t->n_nics; i++)
+        if (!strcmp(node->nics[t->nics[i]].netdev, nic))
+            return 1;
+    return 0;
+}
+
+/* Of a bridge or bond: it hears no routers itself. */
+static int is_part(const char *nic)
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/sys/class/net/%.15s/master", nic);
+    return !access(path, F_OK);
+}
+
+/* An interface that forwards believes no router unless told to, and the switch of all interfaces
+ * writes each one's own: before it comes what keeps the default routes that routers have told of,
+ * and what undoing it has to put back after it. */
+static void plan_before_all(const struct mn_transit *t, const struct mn_mesh_node *node,
+                            struct mn_changes *list)
+{
+    static const char *const conf = "/proc/sys/net/ipv6/conf";
+    struct dirent **nics;
+    char key[320], now[64];
+    int n = scandir(conf, &nics, NULL, alphasort);
+
+    for (int i = 0; i < n; i++) {
+        const char *nic = nics[i]->d_name;
+        int every = !strcmp(nic, "all") || *nic == '.';
+        snprintf(key, sizeof key, "net/ipv6/conf/%s/forwarding", nic);
+        if (!every && mn_sysctl_read(key, now, sizeof now) && strcmp(now, "0") != 0)
+            mn_change_add(list, MN_CHANGE_SYSCTL, NULL, key, now, "1");
+        snprintf(key, sizeof key, "net/ipv6/conf/%s/accept_ra", nic);
+        if (!every && strcmp(nic, "lo") != 0 && !is_cable(t, node, nic) && !is_part(nic) &&
+            mn_sysctl_read(key, now, sizeof now) && !strcmp(now, "1"))
+            mn_change_add(list, MN_CHANGE_SYSCTL, NULL, key, now, "2");
+        free(nics[i]);
+    }
+    if (n >= 0)
+        free(nics);
+}
+
+static void plan_sysctls(const struct mn_transit *t, const struct mn_mesh_node *node,
+                         struct mn_changes *list)
 {
     char now[64], want[16];
 
     for (size_t i = 0; i < t->n_sysctls; i++) {
         const struct mn_transit_sysctl *row = &t->sysctls[i];
         snprintf(want, sizeof want, "%d", row->value);
-        if (mn_sysctl_read(row->key, now, sizeof now) && strcmp(now, want) != 0 &&
-            (row->only_from < 0 || atoi(now) == row->only_from))
-            mn_change_add(list, MN_CHANGE_SYSCTL, NULL, row->key, now, want);
+        if (!mn_sysctl_read(row->key, now, sizeof now) || !strcmp(now, want))
+            continue;
+        if (!strcmp(row->key, ALL_FORWARD))
+            plan_before_all(t, node, list);
+        mn_change_add(list, MN_CHANGE_SYSCTL, NULL, row->key, now, want);
     }
 }
 
@@ -65,14 +116,20 @@ static void plan_rules(const struct mn_transit *t, const struct mn_mesh_node *no
     free(script);
 }
 
-void mn_apply_transit(const struct mn_mesh *mesh, int node, const struct mn_host *host,
-                      const struct mn_kernel *kernel, const char *root, struct mn_apply_plan *plan)
+enum mn_err mn_apply_transit(const struct mn_mesh *mesh, int node, const struct mn_host *host,
+                             const struct mn_kernel *kernel, const char *root,
+                             struct mn_apply_plan *plan, struct mn_diag *diag)
 {
     struct mn_transit transit;
 
     mn_transit_find(mesh, node, &transit);
-    plan_routes(&transit, &mesh->nodes[node], host, kernel, &plan->kernel);
-    plan_sysctls(&transit, &plan->kernel);
-    plan_rules(&transit, &mesh->nodes[node], root, plan);
+    /* Its script is run as root, and has their names in it. */
+    enum mn_err err = mn_emit_check(mesh, node, &transit, diag);
+    if (!err) {
+        plan_routes(&transit, &mesh->nodes[node], host, kernel, &plan->kernel);
+        plan_sysctls(&transit, &mesh->nodes[node], &plan->kernel);
+        plan_rules(&transit, &mesh->nodes[node], root, plan);
+    }
     mn_transit_free(&transit);
+    return err;
 }

@@ -171,7 +171,7 @@ static void add_sysctls(const struct mn_transit *transit, cJSON *list)
             mn_doctor_line(text, sizeof text, "/proc/sys/net/ipv4/conf/all/rp_filter") &&
             (all = strtoll(text, NULL, 10)) > seen)
             seen = all;
-        if (seen == s->value || (s->only_from >= 0 && seen != s->only_from))
+        if (seen == s->value)
             continue;
         cJSON *json = cJSON_CreateObject();
         cJSON_AddStringToObject(json, "key", s->key);

@@ -102,6 +102,18 @@ static void site_close(struct site *s)
     mn_mesh_free(&s->mesh);
 }
 
+/* It is so now and is to stay so: the change after it would alter it by the way. */
+static int stays(const struct mn_change *c)
+{
+    return c->from && c->to && !strcmp(c->from, c->to);
+}
+
+/* With its NIC. */
+static int is_gone(const struct mn_change *c)
+{
+    return c->kind == MN_CHANGE_SYSCTL && !mn_sysctl_read(c->what, (char[128]){""}, 128);
+}
+
 /* Backwards, without what is so already. */
 static void add_back(const struct mn_kernel *kernel, const struct mn_changes *list,
                      struct mn_changes *to)
@@ -111,7 +123,8 @@ static void add_back(const struct mn_kernel *kernel, const struct mn_changes *li
     mn_changes_reverse(list, &back);
     for (size_t i = 0; i < back.count; i++) {
         const struct mn_change *c = &back.items[i];
-        if (mn_change_holds(kernel, c))
+        /* Of the list's order: what is to stay comes after what alters it. */
+        if (stays(c) ? !to->count : mn_change_holds(kernel, c) || is_gone(c))
             continue;
         struct mn_change *add = mn_change_add(to, c->kind, NULL, c->what, c->from, c->to);
         memcpy(add->nic, c->nic, sizeof add->nic);

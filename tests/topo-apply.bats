@@ -515,3 +515,33 @@ settings()
     states | diff before -
     for node in a b c; do settings $node; done | diff before.settings -
 }
+
+# line, of IPv6 alone.
+line6()
+{
+    line
+    sed -i 's/10.77.0.\([0-3]\).31/"fd77::\1\/127"/' mesh.yaml
+}
+
+@test "topo apply: IPv6 is passed on: routers are believed as before, and other interfaces get their own back" {
+    line6
+    # It is no concern of a script what others call their NICs.
+    sed -i "/netdev: p0, mac: \"02:00:00:00:0b:01\"/i\\      - {netdev: \"';id>INJ;'\", role: management, addresses: [192.0.2.77/24]}" mesh.yaml
+    grep -q 'INJ' mesh.yaml
+    ip -n $NS-b link add docker0 type bridge
+    on b sysctl -qw net.ipv6.conf.docker0.forwarding=1 net.ipv6.conf.default.forwarding=1 net.ipv6.conf.mgmt.accept_ra=1
+    on b sh -c 'head -v /proc/sys/net/ipv6/conf/*/forwarding /proc/sys/net/ipv6/conf/*/accept_ra' >before
+    apply --yes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"net/ipv6/conf/mgmt/accept_ra sysctl: 1 -> 2"*"net/ipv6/conf/all/forwarding sysctl: 0 -> 1"* ]]
+    [ "$(on b sysctl -n net.ipv6.conf.mgmt.accept_ra)" = 2 ]
+    [ "$(on b sysctl -n net.ipv6.conf.p0.forwarding)" = 1 ]
+    [ -z "$(find / -xdev -maxdepth 1 -name INJ; find . -name INJ)" ]
+    run ! grep -r INJ root.b/etc
+    apply --yes --json
+    [ "$status" -eq 0 ]
+    jq -e '[.nodes[] | (.changes, .files) | length] | add == 0' <<<"$output"
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    on b sh -c 'head -v /proc/sys/net/ipv6/conf/*/forwarding /proc/sys/net/ipv6/conf/*/accept_ra' | diff before -
+}

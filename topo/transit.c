@@ -302,17 +302,15 @@ static int find_family(const struct mn_mesh *mesh, int node, int family, struct 
 
 /* --- settings of the kernel ----------------------------------------------------------------- */
 
-static struct mn_transit_sysctl *set(struct mn_transit *t, int value, const char *why,
-                                     const char *family, const char *dev, const char *name)
+static void set(struct mn_transit *t, int value, const char *why, const char *family,
+                const char *dev, const char *name)
 {
     struct mn_transit_sysctl *row =
         mn_grow((void **)&t->sysctls, &t->n_sysctls, sizeof *t->sysctls);
 
     snprintf(row->key, sizeof row->key, "net/%s/conf/%s/%s", family, dev, name);
     row->value = value;
-    row->only_from = -1;
     row->why = why;
-    return row;
 }
 
 static void set_ipv4(struct mn_transit *t, const char *dev)
@@ -325,19 +323,11 @@ static void set_ipv4(struct mn_transit *t, const char *dev)
         set(t, 1, "what comes in here for others is passed on", "ipv4", dev, "forwarding");
 }
 
-/* The kernel knows one switch for all interfaces, and an interface that forwards believes no router
- * unless told to: its default route would go. Where it listens to none (0) networkd or
- * NetworkManager does so in its place. */
-static void set_ipv6(struct mn_transit *t, const struct mn_mesh_node *node)
+/* The kernel knows one switch for all interfaces. */
+static void set_ipv6(struct mn_transit *t)
 {
-    if (!t->forwards)
-        return;
-    for (size_t i = 0; i < node->n_nics; i++)
-        if (node->nics[i].role == MN_ROLE_MANAGEMENT)
-            set(t, 2, "routers are believed here, though packets are passed on", "ipv6",
-                node->nics[i].netdev, "accept_ra")
-                ->only_from = 1;
-    set(t, 1, "what comes in for others is passed on", "ipv6", "all", "forwarding");
+    if (t->forwards)
+        set(t, 1, "what comes in for others is passed on", "ipv6", "all", "forwarding");
 }
 
 static void find_nics(const struct mn_mesh *mesh, int node, struct mn_transit *t)
@@ -370,7 +360,7 @@ void mn_transit_find(const struct mn_mesh *mesh, int node, struct mn_transit *tr
     for (size_t i = 0; i < t->n_nics && t->ipv4; i++)
         set_ipv4(t, mesh->nodes[node].nics[t->nics[i]].netdev);
     if (t->ipv6)
-        set_ipv6(t, &mesh->nodes[node]);
+        set_ipv6(t);
 }
 
 void mn_transit_free(struct mn_transit *transit)

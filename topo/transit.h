@@ -23,7 +23,6 @@ struct mn_transit_sysctl {
     char
         key[80]; /* below /proc/sys: "net/ipv4/conf/eth0.7/forwarding", as sysctl(8) takes it too */
     int value;
-    int only_from; /* it is set where it has this value now, and left alone elsewhere; -1: always */
     const char *why; /* in a few words; static */
 };
 
@@ -61,10 +60,11 @@ char *mn_transit_sysctl_text(const struct mn_transit *transit);
 /* nft(8): table inet meshnet, which counts what passes and accepts it. It cannot lift what another
  * table drops: that is for the script, which has this text in it. Can be loaded again and again. */
 char *mn_transit_nft_text(const struct mn_transit *transit, const struct mn_mesh_node *node);
-/* sh(1), for a node that forwards: the table above, IPv6's sysctls, and rules where iptables'
- * FORWARD drops what passes, as Docker's and ufw's do: a chain MESHNET, called from DOCKER-USER
- * where there is Docker, else from FORWARD. Can run again and again; with the word "remove" it
- * takes table and rules away. */
+/* sh(1), for a node that forwards: the table above, IPv6's sysctls (and accept_ra on every other
+ * NIC of the host that believes routers, for one that forwards believes none else), and rules where
+ * iptables' FORWARD drops what passes, as Docker's and ufw's do: a chain MESHNET, called from
+ * DOCKER-USER where there is Docker, else from FORWARD. Can run again and again; with the word
+ * "remove" it takes table and rules away. */
 char *mn_transit_script_text(const struct mn_transit *transit, const struct mn_mesh_node *node);
 /* systemd.service(5): runs the script at boot, after what makes firewalls, and whenever Docker
  * starts. */

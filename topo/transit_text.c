@@ -80,15 +80,31 @@ char *mn_transit_nft_text(const struct mn_transit *t, const struct mn_mesh_node 
     return text_end(file, &text);
 }
 
-static void put_ipv6(FILE *file, const struct mn_transit *t)
+/* An interface that forwards believes no router unless told to: its default route would go. Where
+ * it listens to none (0) networkd or NetworkManager does so in its place. */
+static void put_routers(FILE *file, const struct mn_transit *t, const struct mn_mesh_node *node)
 {
+    fputs("\n# Routers are believed where they were, though packets are passed on.\n"
+          "for conf in /proc/sys/net/ipv6/conf/*; do\n"
+          "    case ${conf##*/} in all | lo",
+          file);
+    for (size_t i = 0; i < t->n_nics; i++)
+        fprintf(file, " | '%s'", node->nics[t->nics[i]].netdev);
+    fputs(") continue ;; esac\n"
+          "    [ \"$(cat \"$conf/accept_ra\")\" != 1 ] || echo 2 >\"$conf/accept_ra\" || true\n"
+          "done\n",
+          file);
+}
+
+static void put_ipv6(FILE *file, const struct mn_transit *t, const struct mn_mesh_node *node)
+{
+    if (t->ipv6)
+        put_routers(file, t, node);
     for (size_t i = 0; i < t->n_sysctls; i++) {
         const struct mn_transit_sysctl *row = &t->sysctls[i];
         if (!is_ipv6(row))
             continue;
         fprintf(file, "\n# %s\n", row->why);
-        if (row->only_from >= 0)
-            fprintf(file, "[ \"$(sysctl -ne '%s')\" != %d ] || ", row->key, row->only_from);
         fprintf(file, "sysctl -qw '%s=%d'\n", row->key, row->value);
     }
 }
@@ -121,7 +137,8 @@ static const char script_head[] =
     "stays\n"
     "# there when Docker starts again.\n"
     "put() { # iptables|ip6tables\n"
-    "    command -v $1 >/dev/null || return 0\n"
+    "    # There may be the program and not its part of the kernel.\n"
+    "    $1 -w -n -L FORWARD >/dev/null 2>&1 || return 0\n"
     "    take_away $1\n"
     "    [ \"$what\" != remove ] || return 0\n"
     "    $1 -w -N MESHNET\n"
@@ -146,13 +163,13 @@ char *mn_transit_script_text(const struct mn_transit *t, const struct mn_mesh_no
     fputs(
         "\nif [ \"$what\" = remove ]; then\n"
         "    nft delete table inet meshnet 2>/dev/null || true\n    exit 0\nfi\n"
-        "if command -v nft >/dev/null; then\n"
+        "if nft list tables >/dev/null 2>&1; then\n"
         "    # It counts what passes; what another table drops it cannot lift.\n"
         "    nft -f - <<'END' || echo 'meshnet: no nft here, which would count what passes' >&2\n",
         file);
     put_nft(file, t, node);
     fputs("END\nfi\n", file);
-    put_ipv6(file, t);
+    put_ipv6(file, t, node);
     return text_end(file, &text);
 }
 

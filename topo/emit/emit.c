@@ -26,19 +26,41 @@ const struct mn_emit_format *mn_emit_find(const char *name)
 }
 
 /* Names go into scripts and patterns: what has a meaning there is no name of a NIC. */
-static enum mn_err check_names(const struct mn_mesh *mesh, int node, struct mn_diag *diag)
+static enum mn_err check_name(const struct mn_mesh_node *node, const struct mn_mesh_nic *nic,
+                              struct mn_diag *diag)
 {
     static const char *const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                      "0123456789_.@+-";
-    const struct mn_mesh_nic *nic;
-    size_t at = 0;
 
-    while ((nic = mn_emit_nic(mesh, node, &at)))
-        if (strspn(nic->netdev, plain) != strlen(nic->netdev))
-            return mn_fail(diag, MN_ERR_CONFIG,
-                           "node %s: netdev \"%s\": expected letters, digits and _.@+- alone, as "
-                           "scripts and configuration files take them",
-                           mesh->nodes[node].name, nic->netdev);
+    return strspn(nic->netdev, plain) == strlen(nic->netdev)
+               ? MN_OK
+               : mn_fail(diag, MN_ERR_CONFIG,
+                         "node %s: netdev \"%s\": expected letters, digits and _.@+- alone, as "
+                         "scripts and configuration files take them",
+                         node->name, nic->netdev);
+}
+
+enum mn_err mn_emit_check(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                          struct mn_diag *diag)
+{
+    const struct mn_mesh_node *n = &mesh->nodes[node];
+    const struct mn_mesh_nic *nic;
+    enum mn_err err = MN_OK;
+
+    for (size_t at = 0; !err && (nic = mn_emit_nic(mesh, node, &at));)
+        err = check_name(n, nic, diag);
+    for (size_t i = 0; !err && i < transit->n_nics; i++)
+        err = check_name(n, &n->nics[transit->nics[i]], diag);
+    return err;
+}
+
+static enum mn_err check(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                         struct mn_diag *diag)
+{
+    enum mn_err err = mn_emit_check(mesh, node, transit, diag);
+
+    if (err)
+        return err;
     if (!mn_emit_nic(mesh, node, &(size_t){0}))
         return mn_fail(diag, MN_ERR_CONFIG,
                        "node %s has no NIC with an address in the mesh file: nothing to configure",
@@ -52,13 +74,12 @@ enum mn_err mn_emit(const struct mn_emit_format *format, const struct mn_mesh *m
     struct mn_transit transit;
 
     *out = (struct mn_emit){.files = NULL};
-    enum mn_err err = check_names(mesh, node, diag);
-    if (err)
-        return err;
     mn_transit_find(mesh, node, &transit);
-    format->emit(mesh, node, &transit, out);
+    enum mn_err err = check(mesh, node, &transit, diag);
+    if (!err)
+        format->emit(mesh, node, &transit, out);
     mn_transit_free(&transit);
-    return MN_OK;
+    return err;
 }
 
 void mn_emit_free(struct mn_emit *out)

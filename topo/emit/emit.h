@@ -38,6 +38,9 @@ const struct mn_emit_format *mn_emit_find(const char *name);
 enum mn_err mn_emit(const struct mn_emit_format *format, const struct mn_mesh *mesh, int node,
                     struct mn_emit *out, struct mn_diag *diag);
 void mn_emit_free(struct mn_emit *out);
+/* MN_ERR_CONFIG when a name that goes into scripts would mean something there. */
+enum mn_err mn_emit_check(const struct mn_mesh *mesh, int node, const struct mn_transit *transit,
+                          struct mn_diag *diag);
 
 /* --- for the formats ------------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /* {"node", "hostname", "nics": [{"netdev", "mac", "mtu", "addresses", "links": [{"name", "peer",
  * "peer_nic", "peer_addresses"}]}]}; what the mesh file does not say is null. Where transit is
  * needed also "routes": [{"to", "via", "netdev"}], "forwards", "sysctls": [{"key", "value",
- * "only_from", "why"}], as struct mn_transit has them. */
+ * "why"}], as struct mn_transit has them. */
 #include <cjson/cJSON.h>
 
 #include "topo/base/alloc.h"
@@ -57,8 +57,6 @@ static void add_transit(cJSON *root, const struct mn_mesh_node *node,
         cJSON *map = cJSON_CreateObject();
         cJSON_AddStringToObject(map, "key", row->key);
         cJSON_AddNumberToObject(map, "value", row->value);
-        if (row->only_from >= 0)
-            cJSON_AddNumberToObject(map, "only_from", row->only_from);
         cJSON_AddStringToObject(map, "why", row->why);
         cJSON_AddItemToArray(sysctls, map);
     }
