@@ -26,6 +26,12 @@ int mn_kernel_has_address(const struct mn_kernel *kernel, int ifindex, const cha
 enum mn_err mn_kernel_set_address(struct mn_kernel *kernel, const struct mn_change *change,
                                   int ifindex, const char *text, int on, struct mn_diag *diag);
 int mn_kernel_has_route(const struct mn_kernel *kernel, int ifindex, const char *text);
+/* As the kernel has it, with all its words; the caller frees. NULL: it is not there. */
+char *mn_kernel_find_route(const struct mn_kernel *kernel, int ifindex, const char *text);
+/* The next route after *at (0 at first) that stands where one to this subnet without a metric
+ * would; NULL: no more. The caller frees. */
+char *mn_kernel_rival(const struct mn_kernel *kernel, const char *to, size_t *at,
+                      char nic[IF_NAMESIZE]);
 enum mn_err mn_kernel_set_route(struct mn_kernel *kernel, const struct mn_change *change,
                                 int ifindex, const char *text, int on, struct mn_diag *diag);
 /* Rules: as above; possible: there is a program to make them with. */
@@ -33,6 +39,17 @@ int mn_rules_possible(void);
 int mn_rule_holds(const struct mn_change *change);
 enum mn_err mn_rule_make(const struct mn_change *change, struct mn_diag *diag);
 void mn_text_push(char ***texts, size_t *n, const char *text);
+
+/* What apply has set for transit: apply_record.c. Of a sysctl, from is what was there first. */
+void mn_record_read(const char *root, struct mn_changes *record);
+/* Of that kind and what, or NULL. */
+const struct mn_change *mn_record_find(const struct mn_changes *record, enum mn_change_kind kind,
+                                       const char *what);
+/* Adds the record's file where it differs. */
+void mn_record_plan(const char *root, const struct mn_changes *record, struct mn_changes *files);
+/* Adds the removal of files of ours that the node needs no longer. */
+void mn_transit_old_files(const struct mn_manager *manager, const struct mn_mesh *mesh, int node,
+                          const char *root, struct mn_changes *files);
 
 /* Adds routes, sysctls and rules for nodes that have no cable to each other. NICs of the mesh have
  * the host's names. */

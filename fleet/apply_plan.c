@@ -310,6 +310,8 @@ enum mn_err mn_apply_plan(const struct mn_apply_want *want, const struct mn_kern
     if (!err)
         err = mn_apply_files(plan->manager, want->mesh, want->node, root, &plan->files,
                              &plan->notes, &plan->n_notes, diag);
+    if (!err)
+        mn_transit_old_files(plan->manager, want->mesh, want->node, root, &plan->files);
     if (err)
         mn_apply_plan_free(plan);
     return err;

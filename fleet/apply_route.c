@@ -5,6 +5,7 @@
 #include <linux/rtnetlink.h>
 #include <netlink/netlink.h>
 #include <netlink/route/addr.h>
+#include <netlink/route/link.h>
 #include <netlink/route/nexthop.h>
 #include <netlink/route/route.h>
 #include <stdio.h>
@@ -126,16 +127,60 @@ static int has_words(const char *have, const char *text)
     return 1;
 }
 
-int mn_kernel_has_route(const struct mn_kernel *kernel, int ifindex, const char *text)
+char *mn_kernel_find_route(const struct mn_kernel *kernel, int ifindex, const char *text)
 {
-    char **have;
+    char **have, *found = NULL;
     size_t n = mn_kernel_routes(kernel, ifindex, &have);
-    int found = 0;
 
-    for (size_t i = 0; i < n; i++)
-        found |= has_words(have[i], text);
+    for (size_t i = 0; i < n && !found; i++)
+        if (has_words(have[i], text))
+            found = mn_strdup(have[i]);
     mn_texts_free(have, n);
     return found;
+}
+
+int mn_kernel_has_route(const struct mn_kernel *kernel, int ifindex, const char *text)
+{
+    char *found = mn_kernel_find_route(kernel, ifindex, text);
+    int there = found != NULL;
+
+    free(found);
+    return there;
+}
+
+/* The kernel has one route for each destination and metric; IPv6's is 1024 where none is given. */
+static int is_rival(const char *have, const char *to)
+{
+    size_t len = strlen(to);
+    const char *metric = strstr(have, " metric ");
+
+    return !strncmp(have, to, len) && have[len] == ' ' && !strstr(have, " table ") &&
+           (strchr(to, ':') ? metric && strtoul(metric + 8, NULL, 10) == 1024 : !metric);
+}
+
+char *mn_kernel_rival(const struct mn_kernel *kernel, const char *to, size_t *at,
+                      char nic[IF_NAMESIZE])
+{
+    size_t nth = 0;
+
+    for (struct nl_object *obj = nl_cache_get_first(kernel->links); obj;
+         obj = nl_cache_get_next(obj)) {
+        struct rtnl_link *link = (struct rtnl_link *)obj;
+        char **have, *found = NULL;
+        if (rtnl_link_get_family(link) != AF_UNSPEC)
+            continue;
+        size_t n = mn_kernel_routes(kernel, rtnl_link_get_ifindex(link), &have);
+        for (size_t i = 0; i < n && !found; i++)
+            if (is_rival(have[i], to) && nth++ == *at)
+                found = mn_strdup(have[i]);
+        mn_texts_free(have, n);
+        if (!found)
+            continue;
+        (*at)++;
+        mn_strlcpy(nic, rtnl_link_get_name(link), IF_NAMESIZE);
+        return found;
+    }
+    return NULL;
 }
 
 static struct nl_addr *nl_addr_of(const char *text, int *family)

@@ -545,3 +545,91 @@ line6()
     [ "$status" -eq 0 ]
     on b sh -c 'head -v /proc/sys/net/ipv6/conf/*/forwarding /proc/sys/net/ipv6/conf/*/accept_ra' | diff before -
 }
+
+@test "topo apply: another way to the same cable takes the place of the first: a line becomes a ring" {
+    line
+    node d 4
+    bare c p1 02:00:00:00:0c:02 d p0 02:00:00:00:0d:01
+    bare d p1 02:00:00:00:0d:02 a p1 02:00:00:00:0a:02
+    cat >mesh.yaml <<-END
+	version: 1
+	nodes:
+	  - name: a
+	    nics:
+	      - {netdev: p0, mac: "02:00:00:00:0a:01", addresses: [10.77.0.0/31]}
+	      - {netdev: p1, mac: "02:00:00:00:0a:02", addresses: [10.77.0.7/31]}
+	  - name: b
+	    nics:
+	      - {netdev: p0, mac: "02:00:00:00:0b:01", addresses: [10.77.0.1/31]}
+	      - {netdev: p1, mac: "02:00:00:00:0b:02", addresses: [10.77.0.2/31]}
+	  - name: c
+	    nics:
+	      - {netdev: p0, mac: "02:00:00:00:0c:01", addresses: [10.77.0.3/31]}
+	      - {netdev: p1, mac: "02:00:00:00:0c:02", addresses: [10.77.0.4/31]}
+	  - name: d
+	    nics:
+	      - {netdev: p0, mac: "02:00:00:00:0d:01", addresses: [10.77.0.5/31]}
+	      - {netdev: p1, mac: "02:00:00:00:0d:02", addresses: [10.77.0.6/31]}
+	END
+    cp mesh.yaml ring.yaml
+    sed -i '/10.77.0.[67]/d' mesh.yaml
+    apply --yes
+    [ "$status" -eq 0 ]
+    states >before
+    cp ring.yaml mesh.yaml
+    apply --yes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"p0 route: - 10.77.0.4/31 via 10.77.0.1"*"p1 route: + 10.77.0.4/31 via 10.77.0.6"* ]]
+    [ "$(on a ip route show 10.77.0.4/31 | wc -l)" -eq 1 ]
+    apply --yes --json
+    jq -e '[.nodes[] | (.changes, .files) | length] | add == 0' <<<"$output"
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    states | diff before -
+}
+
+@test "topo apply: a node that is no longer in between gets back what it was, and its files go" {
+    line
+    mkdir -p root.b/run/systemd/netif
+    touch root.b/run/systemd/netif/state
+    settings b >before
+    apply --yes
+    [ "$status" -eq 0 ]
+    [ -e root.b/etc/meshnet/transit.sh ]
+    run ! diff before <(settings b)
+    sed -i '/0b:02/d; /name: c/,$d' mesh.yaml
+    apply --yes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"p0 route: - 10.77.0.2/31 via 10.77.0.1"* ]]
+    settings b | diff before -
+    find root.b -type f
+    [ -z "$(find root.b/etc -name '*transit*' -o -name 60-meshnet.conf)" ]
+    [ -z "$(on a ip route show 10.77.0.2/31)" ]
+    apply --yes --json
+    jq -e '[.nodes[] | (.changes, .files) | length] | add == 0' <<<"$output"
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    [ -e root.b/etc/meshnet/transit.sh ]
+    run ! diff before <(settings b)
+}
+
+@test "topo apply: what is undone leaves the rules of the apply before" {
+    line
+    on b nft list tables >/dev/null || skip "no nftables here"
+    node d 4
+    bare b p2 02:00:00:00:0b:03 d p0 02:00:00:00:0d:01
+    apply --yes
+    [ "$status" -eq 0 ]
+    on b nft list table inet meshnet | sed 's/packets.*accept/accept/' >before.rules
+    cat >>mesh.yaml <<-END
+	  - name: d
+	    nics: [{netdev: p0, mac: "02:00:00:00:0d:01", addresses: [10.77.0.9/31]}]
+	END
+    sed -i '/0b:02/a\      - {netdev: p2, mac: "02:00:00:00:0b:03", addresses: [10.77.0.8/31]}' mesh.yaml
+    apply --yes
+    [ "$status" -eq 0 ]
+    run ! diff before.rules <(on b nft list table inet meshnet | sed 's/packets.*accept/accept/')
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    on b nft list table inet meshnet | sed 's/packets.*accept/accept/' | diff before.rules -
+}
