@@ -59,7 +59,8 @@ void mn_kernel_close(struct mn_kernel *kernel); /* NULL is fine */
 /* The addresses of a NIC as changes write them, link-local ones left out; the caller frees each and
  * the array. */
 size_t mn_kernel_addresses(const struct mn_kernel *kernel, int ifindex, char ***texts);
-/* The routes of the main table through it that the kernel has not made for its addresses. */
+/* The routes of all tables but the local one through it that the kernel has not made for its
+ * addresses. */
 size_t mn_kernel_routes(const struct mn_kernel *kernel, int ifindex, char ***texts);
 void mn_texts_free(char **texts, size_t n);
 

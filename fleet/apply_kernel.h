@@ -28,6 +28,11 @@ enum mn_err mn_kernel_set_address(struct mn_kernel *kernel, const struct mn_chan
 int mn_kernel_has_route(const struct mn_kernel *kernel, int ifindex, const char *text);
 /* As the kernel has it, with all its words; the caller frees. NULL: it is not there. */
 char *mn_kernel_find_route(const struct mn_kernel *kernel, int ifindex, const char *text);
+/* All of all NICs, as mn_kernel_routes has them. */
+void mn_kernel_each_route(const struct mn_kernel *kernel,
+                          void (*each)(const char *nic, int ifindex, const char *text,
+                                       void *context),
+                          void *context);
 /* The next route after *at (0 at first) that stands where one to this subnet without a metric
  * would; NULL: no more. The caller frees. */
 char *mn_kernel_rival(const struct mn_kernel *kernel, const char *to, size_t *at,

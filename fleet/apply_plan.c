@@ -13,8 +13,9 @@ struct pair {
     struct mn_mesh_nic *want;
     const struct mn_nic *have;
     int taken;
-    char **addrs, **routes; /* there now */
-    size_t n_addrs, n_routes;
+    const struct mn_kernel *kernel;
+    char **addrs; /* there now */
+    size_t n_addrs;
 };
 
 struct work {
@@ -96,10 +97,9 @@ static enum mn_err find_pairs(struct work *w, struct mn_diag *diag)
                                "%s and %s of the mesh file are one NIC here, %s",
                                w->pairs[k].want->name, want->name, have->netdev);
         struct pair *p = mn_grow((void **)&w->pairs, &w->n_pairs, sizeof *w->pairs);
-        *p = (struct pair){.want = want, .have = have};
+        *p = (struct pair){.want = want, .have = have, .kernel = w->kernel};
         p->taken = taken || listed(w, have->netdev, have->netdev);
         p->n_addrs = mn_kernel_addresses(w->kernel, have->ifindex, &p->addrs);
-        p->n_routes = mn_kernel_routes(w->kernel, have->ifindex, &p->routes);
     }
     return MN_OK;
 }
@@ -191,22 +191,48 @@ static int reaches(const struct mn_addr *own, struct mn_addr gateway)
     return mn_addr_share_subnet(own, &gateway);
 }
 
-/* The gateway lies in the subnet of an address that goes and of none that stays, or the source is
- * such an address: the kernel drops the route without a word, so that it is named here. A peer's
- * address is a subnet of its own. */
+/* Its source is an address that goes; of whatever NIC. */
+static int loses_source(const struct pair *p, const char *route)
+{
+    const char *src = strstr(route, " src ");
+    struct mn_addr source, addr;
+
+    for (size_t i = 0; src && parse_text(src + 5, &source) && i < p->n_addrs; i++)
+        if (goes(p, p->addrs[i]) && parse_text(p->addrs[i], &addr) && mn_addr_equal(&addr, &source))
+            return 1;
+    return 0;
+}
+
+/* A NIC without any IPv4 address has no IPv4 routes. */
+static int loses_all(const struct pair *p, const char *route)
+{
+    struct mn_addr addr;
+    int gone = 0;
+
+    if (!parse_text(route, &addr) || addr.family != AF_INET)
+        return 0;
+    for (size_t i = 0; i < p->n_addrs; i++)
+        gone |= parse_text(p->addrs[i], &addr) && addr.family == AF_INET;
+    for (size_t i = 0; i < p->want->n_addrs; i++)
+        gone &= p->want->addrs[i].family != AF_INET;
+    return gone;
+}
+
+/* The gateway lies in the subnet of an address that goes and of none that stays, or it goes with
+ * the addresses otherwise: the kernel drops the route without a word, so that it is named here. A
+ * peer's address is a subnet of its own. */
 static int loses(const struct pair *p, const char *route)
 {
-    const char *via = strstr(route, " via "), *src = strstr(route, " src "), *peer;
-    struct mn_addr gateway, source, addr;
+    const char *via = strstr(route, " via "), *peer;
+    struct mn_addr gateway, addr;
     int lost = 0, kept = 0;
 
+    if (loses_source(p, route) || loses_all(p, route))
+        return 1;
     via = via && parse_text(via + 5, &gateway) ? via : NULL;
-    src = src && parse_text(src + 5, &source) ? src : NULL;
     for (size_t i = 0; i < p->n_addrs; i++) {
         if (!goes(p, p->addrs[i]) || !parse_text(p->addrs[i], &addr))
             continue;
-        if (src && mn_addr_equal(&addr, &source))
-            return 1;
         peer = strstr(p->addrs[i], " peer ");
         if (peer && !parse_text(peer + 6, &addr))
             continue;
@@ -217,11 +243,26 @@ static int loses(const struct pair *p, const char *route)
     return lost && !kept;
 }
 
+struct losses {
+    struct mn_changes *list;
+    const struct pair *p;
+};
+
+static void drop_route(const char *nic, int ifindex, const char *text, void *context)
+{
+    const struct losses *l = context;
+    int own = ifindex == l->p->have->ifindex;
+
+    if (own ? !loses(l->p, text) : !loses_source(l->p, text))
+        return;
+    struct mn_change *c =
+        mn_change_add(l->list, MN_CHANGE_ROUTE, own ? l->p->have : NULL, NULL, text, NULL);
+    mn_strlcpy(c->nic, nic, sizeof c->nic);
+}
+
 static void drop_routes(struct mn_changes *list, const struct pair *p)
 {
-    for (size_t i = 0; i < p->n_routes; i++)
-        if (loses(p, p->routes[i]))
-            mn_change_add(list, MN_CHANGE_ROUTE, p->have, NULL, p->routes[i], NULL);
+    mn_kernel_each_route(p->kernel, drop_route, &(struct losses){list, p});
 }
 
 static void drop_addresses(struct mn_changes *list, const struct pair *p)
@@ -248,16 +289,29 @@ static const char *guarded(const struct pair *p)
                                                  : NULL;
 }
 
+/* The default route among them, which may be another NIC's. */
+static const char *loses_default(const struct pair *p, const struct mn_changes *list)
+{
+    for (size_t i = 0; !p->taken && i < list->count; i++) {
+        const struct mn_change *c = &list->items[i];
+        if (c->kind == MN_CHANGE_ROUTE && c->from && !strstr(c->from, " table ") &&
+            (!strncmp(c->from, "0.0.0.0/0 ", 10) || !strncmp(c->from, "::/0 ", 5)))
+            return "the default route goes with its address";
+    }
+    return NULL;
+}
+
 static enum mn_err guard(struct work *w, const struct pair *p, struct mn_diag *diag)
 {
     struct mn_changes list = {.items = NULL};
     const char *why = guarded(p);
 
-    for (size_t s = 0; why && s < STEPS; s++)
+    for (size_t s = 0; s < STEPS; s++)
         steps[s](&list, p);
+    why = why ? why : loses_default(p, &list);
     size_t count = list.count;
     mn_changes_free(&list);
-    if (count)
+    if (why && count)
         return mn_fail(diag, MN_ERR_CONFIG,
                        "%s: the mesh file wants it changed, and %s: nothing was changed; --take %s "
                        "if that is meant, role: management in the mesh file if not",
@@ -289,10 +343,8 @@ static enum mn_err compare(struct work *w, const char *root, struct mn_diag *dia
     if (!err)
         err = mn_apply_transit(w->want->mesh, w->want->node, w->want->host, w->kernel, root,
                                w->plan, diag);
-    for (size_t i = 0; i < w->n_pairs; i++) {
+    for (size_t i = 0; i < w->n_pairs; i++)
         mn_texts_free(w->pairs[i].addrs, w->pairs[i].n_addrs);
-        mn_texts_free(w->pairs[i].routes, w->pairs[i].n_routes);
-    }
     free(w->pairs);
     return err;
 }

@@ -1,5 +1,5 @@
-/* Routes of the main table as texts: "10.0.3.0/31 via 10.0.1.1 metric 100 src 10.0.1.0 proto
- * static scope link", in that order; what is not said is the kernel's default. */
+/* Routes as texts: "10.0.3.0/31 via 10.0.1.1 metric 100 src 10.0.1.0 proto
+ * static scope link table 101", in that order; what is not said is the kernel's default. */
 #include "fleet/apply_kernel.h"
 
 #include <linux/rtnetlink.h>
@@ -70,7 +70,8 @@ static int route_text(const struct mn_kernel *kernel, struct rtnl_route *route, 
     char buf[MN_ADDR_TEXT], proto[32];
     struct mn_addr to, via, src;
 
-    if ((family != AF_INET && family != AF_INET6) || rtnl_route_get_table(route) != RT_TABLE_MAIN ||
+    if ((family != AF_INET && family != AF_INET6) ||
+        rtnl_route_get_table(route) == RT_TABLE_LOCAL ||
         rtnl_route_get_type(route) != RTN_UNICAST || rtnl_route_get_nnexthops(route) != 1 ||
         !to_addr(rtnl_route_get_dst(route), family, &to))
         return 0;
@@ -92,6 +93,8 @@ static int route_text(const struct mn_kernel *kernel, struct rtnl_route *route, 
            rtnl_route_proto2str(rtnl_route_get_protocol(route), proto, sizeof proto));
     if (family == AF_INET && rtnl_route_get_scope(route) == RT_SCOPE_LINK)
         append(text, " scope link");
+    if (rtnl_route_get_table(route) != RT_TABLE_MAIN)
+        append(text, " table %u", rtnl_route_get_table(route));
     return 1;
 }
 
@@ -113,7 +116,8 @@ static int has_words(const char *have, const char *text)
 {
     size_t len = strcspn(text, " ");
 
-    if (strncmp(have, text, len) != 0 || (have[len] && have[len] != ' '))
+    if (strncmp(have, text, len) != 0 || (have[len] && have[len] != ' ') ||
+        (strstr(have, " table ") && !strstr(text, " table ")))
         return 0;
     for (const char *at = text + len; *at;) {
         /* " word value" */
@@ -146,6 +150,25 @@ int mn_kernel_has_route(const struct mn_kernel *kernel, int ifindex, const char 
 
     free(found);
     return there;
+}
+
+void mn_kernel_each_route(const struct mn_kernel *kernel,
+                          void (*each)(const char *nic, int ifindex, const char *text,
+                                       void *context),
+                          void *context)
+{
+    for (struct nl_object *obj = nl_cache_get_first(kernel->links); obj;
+         obj = nl_cache_get_next(obj)) {
+        struct rtnl_link *link = (struct rtnl_link *)obj;
+        char **have;
+        if (rtnl_link_get_family(link) != AF_UNSPEC)
+            continue;
+        int ifindex = rtnl_link_get_ifindex(link);
+        size_t n = mn_kernel_routes(kernel, ifindex, &have);
+        for (size_t i = 0; i < n; i++)
+            each(rtnl_link_get_name(link), ifindex, have[i], context);
+        mn_texts_free(have, n);
+    }
 }
 
 /* The kernel has one route for each destination and metric; IPv6's is 1024 where none is given. */
@@ -212,7 +235,9 @@ static int take_word(struct rtnl_route *route, struct rtnl_nexthop *hop, int *fa
         nl_addr_put(addr);
         return addr != NULL;
     }
-    if (!strcmp(word, "metric"))
+    if (!strcmp(word, "table"))
+        rtnl_route_set_table(route, (uint32_t)strtoul(value, NULL, 10));
+    else if (!strcmp(word, "metric"))
         rtnl_route_set_priority(route, (uint32_t)strtoul(value, NULL, 10));
     else if (!strcmp(word, "proto") && (proto = rtnl_route_str2proto(value)) >= 0)
         rtnl_route_set_protocol(route, (uint8_t)proto);

@@ -633,3 +633,33 @@ line6()
     [ "$status" -eq 0 ]
     on b nft list table inet meshnet | sed 's/packets.*accept/accept/' | diff before.rules -
 }
+
+@test "topo apply: routes that go with an address are named, of all tables and NICs, and come back" {
+    pair
+    sed -i 's/10.77.0.[01]\/31, //' mesh.yaml
+    ip -n $NS-a link set p0 up
+    ip -n $NS-b link set p1 up
+    ip -n $NS-a addr add 10.55.0.1/24 dev p0
+    ip -n $NS-a route add 10.60.0.0/16 dev p0
+    ip -n $NS-a route add default via 10.55.0.9 dev p0 table 101
+    ip -n $NS-a route add 10.70.0.0/16 via 198.51.100.1 src 10.55.0.1
+    states >before
+    on a ip route show table 101 >before.101
+    [ -s before.101 ]
+    apply --yes
+    [ "$status" -eq 0 ]
+    for route in "p0 route: - 10.60.0.0/16" "p0 route: - 0.0.0.0/0 via 10.55.0.9" \
+        "mgmt route: - 10.70.0.0/16 via 198.51.100.1 src 10.55.0.1"; do
+        [[ "$output" == *"$route"* ]]
+    done
+    [ -z "$(on a ip route show table 101)" ]
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    states | diff before -
+    on a ip route show table 101 | diff before.101 -
+    # The default route of another NIC, by an address of this one.
+    ip -n $NS-a route replace default via 198.51.100.1 src 10.55.0.1
+    apply --yes
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"p0: the mesh file wants it changed, and the default route goes with its address"* ]]
+}
