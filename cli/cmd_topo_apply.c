@@ -1,4 +1,4 @@
-#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_DURATION,
      .arg = "TIME",
      .def = "60s",
-     .min = 5000,
+     .min = 10000,
      .max = 3600e3,
      .offset = offsetof(struct mn_topo_apply, rollback_ms),
      .help = "Each node undoes everything by itself after this time unless it was reached again "
@@ -141,6 +141,16 @@ static int confirm(const struct mn_apply_run *run)
     return fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y') && !*run->stop;
 }
 
+/* A terminal that goes ends it in the middle like Ctrl-C, unless nohup has it otherwise. */
+static void catch_hangup(void)
+{
+    struct sigaction as, now;
+
+    if (!sigaction(SIGTERM, NULL, &as) && !sigaction(SIGHUP, NULL, &now) &&
+        now.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &as, NULL);
+}
+
 static enum mn_err carry_out(struct mn_apply_run *run, struct mn_diag *diag)
 {
     enum mn_err err = mn_apply_run_make(run, diag);
@@ -188,6 +198,7 @@ static enum mn_err run_on_nodes(const struct mn_topo_apply *o, const struct mn_m
         err = mn_crew_options_open_hosts(&o->crew, &hosts, "topo apply", &run.crew, diag);
     if (!err) {
         struct mn_out *out = mn_out_new(stdout, o->json ? MN_OUT_JSON : MN_OUT_TEXT);
+        catch_hangup();
         if (o->wide)
             mn_out_width(out, 0);
         run.mesh_text = text;

@@ -19,35 +19,40 @@
 #include "topo/base/clock.h"
 #include "topo/base/mac.h"
 
-#define WORD_MS 2000 /* for somebody who connects to say what he wants */
+#define WORD_MS  2000 /* for somebody who connects to say what he wants */
+#define AGAIN_S  1    /* what could not be undone is tried again then … */
+#define GIVEUP_S 600  /* … and no longer than this */
 
 struct keeper {
     const struct mn_apply_state *state;
     struct mn_kernel *kernel;
     int lock, door, ends; /* ends: SIGTERM as a descriptor */
     double deadline;
+    const char *how; /* why it is being undone; NULL: it is not */
+    int files;       /* of it too */
+    double giveup;
 };
 
-/* Twice, for what one change takes along another may bring back; what fails then is the error. */
-static enum mn_err undo_all(struct keeper *k, int files, struct mn_diag *diag)
+enum mn_err mn_keeper_undo_all(const struct mn_apply_state *state, struct mn_kernel *kernel,
+                               int files, struct mn_diag *diag)
 {
+    struct mn_diag why = {.text = ""};
     char *said = NULL;
-    enum mn_err err = MN_OK, own = MN_OK;
+    enum mn_err first = MN_OK, last = MN_OK;
 
     if (files) {
-        err = mn_changes_undo(NULL, &k->state->files, diag);
-        if (!mn_manager_reload(k->state->manager, mn_place_root(), &said, NULL))
+        first = mn_changes_undo(NULL, &state->files, diag);
+        if (!mn_manager_reload(state->manager, mn_place_root(), &said, NULL))
             free(said);
     }
     for (int pass = 0; pass < 2; pass++) {
-        struct mn_diag why = {.text = ""};
-        own = mn_kernel_refresh(k->kernel, &why);
-        if (!own)
-            own = mn_changes_undo(k->kernel, &k->state->kernel, &why);
-        if (own && pass && !err && diag)
-            *diag = why;
+        last = mn_kernel_refresh(kernel, &why);
+        if (!last)
+            last = mn_changes_undo(kernel, &state->kernel, &why);
     }
-    return err ? err : own;
+    if (last && !first && diag)
+        *diag = why;
+    return first ? first : last;
 }
 
 /* All that was made is there now, and nothing has taken it away again. */
@@ -85,20 +90,37 @@ static void set_outcome(const struct keeper *k, const char *how, const struct mn
     cJSON_free(text);
 }
 
+/* After an error it is tried again: see wait_for_word. how of the first that wanted it stays. */
 static enum mn_err undo(struct keeper *k, int files, const char *how, struct mn_diag *diag)
 {
-    struct mn_diag why;
-    enum mn_err err = undo_all(k, files, &why);
+    struct mn_diag why = {.text = ""};
 
-    set_outcome(k, how, err ? &why : NULL);
+    if (!k->how) {
+        k->how = how;
+        k->giveup = mn_seconds() + GIVEUP_S;
+    }
+    k->files |= files;
+    enum mn_err err = mn_keeper_undo_all(k->state, k->kernel, k->files, &why);
     if (!err)
         err = mn_apply_state_drop(MN_APPLY_PENDING, &why);
+    if (!err)
+        set_outcome(k, k->how, NULL);
+    else if (mn_seconds() >= k->giveup)
+        set_outcome(k, "it could not be undone", &why);
+    k->deadline = mn_seconds() + AGAIN_S;
     if (err && diag)
         *diag = why;
     return err;
 }
 
-static enum mn_err keep(struct keeper *k, char **said, struct mn_diag *diag)
+/* After an undo that ended so no other is tried. */
+static int is_over(const struct keeper *k, enum mn_err err)
+{
+    return !err || mn_seconds() >= k->giveup;
+}
+
+/* 1: it is kept, or undone. */
+static int keep(struct keeper *k, char **said, enum mn_err *result, struct mn_diag *diag)
 {
     *said = NULL;
     enum mn_err err = mn_changes_make(NULL, &k->state->files, diag);
@@ -109,14 +131,14 @@ static enum mn_err keep(struct keeper *k, char **said, struct mn_diag *diag)
         err = verify(k, diag);
     if (!err)
         err = mn_apply_state_keep(diag);
+    *result = err;
     if (!err) {
         set_outcome(k, "kept", NULL);
-        return MN_OK;
+        return 1;
     }
     free(*said);
     *said = NULL;
-    undo(k, 1, "undone: it could not be kept", NULL);
-    return err;
+    return is_over(k, undo(k, 1, "undone: it could not be kept", NULL));
 }
 
 /* --- those who ask ---------------------------------------------------------------------------- */
@@ -152,6 +174,7 @@ static int answer(struct keeper *k, int fd, const cJSON *ask)
     struct mn_diag diag = {.text = ""};
     char *said = NULL, id_text[MN_APPLY_ID] = "";
     enum mn_err err;
+    int over = 0;
 
     if (!cJSON_IsString(word) || !cJSON_IsString(id))
         return 0;
@@ -162,17 +185,20 @@ static int answer(struct keeper *k, int fd, const cJSON *ask)
         say(fd, MN_ERR_NOTFOUND, &diag, NULL);
         return 0;
     }
-    if (!strcmp(word->valuestring, "keep"))
-        err = keep(k, &said, &diag);
+    if (!strcmp(word->valuestring, "keep") && k->how)
+        err = mn_fail(&diag, MN_ERR_FAILED, "it is being undone");
+    else if (!strcmp(word->valuestring, "keep"))
+        over = keep(k, &said, &err, &diag);
     else if (!strcmp(word->valuestring, "undo"))
-        err = undo(k, 0, "undone: it was asked for", &diag);
+        over = is_over(k, err = undo(k, 0, "undone: it was asked for", &diag));
     else
         return 0;
     /* By then a new one may begin. */
-    mn_keeper_unlock(k->lock);
+    if (over)
+        mn_keeper_unlock(k->lock);
     say(fd, err, &diag, said);
     free(said);
-    return 1;
+    return over;
 }
 
 static int listen_once(struct keeper *k)
@@ -195,21 +221,25 @@ static int listen_once(struct keeper *k)
 
 static void wait_for_word(struct keeper *k)
 {
+    struct signalfd_siginfo end;
+
     for (;;) {
         struct pollfd p[] = {{.fd = k->door, .events = POLLIN}, {.fd = k->ends, .events = POLLIN}};
+        const char *how = "undone: nobody confirmed it in time";
         double left = k->deadline - mn_seconds();
-        if (left <= 0) {
-            undo(k, 0, "undone: nobody confirmed it in time", NULL);
-            break;
-        }
-        if (poll(p, 2, (int)(left * 1e3) + 1) <= 0)
+        if (left > 0 && poll(p, 2, (int)(left * 1e3) + 1) <= 0)
             continue;
-        if (p[1].revents) {
-            undo(k, 0, "undone: its timer was asked to end", NULL);
-            break;
+        if (left > 0 && !p[1].revents) {
+            if (listen_once(k))
+                return;
+            continue;
         }
-        if (p[0].revents && listen_once(k))
-            return;
+        if (left > 0) {
+            (void)!read(k->ends, &end, sizeof end);
+            how = "undone: its timer was asked to end";
+        }
+        if (is_over(k, undo(k, 0, how, NULL)))
+            break;
     }
     mn_keeper_unlock(k->lock);
 }
@@ -255,19 +285,25 @@ _Noreturn void mn_keeper_run(const struct mn_apply_state *state, int lock, int d
 
     come_loose(&k, &result);
     enum mn_err err = mn_kernel_open(&k.kernel, &diag);
-    if (!err)
+    int over = err != MN_OK;
+    if (err)
+        mn_apply_state_drop(MN_APPLY_PENDING, NULL); /* nothing was made */
+    else
         err = mn_changes_make(k.kernel, &state->kernel, &diag);
     if (!err)
         err = verify(&k, &diag);
-    if (err && k.kernel)
-        undo(&k, 0, "undone: it could not be made", NULL);
-    else if (err)
-        mn_apply_state_drop(MN_APPLY_PENDING, NULL); /* nothing was made */
-    if (err)
+    if (err && !over) {
+        struct mn_diag why, made = diag;
+        over = is_over(&k, undo(&k, 0, "undone: it could not be made", &why));
+        if (!over) /* an error that does not say that nothing stands */
+            err = mn_fail(&diag, MN_ERR_FAILED, "%.400s; and undoing it failed: %.400s", made.text,
+                          why.text);
+    }
+    if (over)
         mn_keeper_unlock(k.lock);
     say(result, err, &diag, NULL);
     close(result);
-    if (!err)
+    if (!over)
         wait_for_word(&k);
     mn_kernel_close(k.kernel);
     _exit(0);

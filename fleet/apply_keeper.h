@@ -13,6 +13,8 @@ enum mn_err mn_keeper_start(const struct mn_apply_state *state, struct mn_diag *
 /* Files are written, the manager told: *said as mn_manager_reload says it. All or nothing: after
  * an error everything is undone. MN_ERR_NOTFOUND: there is none of that id (any more). */
 enum mn_err mn_keeper_keep(const char *id, char **said, struct mn_diag *diag);
+/* One whose keeper is gone, and one that was kept, too; MN_ERR_NOTFOUND: nothing of it stands. What
+ * could not be undone its keeper tries again, for ten minutes. */
 enum mn_err mn_keeper_undo(const char *id, struct mn_diag *diag);
 
 enum mn_keeper_stand {

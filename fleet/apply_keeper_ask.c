@@ -84,9 +84,13 @@ static enum mn_err take_lock(int *fd, char *holder, size_t size, struct mn_diag 
     *fd = -1;
     if (err)
         return err;
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (*fd < 0) {
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    /* Who may open it may lock it: one of an earlier version is closed to others too. */
+    if (*fd < 0 || fchmod(*fd, 0600)) {
         err = mn_fail_errno(diag, "%s: opening it", path);
+        if (*fd >= 0)
+            close(*fd);
+        *fd = -1;
     } else if (lock_op(*fd, F_OFD_SETLK, F_WRLCK, &at)) {
         read_holder(*fd, holder, size);
         err = mn_fail(diag, MN_ERR_EXISTS,
@@ -120,6 +124,7 @@ void mn_keeper_unlock(int lock)
 
     if (door_address(&at, NULL))
         unlink(at.sun_path);
+    (void)!ftruncate(lock, 0); /* who it was, for people alone */
     lock_op(lock, F_OFD_SETLK, F_UNLCK, &all);
 }
 
@@ -224,15 +229,13 @@ enum mn_err mn_keeper_start(const struct mn_apply_state *state, struct mn_diag *
 static enum mn_err undo_files_too(const struct mn_apply_state *state, struct mn_diag *diag)
 {
     struct mn_kernel *kernel;
-    char *said = NULL;
+    struct mn_diag why;
     enum mn_err err = mn_kernel_open(&kernel, diag);
 
     if (!err)
-        err = mn_changes_undo(NULL, &state->files, diag);
-    if (!err && !mn_manager_reload(state->manager, mn_place_root(), &said, NULL))
-        free(said);
-    if (!err)
-        err = mn_changes_undo(kernel, &state->kernel, diag);
+        err = mn_keeper_undo_all(state, kernel, 1, diag);
+    else
+        (void)mn_changes_undo(NULL, &state->files, &why); /* that much; the error is the first */
     mn_kernel_close(kernel);
     return err;
 }
@@ -300,8 +303,17 @@ static enum mn_err undo_kept(const char *id, struct mn_diag *diag)
 enum mn_err mn_keeper_undo(const char *id, struct mn_diag *diag)
 {
     enum mn_err err = ask("undo", id, NULL, diag);
+    struct mn_apply_state state;
 
-    return err == MN_ERR_NOTFOUND ? undo_kept(id, diag) : err;
+    if (err != MN_ERR_NOTFOUND)
+        return err;
+    enum mn_err left = mn_apply_state_read(MN_APPLY_PENDING, &state, NULL);
+    if (!left && !strcmp(state.id, id))
+        err = mn_keeper_recover(diag);
+    else
+        err = undo_kept(id, diag);
+    mn_apply_state_free(&state);
+    return err;
 }
 
 /* --- what stands --------------------------------------------------------------------------------
@@ -381,7 +393,7 @@ int mn_keeper_outcome(const char *id, char *text, size_t size)
         const cJSON *error = cJSON_GetObjectItemCaseSensitive(json, "error");
         known = cJSON_IsString(of) && !strcmp(of->valuestring, id) && cJSON_IsString(how);
         if (known)
-            snprintf(text, size, "%s%s%s", how->valuestring, cJSON_IsString(error) ? "; but " : "",
+            snprintf(text, size, "%s%s%s", how->valuestring, cJSON_IsString(error) ? ": " : "",
                      cJSON_IsString(error) ? error->valuestring : "");
         cJSON_Delete(json);
     }

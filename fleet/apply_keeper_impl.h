@@ -8,6 +8,10 @@
 
 /* Is the keeper from now on: makes the changes, says how it went into result, waits. */
 _Noreturn void mn_keeper_run(const struct mn_apply_state *state, int lock, int door, int result);
+/* Undoes all that it can, twice, for what one change takes along another may bring back; files:
+ * those too. What fails then is the error. */
+enum mn_err mn_keeper_undo_all(const struct mn_apply_state *state, struct mn_kernel *kernel,
+                               int files, struct mn_diag *diag);
 /* Another may begin; the door's name goes first, which is the holder's to remove. */
 void mn_keeper_unlock(int lock);
 /* One message of a SOCK_SEQPACKET socket: at most 8 KiB. NULL: none came, or none of this kind. */

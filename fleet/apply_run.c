@@ -225,6 +225,13 @@ size_t mn_apply_run_changes(const struct mn_apply_run *run)
 
 /* --- making ----------------------------------------------------------------------------------- */
 
+/* Nodes say so before they begin, or after they have undone it. */
+static int is_refusal(enum mn_err err)
+{
+    return err == MN_ERR_CONFIG || err == MN_ERR_USAGE || err == MN_ERR_AGAIN ||
+           err == MN_ERR_EXISTS;
+}
+
 enum mn_err mn_apply_run_make(struct mn_apply_run *run, struct mn_diag *diag)
 {
     cJSON **asks = mn_zalloc((run->n + 1) * sizeof *asks);
@@ -250,9 +257,9 @@ enum mn_err mn_apply_run_make(struct mn_apply_run *run, struct mn_diag *diag)
         struct mn_apply_node *node = &run->nodes[i];
         cJSON_Delete(node->answer);
         node->answer = NULL;
-        /* It has said itself that nothing of it stands. */
-        if (node->made && node->err && node->err != MN_ERR_PEER_DEAD &&
-            node->err != MN_ERR_TIMEOUT && node->err != MN_ERR_PROTO && !*run->stop)
+        /* Only what says that nothing stands is believed; whatever else has gone wrong may have
+         * done so afterwards. */
+        if (node->made && is_refusal(node->err) && !*run->stop)
             node->made = 0;
     }
     mn_run_free_asks(run, asks);

@@ -24,7 +24,7 @@ struct mn_apply_run {
     const struct mn_mesh *mesh;
     const char *mesh_text;
     const struct mn_opt_list *take;
-    int undo;
+    int undo, keeping; /* keeping: nodes have been told to, some may have done so */
     unsigned rollback_ms;
     volatile sig_atomic_t *stop; /* of the crew: set back before undoing */
     char id[MN_APPLY_ID], who[128];

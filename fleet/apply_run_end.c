@@ -9,6 +9,7 @@
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"
 
+#define CHECK_MS_MIN 5000 /* a new IPv6 address takes two before it can be used */
 #define CHECK_MS_MAX 15000
 #define BACK_MS      30000 /* for a node to be reached again after its timer has ended */
 #define AGAIN_MS     1000
@@ -21,6 +22,7 @@ static void hold_signals(struct mn_apply_run *run, sigset_t *old)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, old);
     *run->stop = 0;
 }
@@ -43,89 +45,101 @@ static cJSON *id_question(const struct mn_apply_run *run)
 
 /* --- undoing ---------------------------------------------------------------------------------- */
 
-/* 1: it has said how its changes ended. */
-static int take_state(struct mn_apply_node *node)
+/* It says that nothing of it stands, and may know how it ended. */
+static void take_state(struct mn_apply_node *node)
 {
     const cJSON *outcome = cJSON_GetObjectItemCaseSensitive(node->answer, "outcome");
 
     if (node->err || !cJSON_IsString(outcome))
-        return 0;
-    if (outcome->valuestring[0])
-        snprintf(node->outcome, sizeof node->outcome, "%.400s", outcome->valuestring);
-    else if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(node->answer, "tried")))
-        return 0;
-    else
-        mn_strlcpy(node->outcome, "nothing of it was made", sizeof node->outcome);
-    node->made = 0;
-    return 1;
+        return;
+    snprintf(node->outcome, sizeof node->outcome, "%.400s",
+             outcome->valuestring[0] ? outcome->valuestring : "nothing of it was made");
+    node->made = node->kept = 0;
 }
 
-/* Those that could not be told: their timers undo it, and they answer again. */
-static void wait_for_lost(struct mn_apply_run *run, double deadline)
+/* Tells all to undo it who have not said that nothing of it stands. How many are left. */
+static size_t undo_once(struct mn_apply_run *run)
 {
-    cJSON **asks = mn_zalloc((run->n + 1) * sizeof *asks);
-    size_t lost = 0;
+    cJSON **undos = mn_zalloc((run->n + 1) * sizeof *undos);
+    cJSON **states = mn_zalloc((run->n + 1) * sizeof *states);
+    size_t lost = 0, ended = 0;
 
     for (size_t i = 0; i < run->n; i++)
-        if (run->nodes[i].made) {
-            asks[i] = id_question(run);
-            lost++;
+        if (run->nodes[i].made)
+            undos[i] = id_question(run);
+    mn_run_ask(run, "apply-undo", undos, NULL);
+    drop_answers(run);
+    for (size_t i = 0; i < run->n; i++) {
+        struct mn_apply_node *node = &run->nodes[i];
+        if (undos[i] && !node->err) {
+            node->made = node->kept = 0;
+            mn_strlcpy(node->outcome, "undone", sizeof node->outcome);
+        } else if (undos[i] && node->err == MN_ERR_NOTFOUND) {
+            states[i] = id_question(run);
+            ended++;
         }
-    while (lost && mn_seconds() < deadline) {
-        mn_run_ask(run, "apply-state", asks, NULL);
-        for (size_t i = 0; i < run->n; i++)
-            if (asks[i] && take_state(&run->nodes[i])) {
-                cJSON_Delete(asks[i]);
-                asks[i] = NULL;
-                lost--;
-            }
-        drop_answers(run);
-        if (lost)
-            poll(NULL, 0, AGAIN_MS);
+    }
+    if (ended)
+        mn_run_ask(run, "apply-state", states, NULL);
+    for (size_t i = 0; i < run->n; i++) {
+        if (states[i])
+            take_state(&run->nodes[i]);
+        lost += run->nodes[i].made != 0;
+    }
+    drop_answers(run);
+    mn_run_free_asks(run, states);
+    mn_run_free_asks(run, undos);
+    return lost;
+}
+
+static void say_lost(const struct mn_apply_run *run, struct mn_apply_node *node)
+{
+    const char *why = node->err ? node->diag.text : "";
+
+    if (run->keeping)
+        snprintf(node->outcome, sizeof node->outcome,
+                 "it may be kept there: it could not be told to undo it (%.200s); when it can be: "
+                 "meshnet topo apply --undo --hosts %.80s",
+                 why, node->host);
+    else
+        snprintf(node->outcome, sizeof node->outcome,
+                 "it could not be told to undo it (%.200s): it does so by itself after %u s", why,
+                 run->rollback_ms / 1000);
+}
+
+/* Those that cannot be told undo it by their timers, and answer again; those that have kept it do
+ * not, so all are told until they have heard it. */
+static void undo_lost(struct mn_apply_run *run, size_t lost)
+{
+    double after = run->begun + run->rollback_ms / 1e3, now = mn_seconds();
+    double deadline = (run->keeping && now > after ? now : after) + BACK_MS / 1e3;
+    char text[256];
+
+    snprintf(text, sizeof text, "%zu node%s could not be told to undo it: waiting for %s timer%s",
+             lost, lost == 1 ? "" : "s", lost == 1 ? "its" : "their", lost == 1 ? "" : "s");
+    mn_run_say(run, text);
+    while (lost && mn_seconds() < deadline && !*run->stop) {
+        poll(NULL, 0, AGAIN_MS);
+        lost = undo_once(run);
     }
     for (size_t i = 0; i < run->n; i++)
-        if (asks[i])
-            snprintf(run->nodes[i].outcome, sizeof run->nodes[i].outcome,
-                     "it cannot be reached: what was made there is undone by itself after %u s",
-                     run->rollback_ms / 1000);
-    mn_run_free_asks(run, asks);
+        if (run->nodes[i].made)
+            say_lost(run, &run->nodes[i]);
 }
 
 void mn_run_undo(struct mn_apply_run *run)
 {
-    double deadline = run->begun + (run->rollback_ms + BACK_MS) / 1e3;
-    cJSON **asks = mn_zalloc((run->n + 1) * sizeof *asks);
-    char text[256];
-    size_t lost = 0;
     sigset_t old;
 
     hold_signals(run, &old);
-    for (size_t i = 0; i < run->n; i++) {
-        if (run->nodes[i].made)
-            asks[i] = id_question(run);
-        else if (!run->nodes[i].outcome[0])
+    for (size_t i = 0; i < run->n; i++)
+        if (!run->nodes[i].made && !run->nodes[i].outcome[0])
             mn_strlcpy(run->nodes[i].outcome, "nothing was changed", sizeof run->nodes[i].outcome);
-    }
-    mn_run_ask(run, "apply-undo", asks, NULL);
-    for (size_t i = 0; i < run->n; i++) {
-        struct mn_apply_node *node = &run->nodes[i];
-        if (!asks[i])
-            continue;
-        node->made = node->err != MN_OK;
-        node->kept = 0;
-        lost += node->err != MN_OK;
-        if (!node->err)
-            mn_strlcpy(node->outcome, "undone", sizeof node->outcome);
-    }
-    drop_answers(run);
-    mn_run_free_asks(run, asks);
+    size_t lost = undo_once(run);
     /* The person may give up waiting: what is left the timers do. */
     sigprocmask(SIG_SETMASK, &old, NULL);
-    snprintf(text, sizeof text, "%zu node%s could not be told to undo it: waiting for %s timer%s",
-             lost, lost == 1 ? "" : "s", lost == 1 ? "its" : "their", lost == 1 ? "" : "s");
     if (lost)
-        mn_run_say(run, text);
-    wait_for_lost(run, deadline);
+        undo_lost(run, lost);
 }
 
 /* --- checking --------------------------------------------------------------------------------- */
@@ -172,8 +186,9 @@ static enum mn_err judge(struct mn_apply_node *node)
 enum mn_err mn_apply_run_check(struct mn_apply_run *run, struct mn_diag *diag)
 {
     cJSON **asks = mn_zalloc((run->n + 1) * sizeof *asks);
-    unsigned wait = run->rollback_ms / 4 < CHECK_MS_MAX ? run->rollback_ms / 4 : CHECK_MS_MAX;
+    unsigned wait = run->rollback_ms / 4;
 
+    wait = wait < CHECK_MS_MIN ? CHECK_MS_MIN : wait > CHECK_MS_MAX ? CHECK_MS_MAX : wait;
     for (size_t i = 0; i < run->n; i++) {
         asks[i] = cJSON_CreateObject();
         cJSON_AddStringToObject(asks[i], "mesh", run->mesh_text);
@@ -211,6 +226,7 @@ enum mn_err mn_apply_run_keep(struct mn_apply_run *run, struct mn_diag *diag)
     sigset_t old;
 
     hold_signals(run, &old);
+    run->keeping = 1;
     for (size_t i = 0; i < run->n; i++)
         if (run->nodes[i].made)
             asks[i] = id_question(run);

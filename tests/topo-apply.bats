@@ -181,11 +181,11 @@ wait_held()
     pair
     sed -i '/netdev: p0/a\      - {netdev: mgmt, addresses: [10.99.0.1/24]}' mesh.yaml
     states >before
-    apply --yes --rollback 8s
+    apply --yes --rollback 10s
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"mgmt: the mesh file wants it changed, and it has the default route"*"--take mgmt"* ]]
     states | diff before -
-    apply --yes --rollback 8s --take a/mgmt
+    apply --yes --rollback 20s --take a/mgmt
     [ "$status" -eq 1 ]
     [[ "$output" == *"mgmt route: - 0.0.0.0/0 via 198.51.100.1"*"mgmt address: - 192.0.2.1/32 peer 198.51.100.1/32"* ]]
     [[ "$stderr" == *"1 node could not be told to undo it: waiting for its timer"* ]]
@@ -217,7 +217,7 @@ wait_held()
     pair
     states >before
     held apply-check
-    "$MESHNET" topo apply --mesh mesh.yaml --yes --rollback 5s >out 2>err 3>&- &
+    "$MESHNET" topo apply --mesh mesh.yaml --yes --rollback 10s >out 2>err 3>&- &
     job=$!
     wait_held
     kill -KILL $job
@@ -377,7 +377,7 @@ wait_held()
 	      - {netdev: p1, mac: "02:00:00:00:0b:02", addresses: [10.77.0.1/31]}
 	END
     states >before
-    apply --yes --rollback 8s
+    apply --yes --rollback 10s
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"a: b answers at 10.77.0.1 over p0 by another NIC than the mesh file has for cable a-b"* ]]
     [ "$(grep -c 'wrong NIC' <<<"$output")" -eq 2 ]
@@ -444,7 +444,7 @@ wait_held()
     apply --yes --take p9
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"--take p9: no node of the mesh file has such a NIC"* ]]
-    apply --yes --hosts a,b --rollback 1s
+    apply --yes --hosts a,b --rollback 9s
     [ "$status" -eq 2 ]
     apply --yes --node a
     [ "$status" -eq 2 ]
@@ -632,6 +632,165 @@ line6()
     apply --undo --yes
     [ "$status" -eq 0 ]
     on b nft list table inet meshnet | sed 's/packets.*accept/accept/' | diff before.rules -
+
+# kill_keeper NODE: the process there that holds the lock of what is tried.
+kill_keeper()
+{
+    local pid killed=
+    for pid in $(ip netns pids "$NS-$1"); do
+        [ "$(ps -o sid= "$pid" | tr -d ' ')" = "$pid" ] || continue
+        kill -KILL "$pid"
+        killed=1
+    done
+    [ -n "$killed" ]
+}
+
+@test "topo apply: a timer that is killed during the check does not save its changes" {
+    pair
+    states >before
+    held apply-check
+    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
+    job=$!
+    wait_held
+    kill_keeper a
+    touch go
+    status=0
+    wait $job || status=$?
+    cat out err
+    [ "$status" -eq 1 ]
+    states | diff before -
+    [ "$(grep -c '^[ab]  *undone' out)" -eq 2 ]
+    [ -z "$(find root.* -name 'apply-*.json')" ]
+}
+
+@test "topo apply: a timer that is killed while it makes does not save its changes" {
+    line
+    on b nft list tables >/dev/null || skip "no nftables here"
+    states >before
+    mkdir fakebin
+    printf '#!/bin/sh\n[ "$1" = list ] && exec %s "$@"\ntouch %s/innft\nexec sleep 30\n' \
+        "$(command -v nft)" "$PWD" >fakebin/nft
+    chmod +x fakebin/nft
+    cat >ssh.before <<-END
+	if [ "\$2" = b ] && [[ "\$3" == *"node apply"* && "\$3" != *"node apply-"* ]]; then
+	    export MESHNET_NODE=b MESHNET_ROOT=$PWD/root.b
+	    exec unshare -m sh -c 'mount --bind $PWD/fakebin /usr/local/sbin; exec nsenter --net=/run/netns/$NS-b sh -c "\$1"' sh "\$3"
+	fi
+	END
+    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
+    job=$!
+    for _ in $(seq 600); do
+        [ ! -e innft ] || break
+        sleep 0.1
+    done
+    kill_keeper b
+    status=0
+    wait $job || status=$?
+    cat out err
+    [ "$status" -eq 1 ]
+    states | diff before -
+    grep -q '^b  *undone' out
+    [ -z "$(find root.* -name 'apply-*.json')" ]
+}
+
+@test "topo apply: what cannot be undone at once is tried until it can be" {
+    pair
+    states >before
+    held apply-check
+    "$MESHNET" topo apply --mesh mesh.yaml --yes --rollback 10s >out 2>err 3>&- &
+    job=$!
+    wait_held
+    kill -KILL $job
+    touch go
+    wait $job || true
+    # The NIC is away, as while its driver is loaded anew.
+    ip netns add $NS-x
+    NODES+=(x)
+    ip -n $NS-a link set p0 netns $NS-x
+    for _ in $(seq 300); do
+        [ ! -e root.b/run/meshnet/apply.last ] || break
+        sleep 0.1
+    done
+    ip -n $NS-x link set p0 netns $NS-a
+    for _ in $(seq 300); do
+        [ ! -e root.a/run/meshnet/apply.last ] || break
+        sleep 0.1
+    done
+    grep -q '"undone: nobody confirmed it in time"}' root.a/run/meshnet/apply.last
+    [ -z "$(find root.* -name 'apply-*.json')" ]
+    # Addresses that it lost on its way are none of the old ones here.
+    ip netns delete $NS-x
+    unset 'NODES[-1]'
+    states | diff before -
+}
+
+@test "topo apply: recovery puts back what it can where something cannot be" {
+    pair
+    state a >before.a
+    held apply-check
+    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
+    job=$!
+    wait_held
+    kill -KILL $job
+    touch go
+    wait $job || true
+    kill_keeper a
+    mkdir -p root.a/etc/meshnet/meshnet-ip.sh
+    run on a env MESHNET_NODE=a MESHNET_ROOT="$PWD/root.a" "$MESHNET" node apply-undo <<<'{"orphan":true}'
+    [ "$status" -ne 0 ]
+    [[ "$output" == *meshnet-ip.sh* ]]
+    state a | diff before.a -
+    [ -e root.a/var/lib/meshnet/apply-pending.json ]
+}
+
+@test "topo apply: one node cannot keep it, and one that has does not hear it at once: undone on both" {
+    pair
+    mkdir -p root.b/{run/systemd/netif,usr/bin}
+    touch root.b/run/systemd/netif/state
+    printf '#!/bin/sh\nexit 3\n' >root.b/usr/bin/networkctl
+    chmod +x root.b/usr/bin/networkctl
+    states >before
+    cat >ssh.before <<-END
+	if [ "\$2" = a ] && [[ "\$3" == *"node apply-undo"* ]] && [ ! -e once ]; then
+	    touch once
+	    echo "no route" >&2
+	    exit 255
+	fi
+	END
+    apply --yes
+    [ "$status" -eq 1 ]
+    [ -e once ]
+    [ "$(grep -c '^[ab]  *undone' <<<"$output")" -eq 2 ]
+    states | diff before -
+    [ -z "$(find root.* -name '*.sh' -o -name '*.network' -o -name 'apply-*.json')" ]
+}
+
+@test "topo apply: a terminal that goes while it is kept leaves no node behind" {
+    pair
+    held apply-keep
+    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
+    job=$!
+    wait_held
+    kill -HUP $job
+    touch go
+    wait $job || true
+    cat out err
+    for node in a b; do
+        [ -e root.$node/var/lib/meshnet/apply-kept.json ]
+        [ ! -e root.$node/var/lib/meshnet/apply-pending.json ]
+    done
+}
+
+@test "topo apply: nobody else can hold its lock" {
+    pair
+    mkdir -p root.a/run/meshnet
+    touch root.a/run/meshnet/apply.lock
+    chmod 644 root.a/run/meshnet/apply.lock
+    apply --yes
+    [ "$status" -eq 0 ]
+    for node in a b; do
+        [ "$(stat -c '%a %s' root.$node/run/meshnet/apply.lock)" = "600 0" ]
+    done
 }
 
 @test "topo apply: routes that go with an address are named, of all tables and NICs, and come back" {
