@@ -57,7 +57,7 @@ fake_ssh()
 	while [ "\$1" != -- ]; do shift; done
 	cd "$PWD"
 	[ ! -e ssh.before ] || . ./ssh.before
-	said=\$(nsenter --net=/run/netns/$NS-me timeout 2 bash -c "echo >/dev/tcp/\$(cat "root.\$2/way")/1" 2>&1)
+	said=\$(nsenter --net=/run/netns/$NS-me timeout -s KILL 2 bash -c "echo >/dev/tcp/\$(cat "root.\$2/way")/1" 2>&1)
 	[[ "\$said" == *refused* ]] || { echo "no way to \$2: \$said" >&2; exit 255; }
 	export MESHNET_NODE=\$2 MESHNET_ROOT=$PWD/root.\$2
 	exec nsenter --net=/run/netns/$NS-\$2 sh -c "\$3"
@@ -632,6 +632,7 @@ line6()
     apply --undo --yes
     [ "$status" -eq 0 ]
     on b nft list table inet meshnet | sed 's/packets.*accept/accept/' | diff before.rules -
+}
 
 # kill_keeper NODE: the process there that holds the lock of what is tried.
 kill_keeper()
