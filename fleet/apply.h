@@ -118,6 +118,9 @@ struct mn_apply_plan {
  * not there. */
 enum mn_err mn_apply_plan(const struct mn_apply_want *want, const struct mn_kernel *kernel,
                           const char *root, struct mn_apply_plan *plan, struct mn_diag *diag);
+/* To what the last apply that was kept replaced; MN_ERR_NOTFOUND where there is none. */
+enum mn_err mn_apply_plan_back(const struct mn_apply_want *want, const struct mn_kernel *kernel,
+                               struct mn_apply_plan *plan, struct mn_diag *diag);
 void mn_apply_plan_free(struct mn_apply_plan *plan); /* empty afterwards */
 
 #endif

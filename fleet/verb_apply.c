@@ -102,58 +102,6 @@ static void site_close(struct site *s)
     mn_mesh_free(&s->mesh);
 }
 
-/* It is so now and is to stay so: the change after it would alter it by the way. */
-static int stays(const struct mn_change *c)
-{
-    return c->from && c->to && !strcmp(c->from, c->to);
-}
-
-/* With its NIC. */
-static int is_gone(const struct mn_change *c)
-{
-    return c->kind == MN_CHANGE_SYSCTL && !mn_sysctl_read(c->what, (char[128]){""}, 128);
-}
-
-/* Backwards, without what is so already. */
-static void add_back(const struct mn_kernel *kernel, const struct mn_changes *list,
-                     struct mn_changes *to)
-{
-    struct mn_changes back;
-
-    mn_changes_reverse(list, &back);
-    for (size_t i = 0; i < back.count; i++) {
-        const struct mn_change *c = &back.items[i];
-        /* Of the list's order: what is to stay comes after what alters it. */
-        if (stays(c) ? !to->count : mn_change_holds(kernel, c) || is_gone(c))
-            continue;
-        struct mn_change *add = mn_change_add(to, c->kind, NULL, c->what, c->from, c->to);
-        memcpy(add->nic, c->nic, sizeof add->nic);
-        memcpy(add->mac, c->mac, sizeof add->mac);
-        add->has_mac = c->has_mac;
-        add->from_mode = c->from_mode;
-        add->to_mode = c->to_mode;
-    }
-    mn_changes_free(&back);
-}
-
-/* To what the last that was kept replaced. */
-static enum mn_err plan_back(const struct mn_kernel *kernel, struct mn_apply_plan *plan,
-                             struct mn_diag *diag)
-{
-    struct mn_apply_state kept;
-    enum mn_err err = mn_apply_state_read(MN_APPLY_KEPT, &kept, diag);
-
-    if (err == MN_ERR_NOTFOUND)
-        mn_fail(diag, err, "nothing is known that apply changed here and that was kept");
-    if (!err) {
-        plan->manager = kept.manager;
-        add_back(kernel, &kept.kernel, &plan->kernel);
-        add_back(kernel, &kept.files, &plan->files);
-    }
-    mn_apply_state_free(&kept);
-    return err;
-}
-
 static enum mn_err make_plan(const cJSON *ask, struct site *s, struct mn_apply_plan *plan,
                              struct mn_diag *diag)
 {
@@ -161,11 +109,11 @@ static enum mn_err make_plan(const cJSON *ask, struct site *s, struct mn_apply_p
     const char **take;
 
     *plan = (struct mn_apply_plan){.manager = NULL};
-    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(ask, "undo")))
-        return plan_back(s->kernel, plan, diag);
     enum mn_err err = list_of(ask, "take", &take, &want.n_take, diag);
     want.take = take;
-    if (!err)
+    if (!err && cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(ask, "undo")))
+        err = mn_apply_plan_back(&want, s->kernel, plan, diag);
+    else if (!err)
         err = mn_apply_plan(&want, s->kernel, mn_place_root(), plan, diag);
     free(take);
     return err;

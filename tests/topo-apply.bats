@@ -823,3 +823,24 @@ kill_keeper()
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"p0: the mesh file wants it changed, and the default route goes with its address"* ]]
 }
+
+@test "topo apply: --undo leaves a NIC alone that has the default route by now, and names the routes that go" {
+    pair
+    apply --yes
+    [ "$status" -eq 0 ]
+    ip -n $NS-a route add 10.99.0.0/16 via 10.77.0.1 dev p0
+    ip -n $NS-a route replace default via 10.77.0.1 dev p0
+    states >before
+    apply --undo --yes
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"p0: undoing changes it, and it has the default route"*"--take p0"* ]]
+    states | diff before -
+    ip -n $NS-a route replace default via 198.51.100.1 dev mgmt
+    states >before
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"p0 route: - 10.99.0.0/16 via 10.77.0.1"* ]]
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    states | diff before -
+}
