@@ -10,7 +10,8 @@
 #define MN_MAX_LOCALS  8 /* addresses a device offers: what the handle carries */
 #define MN_MAX_FAR     2 /* further ones at which a node without a common cable finds it */
 #define MN_MAX_DEVICES 32
-#define MN_ACK_RETRIES 6 /* 7 means for ever on soft-RoCE, and on other devices for RNR */
+#define MN_MAX_BESIDE  64 /* addresses of neighbours */
+#define MN_ACK_RETRIES 6  /* 7 means for ever on soft-RoCE, and on other devices for RNR */
 
 static inline int mn_ack_retries(const struct mn_settings *settings)
 {
@@ -52,6 +53,12 @@ struct mn_config {
     /* Where those without a common cable may come: of management NICs, never a cable's end. */
     struct mn_local far[MN_MAX_FAR];
     int n_far;
+    /* The addresses that the mesh file gives nodes which share a cable with this one. */
+    struct mn_beside {
+        struct mn_addr addr;
+        char link[MN_NAME_MAX], netdev[IF_NAMESIZE]; /* netdev: the own end */
+    } beside[MN_MAX_BESIDE];
+    int n_beside;
     int uncabled; /* the mesh file has nodes that share no cable with this one */
     int pointers; /* NCCL_PTR_*: the memory that RDMA takes, whoever the peer is */
     int has_key;

@@ -210,29 +210,38 @@ static enum mn_err find_candidates(const struct mn_config *config, struct dialer
         return MN_OK;
     list_addresses(&d->self, ", ", mine, sizeof mine);
     list_addresses(&remote, ", ", theirs, sizeof theirs);
-    if (!mn_plan_reaches_far(&d->self)) {
+    const struct mn_beside *cable = mn_far_neighbour(config, &d->handle);
+    int n = 0;
+    if (cable && d->self.allow_tcp != MN_TCP_ALLOWED)
+        mn_fail(diag, MN_ERR_CONFIG,
+                "no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
+                "netmasks, though link %s of the mesh file joins them over %s (an address that is "
+                "gone, a NIC that is off?); a neighbour is reached in another way only when "
+                "transport.allow_tcp is true",
+                mine, theirs, cable->link, cable->netdev);
+    else if (!mn_plan_reaches_far(&d->self))
         mn_fail(diag, MN_ERR_CONFIG,
                 "no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
                 "netmasks, and a setting forbids to reach it in another way (transport.reach: "
                 "direct, kind: verbs or allow_tcp: false)",
                 mine, theirs);
-        for (int i = 0; mn_transports[i]; i++)
-            mn_transports[i]->offer(&d->self);
-        add_tables(d, diag);
-        return diag->code;
-    }
-    int n = mn_far_ways(config, &d->handle, d->ways);
+    else if (!(n = mn_far_ways(config, &d->handle, d->ways)))
+        mn_fail(diag, MN_ERR_CONFIG,
+                "no cable to the peer and no way to it: own addresses %s, the peer's %s share no "
+                "subnet under both netmasks, no route leads from here to one of them%s; give both "
+                "a management network (role: management in the mesh file) or routes through "
+                "neighbours (meshnet topo apply)",
+                mine, theirs,
+                d->handle.n_far ? ", nor to its management address"
+                                : ", and the peer has told no management address");
     for (int i = 0; i < n; i++)
         d->candidates[d->n_candidates++] = (struct mn_pair){MN_ROUTED, (uint8_t)i};
-    return n ? MN_OK
-             : mn_fail(diag, MN_ERR_CONFIG,
-                       "no cable to the peer and no way to it: own addresses %s, the peer's %s "
-                       "share no subnet under both netmasks, no route leads from here to one of "
-                       "them%s; give both a management network (role: management in the mesh "
-                       "file) or routes through neighbours (meshnet topo apply)",
-                       mine, theirs,
-                       d->handle.n_far ? ", nor to its management address"
-                                       : ", and the peer has told no management address");
+    if (n)
+        return MN_OK;
+    for (int i = 0; mn_transports[i]; i++)
+        mn_transports[i]->offer(&d->self);
+    add_tables(d, diag);
+    return MN_ERR_CONFIG;
 }
 
 static enum mn_err begin(const struct mn_config *config, const struct mn_device *device,

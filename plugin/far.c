@@ -70,6 +70,42 @@ static int lacks_cables(const struct mn_mesh *mesh, int self)
     return 0;
 }
 
+/* All addresses of a neighbour's cables: the one of the link may be what is gone. */
+static void note_neighbour(struct mn_config *config, const struct mn_mesh_node *node,
+                           const char *link, const char *netdev)
+{
+    for (size_t i = 0; i < node->n_nics; i++)
+        for (size_t a = 0; a < node->nics[i].n_addrs; a++) {
+            if (node->nics[i].role == MN_ROLE_MANAGEMENT || config->n_beside == MN_MAX_BESIDE)
+                continue;
+            struct mn_beside *beside = &config->beside[config->n_beside++];
+            beside->addr = node->nics[i].addrs[a];
+            snprintf(beside->link, sizeof beside->link, "%s", link);
+            snprintf(beside->netdev, sizeof beside->netdev, "%s", netdev);
+        }
+}
+
+static void note_neighbours(struct mn_config *config, const struct mn_mesh *mesh, int self)
+{
+    for (size_t l = 0; l < 2 * mesh->n_links; l++) {
+        const struct mn_mesh_link *link = &mesh->links[l / 2];
+        const struct mn_mesh_end *own = &link->ends[l % 2], *end = &link->ends[!(l % 2)];
+        if (own->node == self && !mn_link_is_bare(link))
+            note_neighbour(config, &mesh->nodes[end->node], link->name,
+                           mesh->nodes[self].nics[own->nic].netdev);
+    }
+}
+
+const struct mn_beside *mn_far_neighbour(const struct mn_config *config,
+                                         const struct mn_handle *peer)
+{
+    for (int i = 0; i < peer->n_locals; i++)
+        for (int b = 0; b < config->n_beside; b++)
+            if (mn_addr_equal(&config->beside[b].addr, &peer->locals[i].addr))
+                return &config->beside[b];
+    return NULL;
+}
+
 void mn_far_choose(struct mn_config *config, const struct mn_host *host, const struct mn_mesh *mesh,
                    int self)
 {
@@ -77,6 +113,8 @@ void mn_far_choose(struct mn_config *config, const struct mn_host *host, const s
     const char *ifname = getenv("NCCL_SOCKET_IFNAME");
 
     config->uncabled = self >= 0 && lacks_cables(mesh, self);
+    if (self >= 0)
+        note_neighbours(config, mesh, self);
     if (s->reach == MN_REACH_DIRECT || s->transport == MN_TRANSPORT_VERBS ||
         s->allow_tcp == MN_TCP_NEVER)
         return;

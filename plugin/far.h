@@ -5,12 +5,17 @@
 
 #include "plugin/handle.h"
 
-/* Fills config->far and uncabled, once its devices are known: the management NICs of node self of
- * the mesh file; without one those of NCCL_SOCKET_IFNAME, else that of the default route and what
- * else seems to be for management. Never a cable's end. self -1: no mesh file. None where the
- * settings rule TCP out. */
+/* Fills config->far, beside and uncabled, once its devices are known: the management NICs of node
+ * self of the mesh file; without one those of NCCL_SOCKET_IFNAME, else that of the default route
+ * and what else seems to be for management. Never a cable's end. self -1: no mesh file. None where
+ * the settings rule TCP out. */
 void mn_far_choose(struct mn_config *config, const struct mn_host *host, const struct mn_mesh *mesh,
                    int self);
+
+/* The link by which the mesh file makes the peer of a handle a neighbour, or NULL: such a one is
+ * not reached in another way because an address is gone. */
+const struct mn_beside *mn_far_neighbour(const struct mn_config *config,
+                                         const struct mn_handle *peer);
 
 enum mn_far_kind {
     MN_FAR_CABLES,     /* along cables, through neighbours that forward */

@@ -181,6 +181,16 @@ right()
     grep -q 'no RDMA between' said.0 said.1
 }
 
+@test "far: a neighbour whose cable has lost its address is an error, not reached in another way" {
+    ip -n $NS-a addr del 10.2.1.0/31 dev ab
+    run all_ranks --collective all-to-all --sizes 64K
+    echo "$output"
+    [ "$status" -ne 0 ]
+    cat said.0 said.1 | grep -q 'no cable to the peer: .*though link a-b of the mesh file joins them over \(ab\|ba\)'
+    run grep 'peer [ab] has no cable' said.0 said.1
+    [ "$status" -eq 1 ]
+}
+
 # shape_of ring|line|star RANKS: namespaces n0, n1, … with a management network and such cables, the
 # mesh file in shape.yaml.
 shape_of()
