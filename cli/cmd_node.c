@@ -53,7 +53,7 @@ static int print(const struct mn_crew_answer *answers, size_t n)
         if (!a->err)
             cJSON_AddItemReferenceToObject(line, "answer", a->json);
         failed |= a->err != MN_OK;
-        mn_node_put(line);
+        failed |= mn_node_put(line) != MN_OK;
     }
     return failed;
 }

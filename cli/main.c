@@ -1,7 +1,9 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -179,11 +181,27 @@ static void *json_memory(size_t size)
     return at;
 }
 
+/* Else a pipe or a socket takes the place of a standard stream that the starter closed. Writing to
+ * it fails as before. */
+static void fill_streams(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
     int code = 0;
 
+    fill_streams();
     signal(SIGPIPE, SIG_IGN);
+    /* Where it is ignored nobody hears how a process ended, and a starter hands that on. */
+    signal(SIGCHLD, SIG_DFL);
     cJSON_InitHooks(&(cJSON_Hooks){.malloc_fn = json_memory, .free_fn = free});
     if (argc < 2) {
         help(stderr);

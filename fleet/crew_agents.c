@@ -39,7 +39,7 @@ static int ask(struct mn_crew_host *host, const struct mn_node_verb *verb)
     if (!err)
         return 0;
     diag.code = err;
-    mn_node_put(mn_node_error(&diag));
+    (void)mn_node_put(mn_node_error(&diag));
     return 1;
 }
 

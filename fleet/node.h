@@ -47,8 +47,9 @@ char *mn_node_script(const struct mn_node_verb *verb);
  * MN_ERR_PROTO; the caller's to cJSON_Delete. */
 enum mn_err mn_node_find(const char *name, const struct mn_node_verb **verb, struct mn_diag *diag);
 enum mn_err mn_node_read(cJSON **ask, struct mn_diag *diag);
-/* A line on standard output; json is freed. */
-void mn_node_put(cJSON *json);
+/* A line on standard output; json is freed. MN_ERR_SYS when it was lost, with a line on standard
+ * error. */
+enum mn_err mn_node_put(cJSON *json);
 /* The error's object. */
 cJSON *mn_node_error(const struct mn_diag *diag);
 /* What mn_node_stream wrote, of a stranger: its last line that is an object. Texts in *answer are

@@ -89,8 +89,9 @@ enum mn_err mn_node_read(cJSON **ask, struct mn_diag *diag)
     return err;
 }
 
-void mn_node_put(cJSON *json)
+enum mn_err mn_node_put(cJSON *json)
 {
+    enum mn_err err = MN_OK;
     char *text = cJSON_PrintUnformatted(json);
     size_t left = text ? strlen(text) : 0;
     const char *at = text;
@@ -98,14 +99,17 @@ void mn_node_put(cJSON *json)
     cJSON_Delete(json);
     if (text)
         text[left++] = '\n';
-    while (left) {
+    while (left && !err) {
         ssize_t n = write(STDOUT_FILENO, at, left);
-        if (n < 0 && errno != EINTR)
-            break;
+        if (n < 0 && errno != EINTR) {
+            fprintf(stderr, "meshnet node: writing the answer: %s\n", strerror(errno));
+            err = MN_ERR_SYS;
+        }
         at += n > 0 ? n : 0;
         left -= n > 0 ? (size_t)n : 0;
     }
     free(text);
+    return err;
 }
 
 cJSON *mn_node_error(const struct mn_diag *diag)
@@ -119,7 +123,7 @@ cJSON *mn_node_error(const struct mn_diag *diag)
 
 static int put_error(const struct mn_diag *diag)
 {
-    mn_node_put(mn_node_error(diag));
+    (void)mn_node_put(mn_node_error(diag));
     return mn_err_exit_code(diag->code);
 }
 
@@ -134,8 +138,7 @@ static int run(const struct mn_node_verb *verb, const cJSON *ask)
     diag.code = err;
     if (err)
         return put_error(&diag);
-    mn_node_put(answer);
-    return 0;
+    return mn_err_exit_code(mn_node_put(answer));
 }
 
 /* done wakes it when the process has ended, unless that has left another behind. Ends it when

@@ -75,3 +75,24 @@ node()
     [ "$(jq -r .code <<<"$output")" = PROTO ]
     [[ "$(jq -r .error <<<"$output")" == *"'name' is no name"* ]]
 }
+
+@test "node: an answer that was lost is a failure" {
+    for ask in "" "--hosts localhost"; do
+        status=0
+        timeout 60 "$MESHNET" node about $ask <<<'{}' >/dev/full 2>err || status=$?
+        cat err
+        [ "$status" -eq 1 ]
+        grep -q "writing the answer: No space left" err
+    done
+    # Where nobody listens at all.
+    status=0
+    timeout 60 "$MESHNET" node about <<<'{}' >&- 2>err || status=$?
+    [ "$status" -eq 1 ]
+}
+
+@test "node: the exit code is right where the starter ignores SIGCHLD" {
+    run --separate-stderr timeout 60 env --ignore-signal=CHLD "$MESHNET" node survey <<<'{"name": 7}'
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [ "$(jq -r .code <<<"$output")" = PROTO ]
+}
