@@ -1,5 +1,6 @@
 #include "fleet/crew.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,13 +47,15 @@ static enum mn_err check_hosts(const struct mn_opt_list *hosts, struct mn_diag *
     return hosts->count ? MN_OK : mn_fail(diag, MN_ERR_USAGE, "no host is named");
 }
 
-static int may_be_elsewhere(enum mn_err err)
+static int may_be_elsewhere(const struct mn_crew_host *host)
 {
+    enum mn_err err = host->reached ? MN_OK : host->err;
+
     return err == MN_ERR_PEER_DEAD || err == MN_ERR_NOTFOUND || err == MN_ERR_SYS ||
            err == MN_ERR_TIMEOUT;
 }
 
-/* Marks those not reached that have a further place. */
+/* Marks those not reached that have a further place: until one is, their error stays. */
 static int go_elsewhere(struct mn_crew *crew, int number)
 {
     const struct mn_crew_plan *plan = &crew->plan;
@@ -60,7 +63,7 @@ static int go_elsewhere(struct mn_crew *crew, int number)
 
     for (size_t i = 0; i < crew->n; i++) {
         struct mn_crew_host *host = &crew->hosts[i];
-        if (!may_be_elsewhere(host->err) || !plan->place || (plan->stop && *plan->stop) ||
+        if (!may_be_elsewhere(host) || !plan->place || (plan->stop && *plan->stop) ||
             !plan->place(plan->places, host->name, number, host->address))
             continue;
         host->err = MN_OK;
@@ -69,19 +72,48 @@ static int go_elsewhere(struct mn_crew *crew, int number)
     return some;
 }
 
-/* Until all are reached that can be: what is said of the others is of their last place. */
+/* Of one that was looked for at a further place: what its name led to comes first. */
+static void add_place(struct mn_crew_host *host, const struct mn_diag *before)
+{
+    struct mn_diag now = host->diag;
+
+    if (!may_be_elsewhere(host))
+        return;
+    host->err = mn_fail(&host->diag, before->code, "%s; nor at %s%s", before->text, host->address,
+                        now.text + strnlen(host->name, 200));
+}
+
+/* Until all are reached that can be. */
 static void look_at_all(struct mn_crew *crew)
 {
     const struct mn_crew_ops *way = ways[crew->plan.way];
+    struct mn_diag *before = mn_zalloc(crew->n * sizeof *before);
     int number = 0;
 
     for (size_t i = 0; i < crew->n; i++)
         crew->hosts[i].pending = crew->hosts[i].ops == way;
     do {
         way->open(crew);
-        for (size_t i = 0; i < crew->n; i++)
-            crew->hosts[i].pending = 0;
+        for (size_t i = 0; i < crew->n; i++) {
+            struct mn_crew_host *host = &crew->hosts[i];
+            if (host->pending && number)
+                add_place(host, &before[i]);
+            if (host->pending)
+                before[i] = host->diag;
+            host->pending = 0;
+        }
     } while (go_elsewhere(crew, number++));
+    free(before);
+}
+
+/* What begins a line of a shell that is meant for here. */
+static enum mn_err set_mark(struct mn_crew *crew, struct mn_diag *diag)
+{
+    uint64_t number;
+    enum mn_err err = mn_random(&number, sizeof number, diag);
+
+    snprintf(crew->mark, sizeof crew->mark, "mn-%016" PRIx64, err ? 0 : number);
+    return err;
 }
 
 enum mn_err mn_crew_open(const struct mn_crew_plan *plan, struct mn_crew **out,
@@ -103,10 +135,14 @@ enum mn_err mn_crew_open(const struct mn_crew_plan *plan, struct mn_crew **out,
         host->name = plan->hosts->items[i];
         host->ops = mn_ssh_is_here(host->name) ? &mn_crew_here : ways[plan->way];
     }
-    look_at_all(crew);
-    if (plan->stop && *plan->stop) {
+    err = set_mark(crew, diag);
+    if (!err)
+        look_at_all(crew);
+    if (!err && plan->stop && *plan->stop)
+        err = mn_fail(diag, MN_ERR_FAILED, "interrupted");
+    if (err) {
         mn_crew_close(crew);
-        return mn_fail(diag, MN_ERR_FAILED, "interrupted");
+        return err;
     }
     *out = crew;
     return MN_OK;
@@ -173,9 +209,10 @@ static enum mn_err judge(const struct question *q, const struct mn_errand *e, cJ
     case MN_ERRAND_RAN:
         break;
     }
-    if (e->used && strchr(e->out, '{'))
-        return mn_node_parse(e->out, json, diag);
+    /* What came before a connection was lost may be half an answer. */
     enum mn_err err = q->host->ops->judge(q->host, e, diag);
+    if (!err && e->used && strchr(e->out, '{'))
+        return mn_node_parse(e->out, json, diag);
     return err ? err
                : mn_fail(diag, MN_ERR_PROTO, "no answer to '%s'; exit status %d%s%s", verb,
                          e->status, colon, last);

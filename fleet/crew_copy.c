@@ -16,18 +16,19 @@
 /* Takes the tar file of that many bytes, with not one byte more: what is behind it is the wait for
  * the end. A folder on a file system that runs no programs is passed over: an empty file with the
  * right is a program to a shell. Where the host is gone without a word, the line now and then is
- * what its ssh server notices it by. No quote, backslash or exclamation mark for other shells. */
+ * what its ssh server notices it by. $m begins each line that is meant for here. No quote,
+ * backslash or exclamation mark for other shells. */
 static const char *const script =
     "umask 077; d=; "
     "bye() { cd /; [ -z \"$d\" ] || rm -rf -- \"$d\"; }; trap bye EXIT; trap \"exit 1\" HUP INT "
-    "TERM; "
+    "PIPE TERM; "
     "for t in \"${TMPDIR:-/tmp}\" /var/tmp \"$HOME\" /dev/shm; do "
     "d=$(mktemp -d \"$t/meshnet.XXXXXXXXXX\" 2>/dev/null) || { d=; continue; }; "
     ": >\"$d/x\"; chmod 700 \"$d/x\"; \"$d/x\" 2>/dev/null && break; rm -rf -- \"$d\"; d=; done; "
-    "[ -n \"$d\" ] || { echo none there; exit 0; }; rm -f \"$d/x\"; "
+    "[ -n \"$d\" ] || { echo \"$m none there\"; exit 0; }; rm -f \"$d/x\"; "
     "head -c \"$0\" | tar -xf - -C \"$d\" || exit 1; "
-    "a=$(\"$d/meshnet\" node about </dev/null 2>&1) || { echo \"unfit $a\"; exit 0; }; "
-    "echo \"ready $d/meshnet\"; "
+    "a=$(\"$d/meshnet\" node about </dev/null 2>&1) || { echo \"$m unfit $a\"; exit 0; }; "
+    "echo \"$m ready $d/meshnet\"; "
     "( trap - EXIT; s=; off() { kill \"$s\"; exit; }; trap off TERM; "
     "while :; do sleep 20 </dev/null >/dev/null 2>&1 & s=$!; wait \"$s\"; echo || exit; done ) "
     "2>/dev/null & "
@@ -35,6 +36,7 @@ static const char *const script =
 
 struct copy {
     struct mn_crew_host *host;
+    const char *script;
     char size[24];
 };
 
@@ -42,18 +44,17 @@ static int bring(void *ctx)
 {
     struct copy *c = ctx;
 
-    return mn_crew_ssh_become(c->host, script, c->size);
+    return mn_crew_ssh_become(c->host, c->script, c->size);
 }
 
 /* A whole line of it has the verdict. */
-static int has_said(const char *out)
+static int has_said(const void *ctx, const char *out)
 {
-    static const char *const words[] = {"ready ", "unfit ", "none "};
+    const char *mark = ((const struct copy *)ctx)->host->crew->mark;
 
     for (const char *at = out, *end; (end = strchr(at, '\n')) != NULL; at = end + 1)
-        for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-            if (!strncmp(at, words[i], strlen(words[i])))
-                return 1;
+        if (!strncmp(at, mark, strlen(mark)))
+            return 1;
     return 0;
 }
 
@@ -78,9 +79,9 @@ static void take(struct mn_crew_host *host, const char *lack)
 {
     struct mn_errand *e = &host->keeper;
     char build[MN_BUILD_TEXT];
-    char *ready = e->out ? mn_crew_line(e->out, "ready") : NULL;
-    char *unfit = e->out && !ready ? mn_crew_line(e->out, "unfit") : NULL;
-    char *none = e->out && !ready && !unfit ? mn_crew_line(e->out, "none") : NULL;
+    char *ready = e->out ? mn_crew_line(host, e->out, "ready") : NULL;
+    char *unfit = e->out && !ready ? mn_crew_line(host, e->out, "unfit") : NULL;
+    char *none = e->out && !ready && !unfit ? mn_crew_line(host, e->out, "none") : NULL;
 
     if (unfit)
         mn_crew_host_fail(
@@ -96,9 +97,7 @@ static void take(struct mn_crew_host *host, const char *lack)
                           mn_build_id(build));
     else if (e->end != MN_ERRAND_SPOKE || !ready)
         mn_crew_not_reached(host, e);
-    else if (!mn_strlcpy(host->program, ready, sizeof host->program))
-        mn_crew_host_fail(host, MN_ERR_PROTO, "the path of its copy is too long");
-    else {
+    else if (mn_crew_take_program(host, ready)) {
         host->copied = 1;
         mn_crew_say(host, "has a copy of this meshnet until the end");
     }
@@ -120,7 +119,7 @@ void mn_crew_copy(struct mn_crew *crew, char *const *lacks)
 {
     struct mn_errand *errands = mn_zalloc(crew->n * sizeof *errands);
     struct copy *copies = mn_zalloc(crew->n * sizeof *copies);
-    char *tar = NULL;
+    char *marked = mn_asprintf("m=%s; %s", crew->mark, script), *tar = NULL;
     size_t size = 0;
     int some = 0;
 
@@ -131,6 +130,7 @@ void mn_crew_copy(struct mn_crew *crew, char *const *lacks)
             if (!lacks[i] || crew->hosts[i].err)
                 continue;
             copies[i].host = &crew->hosts[i];
+            copies[i].script = marked;
             snprintf(copies[i].size, sizeof copies[i].size, "%zu", size);
             errands[i] = (struct mn_errand){.body = bring,
                                             .ctx = &copies[i],
@@ -149,6 +149,7 @@ void mn_crew_copy(struct mn_crew *crew, char *const *lacks)
         }
     }
     free(tar);
+    free(marked);
     free(copies);
     free(errands);
 }

@@ -12,6 +12,7 @@ struct mn_crew_host {
     const char *name;
     const struct mn_crew_ops *ops;
     int pending;     /* nobody has looked there yet */
+    int reached;     /* something there answered */
     enum mn_err err; /* why it cannot be asked, with diag */
     struct mn_diag diag;
     char address[MN_ADDR_TEXT]; /* where it is reached instead of by its name, "" = not */
@@ -21,6 +22,7 @@ struct mn_crew_host {
 };
 
 struct mn_crew {
+    char mark[24]; /* of this crew alone */
     struct mn_crew_plan plan;
     struct mn_crew_host *hosts;
     size_t n;
@@ -32,7 +34,7 @@ struct mn_crew_ops {
     /* In a process of its own, with the question on standard input: writes what mn_node_stream
      * does, or becomes something that does. Returns its exit code. */
     int (*ask)(struct mn_crew_host *host, const struct mn_node_verb *verb);
-    /* The process ended with status and wrote no answer: MN_OK when the way has no part in it. */
+    /* The process ended with status: MN_OK when the way has no part in it. */
     enum mn_err (*judge)(const struct mn_crew_host *host, const struct mn_errand *errand,
                          struct mn_diag *diag);
     /* Before each question: mends what was lost since. NULL = nothing is to be done. */

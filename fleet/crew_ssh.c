@@ -33,18 +33,29 @@ int mn_crew_ssh_become(const struct mn_crew_host *host, const char *script, cons
     return code;
 }
 
-char *mn_crew_line(char *text, const char *word)
+char *mn_crew_line(const struct mn_crew_host *host, char *text, const char *word)
 {
-    size_t length = strlen(word);
+    char begin[64];
+    int length = snprintf(begin, sizeof begin, "%s %s ", host->crew->mark, word);
 
     for (char *at = text; at && *at; at = strchr(at, '\n')) {
         at += *at == '\n';
-        if (!strncmp(at, word, length) && at[length] == ' ') {
+        if (!strncmp(at, begin, (size_t)length)) {
             at[strcspn(at, "\n")] = 0;
-            return at + length + 1;
+            return at + length;
         }
     }
     return NULL;
+}
+
+int mn_crew_take_program(struct mn_crew_host *host, const char *path)
+{
+    if (*path == '/' && mn_strlcpy(host->program, path, sizeof host->program))
+        return 1;
+    mn_crew_host_fail(host, MN_ERR_PROTO,
+                      "its meshnet is at '%.100s': expected a path from / on, below %zu bytes",
+                      path, sizeof host->program);
+    return 0;
 }
 
 void mn_crew_not_reached(struct mn_crew_host *host, const struct mn_errand *e)
@@ -56,6 +67,8 @@ void mn_crew_not_reached(struct mn_crew_host *host, const struct mn_errand *e)
     else if (e->end == MN_ERRAND_LATE)
         mn_crew_host_fail(host, MN_ERR_TIMEOUT, "not done by ssh within %u s%s%s", e->ms / 1000,
                           *e->last ? ": " : "", e->last);
+    else if (e->end == MN_ERRAND_RAN && e->status == MN_SSH_FAILED && *host->address)
+        mn_crew_host_fail(host, MN_ERR_PEER_DEAD, "ssh did not get there: %s", last);
     else if (e->end == MN_ERRAND_RAN && e->status == MN_SSH_FAILED)
         mn_crew_host_fail(host, MN_ERR_PEER_DEAD,
                           "ssh did not get there: %s. Try: ssh -o BatchMode=yes %s true", last,
@@ -85,30 +98,33 @@ static void say_line(void *ctx, const char *text)
     MN_DEBUG("%s: %s", l->host->name, text);
 }
 
-/* Where the host has this very meshnet: "have PATH", else "lack MACHINE LIBC". */
-static char *look_script(void)
+/* Where the host has this very meshnet: "MARK have PATH", else "MARK lack MACHINE LIBC". */
+static char *look_script(const char *mark)
 {
     char build[MN_BUILD_TEXT];
 
-    return mn_asprintf("for p in \"$0\" meshnet /usr/local/bin/meshnet /usr/bin/meshnet; do "
+    return mn_asprintf("m=%s; for p in \"$0\" meshnet /usr/local/bin/meshnet /usr/bin/meshnet; do "
                        "case $(\"$p\" node about </dev/null 2>/dev/null) in "
-                       "*\"%s\"*) echo \"have $(command -v \"$p\")\"; exit 0;; esac; done; "
+                       "*\"%s\"*) echo \"$m have $(command -v \"$p\")\"; exit 0;; esac; done; "
                        "l=$(getconf GNU_LIBC_VERSION 2>/dev/null) || l=\"no glibc\"; "
-                       "echo \"lack $(uname -m) $l\"",
-                       mn_build_id(build));
+                       "echo \"$m lack $(uname -m) $l\"",
+                       mark, mn_build_id(build));
 }
 
 /* Returns what the host lacks, to be freed; NULL: nothing, or it cannot be asked. */
 static char *take(struct mn_crew_host *host, struct mn_errand *e)
 {
-    char *have = e->out ? mn_crew_line(e->out, "have") : NULL;
-    char *lack = e->out && !have ? mn_crew_line(e->out, "lack") : NULL;
+    char *have = e->out ? mn_crew_line(host, e->out, "have") : NULL;
+    char *lack = e->out && !have ? mn_crew_line(host, e->out, "lack") : NULL;
 
-    if (e->end != MN_ERRAND_RAN || (!have && !lack))
+    if (e->end != MN_ERRAND_RAN || (!have && !lack)) {
         mn_crew_not_reached(host, e);
-    else if (have && !mn_strlcpy(host->program, have, sizeof host->program))
-        mn_crew_host_fail(host, MN_ERR_PROTO, "the path of its meshnet is too long");
-    return lack && e->end == MN_ERRAND_RAN ? mn_strdup(lack) : NULL;
+        return NULL;
+    }
+    host->reached = 1;
+    if (have)
+        mn_crew_take_program(host, have);
+    return mn_strdup(lack);
 }
 
 static void open_all(struct mn_crew *crew)
@@ -116,7 +132,7 @@ static void open_all(struct mn_crew *crew)
     struct mn_errand *errands = mn_zalloc(crew->n * sizeof *errands);
     struct look *looks = mn_zalloc(crew->n * sizeof *looks);
     char **lacks = mn_zalloc(crew->n * sizeof *lacks);
-    char *script = look_script(), program[512];
+    char *script = look_script(crew->mark), program[512];
 
     mn_crew_own_program(program, sizeof program);
     for (size_t i = 0; i < crew->n; i++) {

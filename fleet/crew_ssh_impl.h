@@ -6,8 +6,11 @@
 
 /* Becomes ssh and there a shell, whatever the user's own is, that runs the script as argument. */
 int mn_crew_ssh_become(const struct mn_crew_host *host, const char *script, const char *argument);
-/* What comes after "word " where a line of the text begins so, cut at its end; NULL = none does. */
-char *mn_crew_line(char *text, const char *word);
+/* What comes after "MARK word " where a line of the text begins so, cut at its end; NULL = none
+ * does: what a shell says when it starts has no mark. */
+char *mn_crew_line(const struct mn_crew_host *host, char *text, const char *word);
+/* 0: it is no path, and the host's error says so. */
+int mn_crew_take_program(struct mn_crew_host *host, const char *path);
 /* Says why ssh brought nothing back. */
 void mn_crew_not_reached(struct mn_crew_host *host, const struct mn_errand *errand);
 

@@ -149,7 +149,7 @@ static void read_out(struct mn_errand *e)
         ends(e, MN_ERRAND_LONG);
     if (n == 0 || e->used >= MN_ERRAND_OUT)
         close_fd(e, 1);
-    if (e->enough && e->out && !e->signals && e->enough(e->out)) {
+    if (e->enough && e->out && !e->signals && e->enough(e->ctx, e->out)) {
         e->over = 1;
         e->end = MN_ERRAND_SPOKE;
     }

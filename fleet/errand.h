@@ -32,7 +32,7 @@ struct mn_errand {
     int until_fd; /* once it is readable all is to end; 0 = nothing is looked at */
     /* Whether what it wrote until now suffices: then it is done, and it and its input stay open.
      * NULL: never, and its input ends with the text. */
-    int (*enough)(const char *out);
+    int (*enough)(const void *ctx, const char *out);
     int stays; /* is never killed: when its time is over it is left alone */
 
     /* Afterwards. */

@@ -91,8 +91,9 @@ static int speak(void *ctx)
     return 3;
 }
 
-static int is_ready(const char *out)
+static int is_ready(const void *ctx, const char *out)
 {
+    (void)ctx;
     return strstr(out, "ready\n") != NULL;
 }
 

@@ -16,6 +16,8 @@ teardown()
     [ ! -e sshd.pid ] || kill "$(cat sshd.pid)"
     [ -z "$SERVER" ] || kill "$SERVER" 2>/dev/null || true
     [ -z "$open" ] || rm -rf "$open"
+    : >go
+    [ ! -s hangs ] || kill "$(cat hangs)" 2>/dev/null || true
 }
 
 # ask OPTION…: about, of each host a line in $output.
@@ -180,7 +182,7 @@ come()
 
 @test "crew: what a shell says when it starts is no part of an answer" {
     lacking
-    sed -i '2i echo Welcome; echo "{no json}"' ssh
+    sed -i '2i printf "%s\\n" Welcome "{no json}" "have a nice day" "lack of sleep" "ready to serve" "none of it"' ssh
     ask --hosts a
     [ "$status" -eq 0 ]
     [ "$(of a .answer.node)" = a ]
@@ -250,7 +252,7 @@ hanging()
 {
     real_ssh "command=\${SSH_ORIGINAL_COMMAND//\"$MESHNET\"//nonexistent/meshnet}
         export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-        case \$command in *'exec \"\$0\" node about'*) echo >$PWD/hangs; exec sleep 300;; esac
+        case \$command in *'exec \"\$0\" node about'*) echo \$\$ >$PWD/hangs; exec sleep 300;; esac
         exec sh -c \"\$command\""
     "$MESHNET" node about --hosts a <<<'{}' >out 2>err 3>&- &
     ASKER=$!
@@ -298,6 +300,51 @@ there_is_something()
     for pid in $sshs; do
         gone kill -0 "$pid"
     done
+}
+
+# unpacking: the same, where the copy is unpacked and not yet tried, until there is a file go.
+unpacking()
+{
+    program tar <<-END
+	/usr/bin/tar "\$@" || exit
+	: >$PWD/unpacked
+	for _ in \$(seq 600); do
+	    [ ! -e $PWD/go ] || exit 0
+	    sleep 0.1
+	done
+	END
+    real_ssh "command=\${SSH_ORIGINAL_COMMAND//\"$MESHNET\"//nonexistent/meshnet}
+        export PATH=$PWD/bin:/usr/sbin:/usr/bin:/sbin:/bin
+        exec sh -c \"\$command\""
+    "$MESHNET" node about --hosts a <<<'{}' >out 2>err 3>&- &
+    ASKER=$!
+    come [ -e unpacked ]
+    there_is_something
+}
+
+# ends_unpacking SIGNAL: the asker; the shell there hears of it by its next word.
+ends_unpacking()
+{
+    local sshs pid
+    unpacking
+    sshs=$(pgrep -P "$ASKER")
+    kill "-$1" "$ASKER"
+    wait "$ASKER" || true
+    for pid in $sshs; do
+        gone kill -0 "$pid"
+    done
+    # Its server lets go of the shell's output, too.
+    gone pgrep -P "$(cat sshd.pid)"
+    : >go
+    gone there_is_something
+}
+
+@test "crew: the asker is killed while a copy is unpacked, and it goes" {
+    ends_unpacking KILL
+}
+
+@test "crew: Ctrl-C while a copy is unpacked, and it goes" {
+    ends_unpacking INT
 }
 
 # nobody COMMAND…
@@ -399,6 +446,55 @@ nodes: [{name: a, nics: [{netdev: lo, addresses: [127.0.0.1/8]}]},
   {name: b, nics: [{netdev: x0, addresses: [10.6.0.2/24]}, {netdev: x1, addresses: [10.7.0.2/24]}]}]' >mesh.yaml
     ask --hosts b
     [ "$status" -eq 0 ]
+    [ "$(of b .answer.node)" = b ]
+}
+
+# two_places: b has an address in the mesh file, and is not known by its name.
+two_places()
+{
+    fake_ssh
+    export MESHNET_CONFIG=$PWD/mesh.yaml MESHNET_NODE=a
+    echo 'version: 1
+nodes: [{name: a, nics: [{netdev: lo, addresses: [127.0.0.1/8]}]},
+  {name: b, nics: [{netdev: x0, addresses: [10.6.0.2/24]}]}]' >mesh.yaml
+}
+
+@test "crew: a host reached nowhere is told with what its own name led to, and each address" {
+    two_places
+    sed -i '2i [[ "$*" == *"HostName=10.6.0.2"* ]] && echo "no route" >&2 || echo "ssh: b is unknown" >&2; exit 255' ssh
+    ask --hosts b
+    [ "$status" -eq 1 ]
+    [ "$(of b .code)" = PEER_DEAD ]
+    [ "$(of b .error)" = "b: ssh did not get there: ssh: b is unknown. Try: ssh -o BatchMode=yes b true; nor at 10.6.0.2: ssh did not get there: no route" ]
+}
+
+@test "crew: a host that is lost once it was reached is looked for nowhere else" {
+    two_places
+    lacking
+    sed -i '2i echo x >>asked; [[ "$*" != *mktemp* ]] || { echo "lost it" >&2; exit 255; }' ssh
+    ask --hosts b
+    [ "$status" -eq 1 ]
+    [[ "$(of b .error)" == "b: ssh did not get there: lost it. "* ]]
+    [[ "$(of b .error)" != *"nor at"* ]]
+    [ "$(wc -l <asked)" -eq 2 ]
+}
+
+@test "crew: a connection lost in mid-answer is told as that" {
+    fake_ssh
+    sed -i "3i [[ \$3 != *'exec \"\$0\" node about'* ]] || { printf '{\"node\": \"a'; echo 'closed by remote host' >&2; exit 255; }" ssh
+    cat ssh
+    ask --hosts a
+    [ "$status" -eq 1 ]
+    [ "$(of a .code)" = PEER_DEAD ]
+    [ "$(of a .error)" = "a: the ssh connection failed: closed by remote host" ]
+}
+
+@test "crew: without standard input hosts are asked as well" {
+    fake_ssh
+    # run would have a pipe in its place.
+    timeout 100 "$MESHNET" node about --hosts a,b <&- >out 2>err || cat err
+    output=$(cat out)
+    echo "$output"
     [ "$(of b .answer.node)" = b ]
 }
 
