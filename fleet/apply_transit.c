@@ -8,6 +8,7 @@
 
 #include "fleet/apply_kernel.h"
 #include "fleet/apply_place.h"
+#include "fleet/nft.h"
 #include "topo/base/alloc.h"
 #include "topo/emit/emit.h"
 #include "topo/transit.h"
@@ -206,6 +207,34 @@ static char *old_script(const struct task *k)
     return text;
 }
 
+/* What the rules to come cannot lift: another table's drop. iptables' own chain they do. */
+static void note_drops(struct task *k)
+{
+    const struct mn_mesh_nic *in = &k->node->nics[k->t->nics[0]];
+    const struct mn_mesh_nic *out = &k->node->nics[k->t->nics[k->t->n_nics - 1]];
+    char where[160];
+    cJSON *rules;
+
+    if (!in->n_addrs || !out->n_addrs || mn_nft_read(&rules, NULL))
+        return;
+    struct mn_nft_packet packet = {.in = in->netdev,
+                                   .out = out->netdev,
+                                   .from = in->addrs[0],
+                                   .to = out->addrs[0],
+                                   .protocol = "tcp",
+                                   .port = 40000};
+    if (mn_nft_judge(rules, &packet, where, sizeof where) == MN_NFT_DROPS &&
+        !strstr(where, "chain FORWARD of table ip")) {
+        char *text = mn_asprintf("packets do not pass between its cables, and no rule of apply can "
+                                 "lift that: %s drops them; have it accept what goes from %s to %s "
+                                 "and back",
+                                 where, in->netdev, out->netdev);
+        mn_text_push(&k->plan->notes, &k->plan->n_notes, text);
+        free(text);
+    }
+    cJSON_Delete(rules);
+}
+
 static void plan_rules(struct task *k)
 {
     char *old = old_script(k);
@@ -221,6 +250,8 @@ static void plan_rules(struct task *k)
         mn_change_add(&k->plan->kernel, MN_CHANGE_RULE, NULL, WHAT, old, script);
     if (script && possible)
         mn_change_add(&k->record, MN_CHANGE_RULE, NULL, WHAT, NULL, script);
+    if (script && k->t->n_nics)
+        note_drops(k);
     free(old);
     free(script);
 }

@@ -844,3 +844,17 @@ kill_keeper()
     [ "$status" -eq 0 ]
     states | diff before -
 }
+
+@test "topo apply: a firewall that drops what passes, whatever others accept, is named" {
+    line
+    on b nft -f - <<-END || skip "no nftables here"
+	table inet mine { chain forward { type filter hook forward priority 10; policy drop; }; }
+	END
+    apply --dry-run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"packets do not pass between its cables"*"chain forward of table inet mine"*"from p0 to p1"* ]]
+    on b nft add rule inet mine forward iifname '{ p0, p1 }' oifname '{ p0, p1 }' accept
+    apply --dry-run
+    [ "$status" -eq 0 ]
+    [[ "$output" != *"packets do not pass"* ]]
+}
