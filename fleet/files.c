@@ -154,13 +154,15 @@ static cJSON *state_of(const char *path)
 /* Jobs of every user read it, whatever the umask of who writes it. */
 static enum mn_err write_whole(const char *path, const char *text, struct mn_diag *diag)
 {
-    int is_new = access(path, F_OK) != 0;
     enum mn_err err = make_folders(path, diag);
+    /* A symbolic link stays one. */
+    char *target = realpath(path, NULL);
+    mode_t mask = umask(022);
 
     if (!err)
-        err = mn_file_write(path, text, strlen(text), 1, diag);
-    if (!err && is_new && chmod(path, 0644))
-        err = mn_fail_errno(diag, "%s: setting its mode", path);
+        err = mn_file_write(target ? target : path, text, strlen(text), 1, diag);
+    umask(mask);
+    free(target);
     return err;
 }
 

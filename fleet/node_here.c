@@ -16,13 +16,14 @@ char *mn_node_script(const struct mn_node_verb *verb)
 
     if (!file)
         mn_no_memory();
-    /* sudo drops the environment. */
+    /* sudo drops the environment. With --help what a rule for "node VERB *" allows does nothing,
+     * and
+     * "--" is a word for its star; sudo -l does not say whether it would ask for a password. */
     if (verb->root) {
-        fputs(
-            "if [ \"$(id -u)\" -ne 0 ] && sudo -n -- \"$0\" --version >/dev/null 2>&1 </dev/null; "
-            "then exec sudo -n -- \"$0\" node ",
-            file);
-        fputs(verb->name, file);
+        fprintf(file,
+                "if [ \"$(id -u)\" -ne 0 ] && sudo -n -- \"$0\" node %s --help >/dev/null 2>&1 "
+                "</dev/null; then exec sudo -n -- \"$0\" node %s --",
+                verb->name, verb->name);
         for (const char *const *name = passed; *name; name++)
             fprintf(file, " ${%s:+\"%s=$%s\"}", *name, *name, *name);
         fputs("; fi; ", file);

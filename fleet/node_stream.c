@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -43,18 +44,48 @@ enum mn_err mn_node_find(const char *name, const struct mn_node_verb **verb, str
                            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* A rule for sudoers, of the verbs that need root and nothing else: other commands load what they
+ * are told to. "" for a program that its user may replace, or a copy, which is gone tomorrow. */
+static char *root_rule(const char *exe)
+{
+    char *rule = mn_strdup("");
+    char *folder = mn_strdup(exe), *slash = strrchr(folder, '/');
+
+    if (slash)
+        *slash = 0;
+    int lasts = slash && fnmatch("*/meshnet.????????[!/][!/]/meshnet", exe, 0) != 0 &&
+                access(exe, W_OK) != 0 && access(folder, W_OK) != 0;
+    for (const struct mn_node_verb *v = mn_node_verbs; v->name && lasts; v++) {
+        if (v->root != MN_ROOT_NEEDED)
+            continue;
+        char *more = mn_asprintf("%s%s%s node %s *", rule, *rule ? ", " : "", exe, v->name);
+        free(rule);
+        rule = more;
+    }
+    free(folder);
+    return rule;
+}
+
 static enum mn_err check_root(const struct mn_node_verb *verb, struct mn_diag *diag)
 {
     char exe[512];
     ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
 
     exe[n > 0 ? n : 0] = 0;
-    return verb->root != MN_ROOT_NEEDED || !geteuid()
-               ? MN_OK
-               : mn_fail(diag, MN_ERR_CONFIG,
-                         "'%s' needs root: allow sudo without a password for %s (in sudoers: NAME "
-                         "ALL=(root) NOPASSWD: %s), or come as root",
-                         verb->name, exe, exe);
+    if (verb->root != MN_ROOT_NEEDED || !geteuid())
+        return MN_OK;
+    char *rule = root_rule(exe);
+    enum mn_err err =
+        *rule ? mn_fail(diag, MN_ERR_CONFIG,
+                        "'%s' needs root: allow sudo without a password for it (in sudoers: NAME "
+                        "ALL=(root) NOPASSWD: %s), or come as root",
+                        verb->name, rule)
+              : mn_fail(diag, MN_ERR_CONFIG,
+                        "'%s' needs root: install this version of meshnet there, where only root "
+                        "may write, and allow sudo for it, or come as root",
+                        verb->name);
+    free(rule);
+    return err;
 }
 
 /* Standard input to its end; nothing comes from a terminal. */

@@ -16,6 +16,7 @@ teardown()
     [ ! -e sshd.pid ] || kill "$(cat sshd.pid)"
     [ -z "$SERVER" ] || kill "$SERVER" 2>/dev/null || true
     [ -z "$open" ] || rm -rf "$open"
+    cd "$BATS_TEST_TMPDIR"
     : >go
     [ ! -s hangs ] || kill "$(cat hangs)" 2>/dev/null || true
 }
@@ -368,7 +369,11 @@ nobody()
     echo "$output"
     [ "$status" -eq 1 ]
     [ "$(of a .code)" = CONFIG ]
-    [[ "$(of a .error)" == "a: 'put-mesh-system' needs root: allow sudo without a password for $(readlink -f "$MESHNET") "* ]]
+    [[ "$(of a .error)" == "a: 'put-mesh-system' needs root: allow sudo without a password for it (in sudoers: NAME ALL=(root) NOPASSWD: "* ]]
+    rule=$(of a .error)
+    exe=$(readlink -f "$MESHNET")
+    [[ "$rule" == *"$exe node apply *, $exe node "*"$exe node put-mesh-system *), or come as root" ]]
+    [[ "$rule" != *"put-mesh-at"* ]]
     [[ "$(of localhost .error)" == "localhost: 'put-mesh-system' needs root: "* ]]
     # With a sudo that works, and drops the environment.
     touch log
@@ -380,7 +385,17 @@ nobody()
 	END
     run --separate-stderr nobody timeout 60 "$MESHNET" node put-mesh-system --hosts a <<<'{}'
     cat log
-    grep -qx -- "-n -- $MESHNET node put-mesh-system MESHNET_NODE=a" log
+    grep -qx -- "-n -- $MESHNET node put-mesh-system -- MESHNET_NODE=a" log
+    [ "$(grep -vc -- "-n -- $MESHNET node put-mesh-system --" log)" -eq 0 ]
+    # A program that its user may replace is none to be root by.
+    mkdir own
+    cp "$exe" own/meshnet
+    chown -R 65534 own
+    program sudo <<<'exit 1'
+    MESHNET_SSH=$PWD/ssh nobody timeout 60 own/meshnet node put-mesh-system --hosts localhost <<<'{}' >out || true
+    cat out
+    [[ "$(jq -r .error out)" == *"needs root: install this version of meshnet there"* ]]
+    [ "$(grep -c NOPASSWD out)" -eq 0 ]
     # Who is root asks none.
     : >log
     run --separate-stderr timeout 60 "$MESHNET" node put-mesh-system --hosts a <<<'{}'

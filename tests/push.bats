@@ -182,3 +182,13 @@ no_leftovers()
     [ "$status" -eq 1 ]
     no_leftovers
 }
+
+@test "push: a symbolic link stays one, and what it leads to is replaced" {
+    mkdir spark-b/kept
+    sed 's/30s/40s/' mesh.yaml >spark-b/kept/mesh.yaml
+    ln -s kept/mesh.yaml spark-b/mesh.yaml
+    push mesh.yaml --hosts spark-b
+    [ "$status" -eq 0 ]
+    [ "$(readlink spark-b/mesh.yaml)" = kept/mesh.yaml ]
+    cmp mesh.yaml spark-b/kept/mesh.yaml
+}
