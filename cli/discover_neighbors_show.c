@@ -4,6 +4,7 @@
 
 #include "cli/discover.h"
 #include "cli/discover_neighbors.h"
+#include "topo/cabling.h"
 #include "topo/case.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -66,7 +67,10 @@ static void cell_known(struct mn_out *out, long value)
 static void put_state(struct mn_out *out, const struct half *half)
 {
     const struct mn_survey_nic *a = half->nics[0], *b = half->nics[1];
-    int least = a->mtu < b->mtu ? a->mtu : b->mtu;
+    int least = a->mtu < b->mtu ? a->mtu : b->mtu, mtu[2] = {0, 0}; /* 0 = not measured */
+
+    for (int side = 0; side < 2; side++)
+        mtu[side] = half->seen[side] ? half->seen[side]->mtu : 0;
 
     if (!half->seen[0] && !half->seen[1]) {
         mn_out_cell(out, "not heard");
@@ -75,12 +79,11 @@ static void put_state(struct mn_out *out, const struct half *half)
     if (!half->seen[0] || !half->seen[1]) {
         mn_out_color(out, MN_RED);
         mn_out_cell(out, "one way only");
-    } else if (half->seen[0]->mtu != half->seen[1]->mtu || half->seen[0]->mtu < least) {
+    } else if (mtu[0] && mtu[1] && (mtu[0] != mtu[1] || mtu[0] < least)) {
         mn_out_color(out, MN_YELLOW);
-        mn_out_cell(out, half->seen[0]->mtu < least && half->seen[1]->mtu < least
-                             ? "less passes than the MTU"
-                             : "MTU unlike");
-    } else if (a->mtu != b->mtu) {
+        mn_out_cell(out,
+                    mtu[0] < least && mtu[1] < least ? "less passes than the MTU" : "MTU unlike");
+    } else if (a->mtu && b->mtu && a->mtu != b->mtu) {
         mn_out_color(out, MN_YELLOW);
         mn_out_cell(out, "MTU unlike");
     } else if (a->speed_mbps && b->speed_mbps && a->speed_mbps != b->speed_mbps) {
@@ -232,13 +235,34 @@ static void put_failed(struct mn_out *out, const cJSON *failed)
     mn_out_list_end(out);
 }
 
+/* Both halves of a port are one cable. */
+static void put_head(struct mn_out *out, const struct mn_neighbors *found)
+{
+    const struct mn_mesh *mesh = &found->mesh;
+    size_t nodes = found->survey.n_nodes, halves = 0, cables;
+    char text[64] = "", kept[64] = "";
+    struct mn_cabling cabling;
+
+    mn_cabling_read(&found->survey, &cabling);
+    cables = cabling.n_cables;
+    for (size_t i = 0; i < cables; i++)
+        halves += (size_t)cabling.cables[i].n_halves;
+    mn_cabling_free(&cabling);
+    if (halves > cables)
+        snprintf(text, sizeof text, " (%zu halves)", halves);
+    if (mesh->n_links > halves)
+        snprintf(kept, sizeof kept, ", %zu link%s of the file not seen", mesh->n_links - halves,
+                 mesh->n_links - halves == 1 ? "" : "s");
+    mn_out_note(out, MN_BOLD, "%zu node%s, %zu cable%s%s%s: %s", nodes, nodes == 1 ? "" : "s",
+                cables, cables == 1 ? "" : "s", text, kept, mn_survey_shape(&found->survey));
+    mn_out_int(out, "n_cables", NULL, (int64_t)cables);
+}
+
 void mn_neighbors_show(struct mn_out *out, const struct mn_neighbors *found)
 {
     const struct mn_mesh *mesh = &found->mesh;
 
-    mn_out_note(out, MN_BOLD, "%zu node%s, %zu cable%s: %s", mesh->n_nodes,
-                mesh->n_nodes == 1 ? "" : "s", mesh->n_links, mesh->n_links == 1 ? "" : "s",
-                mn_survey_shape(&found->survey));
+    put_head(out, found);
     mn_out_str(out, "shape", NULL, mn_survey_shape(&found->survey));
     mn_out_int(out, "n_nodes", NULL, (int64_t)mesh->n_nodes);
     mn_out_int(out, "n_links", NULL, (int64_t)mesh->n_links);

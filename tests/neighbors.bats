@@ -428,3 +428,28 @@ nobody_left()
     jq -e '[.. | objects | select(has("where") and has("seen")) | [.id, .where]] | length > 0 and
         length == (unique | length)' <<<"$output"
 }
+
+@test "neighbors: what a survey did not see stays in the file that it is merged into, and is said" {
+    local all="$BATS_TEST_DIRNAME/fixtures/survey/spark-ring-4-both-heard-numbered.json"
+    run --separate-stderr "$MESHNET" discover --neighbors --survey "$all" -o mesh.yaml
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"4 nodes, 4 cables (8 halves): ring"* ]]
+    jq '.nodes |= .[:2] | .seen |= map(select((.at + .from) | test("spark-[cd]") | not)) |
+        del(.seen[].mtu)' "$all" >two.json
+    run --separate-stderr "$MESHNET" discover --neighbors --survey two.json -o mesh.yaml --merge --json
+    echo "$output"
+    [ "$(jq -r '[.cables[] | select(.state == "up")] | length' <<<"$output")" -eq 2 ]
+    [ "$(jq -c '[.findings[]? | select(.id == "file-unseen") | .where]' <<<"$output")" = \
+        '["spark-c","spark-d"]' ]
+    run "$MESHNET" discover --check mesh.yaml --json
+    [ "$(jq '.links | length' <<<"$output")" -eq 8 ]
+    [ "$(grep -c 10.0. mesh.yaml)" -ge 16 ]
+}
+
+@test "neighbors: a survey of too many nodes is refused with their number" {
+    jq '.nodes[0] as $n | .nodes = [range(65) | . as $i | $n | .name = "n\($i)"] | .seen = []' \
+        "$BATS_TEST_DIRNAME/fixtures/survey/spark-pair.json" >many.json
+    neighbors --survey many.json
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"nodes has 65; expected at most 64"* ]]
+}

@@ -181,3 +181,18 @@ address()
     run --separate-stderr "$MESHNET" env --mesh mesh.yaml
     [[ "$stderr" != *"topo address"* ]]
 }
+
+@test "topo address: a pool of loopback, multicast, link-local or reserved addresses is refused" {
+    local pool
+    for pool in 127.0.0.0/8 224.0.0.0/4 0.0.0.0/1 240.0.0.0/4 169.254.0.0/16; do
+        address bare.yaml --pool "$pool" -o mesh.yaml
+        [ "$status" -eq 2 ]
+        [[ "$stderr" == *"the pool $pool holds addresses that are "* ]]
+    done
+    for pool in ff00::/8 ::/16 fe80::/64; do
+        address bare.yaml --ipv6 --pool "$pool" -o mesh.yaml
+        [ "$status" -eq 2 ]
+        [[ "$stderr" == *"the pool $pool holds addresses that are "* ]]
+    done
+    [ ! -e mesh.yaml ]
+}

@@ -223,6 +223,13 @@ static enum mn_err check_plan(const struct mn_address_work *w, struct mn_diag *d
     if (pool->family != w->plan->family)
         return mn_fail(diag, MN_ERR_CONFIG, "the pool %s: expected one of IPv%c", text,
                        ipv4 ? '4' : '6');
+    const char *reserved = mn_pool_reserved(pool);
+    if (pool->prefix >= 0 && reserved)
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "the pool %s holds addresses that are %s; expected a private range, such as "
+                       "%s",
+                       text, reserved,
+                       w->plan->family == AF_INET ? "10.66.0.0/16" : "fd00:66::/48");
     if (pool->prefix < 1 || pool->prefix > w->prefix)
         return mn_fail(diag, MN_ERR_CONFIG,
                        "the pool %s: expected a prefix length, of /%d or wider, such as %s", text,

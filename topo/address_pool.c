@@ -103,3 +103,29 @@ enum mn_err mn_pool_choose(int family, int prefix, const struct mn_addr *nets, s
     mn_ranges_free(&ranges);
     return err;
 }
+
+const char *mn_pool_reserved(const struct mn_addr *net)
+{
+    static const struct {
+        struct mn_addr net;
+        const char *what;
+    } rows[] = {
+        {{.family = AF_INET, .prefix = 8, .bytes = {127}}, "for loopback"},
+        {{.family = AF_INET, .prefix = 4, .bytes = {224}}, "for multicast"},
+        {{.family = AF_INET, .prefix = 4, .bytes = {240}}, "reserved"},
+        {{.family = AF_INET, .prefix = 8, .bytes = {0}}, "of no network"},
+        {{.family = AF_INET, .prefix = 16, .bytes = {169, 254}}, "link-local"},
+        {{.family = AF_INET6, .prefix = 8, .bytes = {0xff}}, "for multicast"},
+        {{.family = AF_INET6, .prefix = 10, .bytes = {0xfe, 0x80}}, "link-local"},
+        {{.family = AF_INET6, .prefix = 8, .bytes = {0}}, "reserved, as ::1 is"},
+    };
+    struct mn_range range = mn_subnet_range(net);
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct mn_range row = mn_subnet_range(&rows[i].net);
+
+        if (rows[i].net.family == net->family && range.first <= row.last && row.first <= range.last)
+            return rows[i].what;
+    }
+    return NULL;
+}

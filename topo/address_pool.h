@@ -13,4 +13,7 @@ enum mn_err mn_pool_choose(int family, int prefix, const struct mn_addr *nets, s
                            const struct mn_takens *taken, struct mn_addr *pool,
                            struct mn_diag *diag);
 
+/* Why a NIC cannot have addresses of the range, "for loopback" say; NULL: it can. */
+const char *mn_pool_reserved(const struct mn_addr *net);
+
 #endif

@@ -60,6 +60,12 @@ void mn_survey_address_office(const struct mn_survey_maker *m)
         }
 }
 
+void mn_survey_address_kept(const struct mn_survey_maker *m, const struct mn_mesh_nic *was,
+                            int node, struct mn_mesh_nic *to)
+{
+    addrs_take(m->mesh, node, was->addrs, was->n_addrs, to, was->role == MN_ROLE_MANAGEMENT);
+}
+
 /* An address that the other end has too is nobody's. */
 static void drop_equal(struct mn_mesh_nic *nic, const struct mn_mesh_nic *other)
 {

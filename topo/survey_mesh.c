@@ -15,24 +15,28 @@ static int same_mac(const struct mn_mesh_nic *a, const struct mn_survey_nic *b)
     return a->has_mac && b->has_mac && !memcmp(a->mac, b->mac, sizeof a->mac);
 }
 
-/* By the MACs of its NICs, which outlive names; then by name; then by host name. */
-static int node_before(const struct mn_mesh *old, const struct mn_survey_node *node)
+/* By the MACs of its NICs, which outlive names; then by name; then by host name. Of nodes with
+ * equally many, as of machines that were cloned, it is the one of its name. */
+static int node_before(const struct mn_mesh *old, const char *taken,
+                       const struct mn_survey_node *node)
 {
-    int best = -1, most = 0;
+    int best = -1, most = 0, named = mn_mesh_node_index(old, node->name);
 
     for (size_t n = 0; n < old->n_nodes; n++) {
         int same = 0;
 
-        for (size_t i = 0; i < old->nodes[n].n_nics; i++)
+        for (size_t i = 0; i < old->nodes[n].n_nics && !taken[n]; i++)
             for (size_t k = 0; k < node->n_nics; k++)
                 same += same_mac(&old->nodes[n].nics[i], &node->nics[k]);
-        best = same > most ? (int)n : best;
+        if (same > most || (same && same == most && (int)n == named))
+            best = (int)n;
         most = same > most ? same : most;
     }
-    if (best < 0)
-        best = mn_mesh_node_index(old, node->name);
+    if (best < 0 && named >= 0 && !taken[named])
+        best = named;
     for (size_t n = 0; n < old->n_nodes && best < 0; n++)
-        best = node->hostname[0] && !strcmp(old->nodes[n].hostname, node->hostname) ? (int)n : best;
+        if (!taken[n] && node->hostname[0] && !strcmp(old->nodes[n].hostname, node->hostname))
+            best = (int)n;
     return best;
 }
 
@@ -60,7 +64,7 @@ static int name_taken(const struct mn_mesh_node *node, const char *name)
 
 /* A mesh file has each MAC once; where it is on two nodes, as of a machine that was cloned, it
  * tells nothing. */
-static int mac_taken(const struct mn_mesh *mesh, int node, const uint8_t mac[6])
+int mn_survey_mac_taken(const struct mn_mesh *mesh, int node, const uint8_t mac[6])
 {
     for (int n = 0; n < node; n++)
         for (size_t i = 0; i < mesh->nodes[n].n_nics; i++)
@@ -108,13 +112,18 @@ static void nic_make(const struct mn_survey_maker *m, int node, int index)
     made.port = nic->device[0] && within(nic->port, 1, 254) ? nic->port : 1;
     /* A bond's is that of a member, a VLAN's that of the NIC below. */
     made.has_mac = nic->has_mac && nic->kind != MN_NIC_BOND && nic->kind != MN_NIC_VLAN &&
-                   !mac_taken(m->mesh, node, nic->mac);
+                   !mn_survey_mac_taken(m->mesh, node, nic->mac);
     memcpy(made.mac, nic->mac, sizeof made.mac);
-    made.speed_mbps = within(nic->speed_mbps, 1, 10000000);
+    /* A port that is dark now is as fast as it was. */
+    if (!was || nic->carrier || nic->speed_mbps)
+        made.speed_mbps = within(nic->speed_mbps, 1, 10000000);
     /* Of a NIC that nobody has set up yet it is the driver's, which nobody wants. */
     if (is_numbered(nic))
         made.mtu = (int)within(nic->mtu, 576, 65536);
     m->place[node][index] = (int)to->n_nics;
+    if (was)
+        m->now[m->old_node[node]][was - m->old->nodes[m->old_node[node]].nics] =
+            (struct mn_mesh_end){node, (int)to->n_nics};
     *(struct mn_mesh_nic *)mn_grow((void **)&to->nics, &to->n_nics, sizeof *to->nics) = made;
 }
 
@@ -151,7 +160,8 @@ static void node_make(struct mn_survey_maker *m, int index)
     m->place[index] = mn_zalloc((node->n_nics + 1) * sizeof **m->place);
     for (size_t i = 0; i < node->n_nics; i++) {
         m->place[index][i] = -1;
-        if (is_cabled(m->cabling, index, (int)i) || leads_to_management(&node->nics[i]))
+        if (is_cabled(m->cabling, index, (int)i) || leads_to_management(&node->nics[i]) ||
+            mn_survey_keeps(m, index, (int)i))
             nic_make(m, index, (int)i);
     }
 }
@@ -212,16 +222,8 @@ static void groups_make(const struct mn_survey_maker *m)
 static int end_now(const struct mn_survey_maker *m, const struct mn_mesh_end *was,
                    struct mn_mesh_end *now)
 {
-    const struct mn_mesh_nic *nic = mn_mesh_end_nic(m->old, was);
-
-    for (size_t n = 0; n < m->survey->n_nodes; n++)
-        for (size_t i = 0; m->old_node[n] == was->node && i < m->survey->nodes[n].n_nics; i++)
-            if (m->place[n][i] >= 0 &&
-                mn_survey_nic_before(m, (int)n, &m->survey->nodes[n].nics[i]) == nic) {
-                *now = (struct mn_mesh_end){(int)n, m->place[n][i]};
-                return 1;
-            }
-    return 0;
+    *now = m->now[was->node][was->nic];
+    return now->node >= 0;
 }
 
 static int same_end(const struct mn_mesh_end *a, const struct mn_mesh_end *b)
@@ -265,6 +267,7 @@ static void links_make(const struct mn_survey_maker *m)
             }
             mn_survey_address_link(m, link, from);
         }
+    mn_survey_keep_links(m);
     link_names(m);
 }
 
@@ -288,20 +291,18 @@ static void routes_keep(const struct mn_survey_maker *m)
 /* --- GPUs: a survey has none, those of the old mesh stay ---------------------------------------
  */
 
-static void gpus_keep(const struct mn_survey_maker *m, int index)
+static void gpus_keep(const struct mn_survey_maker *m, int index, int was_node)
 {
     struct mn_mesh_node *node = &m->mesh->nodes[index];
     size_t kept = 0;
 
-    if (m->old_node[index] < 0)
-        return;
-    mn_mesh_gpus_copy(node, &m->old->nodes[m->old_node[index]]);
+    mn_mesh_gpus_copy(node, &m->old->nodes[was_node]);
     for (size_t g = 0; g < node->n_gpus; g++) {
         struct mn_mesh_gpu gpu = node->gpus[g];
         size_t n = 0;
 
         for (size_t i = 0; i < gpu.n_nics; i++) {
-            struct mn_mesh_end was = {m->old_node[index], gpu.nics[i]}, now;
+            struct mn_mesh_end was = {was_node, gpu.nics[i]}, now;
 
             if (end_now(m, &was, &now))
                 gpu.nics[n++] = now.nic;
@@ -325,25 +326,38 @@ static void make(struct mn_survey_maker *m)
     m->old_node = mn_zalloc((n + 1) * sizeof *m->old_node);
     m->place = mn_zalloc((n + 1) * sizeof *m->place);
     for (size_t i = 0; i < n; i++) {
-        int was = node_before(m->old, &m->survey->nodes[i]);
-
-        m->old_node[i] = was >= 0 && !taken[was] ? was : -1;
+        m->old_node[i] = node_before(m->old, taken, &m->survey->nodes[i]);
         if (m->old_node[i] >= 0)
-            taken[was] = 1;
+            taken[m->old_node[i]] = 1;
     }
     free(taken);
+    m->now = mn_zalloc((m->old->n_nodes + 1) * sizeof *m->now);
+    for (size_t i = 0; i < m->old->n_nodes; i++) {
+        m->now[i] = mn_zalloc((m->old->nodes[i].n_nics + 1) * sizeof **m->now);
+        for (size_t k = 0; k < m->old->nodes[i].n_nics; k++)
+            m->now[i][k].node = -1;
+    }
     for (size_t i = 0; i < n; i++)
         node_make(m, (int)i);
+    mn_survey_keep_nodes(m);
     names_apart(m->mesh);
     groups_make(m);
     mn_survey_address_office(m);
     links_make(m);
+    mn_survey_keep_addresses(m);
     mn_survey_address_gids(m->mesh);
     routes_keep(m);
-    for (size_t i = 0; i < n; i++)
-        gpus_keep(m, (int)i);
+    for (size_t i = 0; i < m->mesh->n_nodes; i++) {
+        int was = i < n ? m->old_node[i] : mn_mesh_node_index(m->old, m->mesh->nodes[i].name);
+
+        if (was >= 0)
+            gpus_keep(m, (int)i, was);
+    }
     for (size_t i = 0; i < n; i++)
         free(m->place[i]);
+    for (size_t i = 0; i < m->old->n_nodes; i++)
+        free(m->now[i]);
+    free(m->now);
     free(m->place);
     free(m->old_node);
 }
@@ -369,8 +383,13 @@ enum mn_err mn_survey_mesh(const struct mn_survey *survey, const struct mn_mesh 
     mn_strlcpy(mesh->name, m.old->name, sizeof mesh->name);
     make(&m);
     mn_cabling_free(&cabling);
-    if (mesh->n_links <= MN_MESH_LINKS_MAX)
+    if (mesh->n_links <= MN_MESH_LINKS_MAX && mesh->n_nodes <= MN_MESH_NODES_MAX)
         return MN_OK;
+    size_t nodes = mesh->n_nodes;
     mn_mesh_free(mesh);
+    if (nodes > MN_MESH_NODES_MAX)
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "%zu nodes with those of the file that were not seen; a mesh has at most %d",
+                       nodes, MN_MESH_NODES_MAX);
     return mn_fail(diag, MN_ERR_CONFIG, "more than %d cables", MN_MESH_LINKS_MAX);
 }

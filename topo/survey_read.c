@@ -121,6 +121,9 @@ static enum mn_err get_list(const struct reader *r, const cJSON *map, const char
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(map, key);
 
     *list = cJSON_IsArray(item) && cJSON_GetArraySize(item) <= max ? item : NULL;
+    if (cJSON_IsArray(item) && !*list)
+        return mn_fail(r->diag, MN_ERR_CONFIG, "survey: %s%s%s has %d; expected at most %d", r->at,
+                       *r->at ? "." : "", key, cJSON_GetArraySize(item), max);
     return item && !*list ? wrong(r, item, key, "a list of at most %d", max) : MN_OK;
 }
 

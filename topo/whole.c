@@ -60,6 +60,10 @@ const struct mn_whole_rule mn_whole_rules[] = {
     {{"mtu-directions", MN_SEVERITY_ERROR, "large packets pass in one direction only",
       "A NIC that takes less than it is set to, or a tunnel or filter on one side."},
      mn_whole_mtu_directions},
+    {{"file-unseen", MN_SEVERITY_WARNING, "in the mesh file, but not seen",
+      "A node that was not asked or did not answer, or a NIC that its node does not show. A file "
+      "that is merged into keeps both; what is gone for good is to be taken out by hand."},
+     mn_whole_file_node},
     {{"cable-misplaced", MN_SEVERITY_WARNING, "a plug in the wrong port",
       "With this one change all cables make a regular shape. Nothing is wrong with a partial mesh "
       "that is meant to be one; a mesh file says so."},

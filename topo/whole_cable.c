@@ -314,9 +314,27 @@ void mn_whole_carrier(const struct mn_trouble_rule *rule, const struct mn_whole 
             one_carrier(rule, w, (int)i, w->wants[i]);
 }
 
+/* Plugs of nodes that hear nobody at all: that finding speaks for them, and for as many at the
+ * others. Fills alone[node]. */
+static int explained(const struct mn_whole *w, char *alone)
+{
+    int theirs = 0, others = 0;
+
+    for (size_t n = 0; n < w->survey->n_nodes; n++) {
+        int lit = mn_node_lit(w, (int)n);
+
+        alone[n] = w->survey->n_nodes > 1 && w->wish.kind == MN_WISH_NONE && !w->misled &&
+                   !mn_graph_degree(&w->all, n);
+        *(alone[n] ? &theirs : &others) += lit;
+    }
+    return theirs >= others;
+}
+
 void mn_whole_nobody(const struct mn_trouble_rule *rule, const struct mn_whole *w)
 {
     long fastest = 0;
+    char *alone = mn_zalloc(w->survey->n_nodes + 1);
+    int all = explained(w, alone);
 
     for (size_t i = 0; i < w->cabling.n_cables; i++) {
         long speed = mn_port_nic(w, w->cabling.cables[i].ports[0], 0)->speed_mbps;
@@ -329,7 +347,7 @@ void mn_whole_nobody(const struct mn_trouble_rule *rule, const struct mn_whole *
 
         if (!mn_port_is_free(w, (int)i) || !mn_port_carrier(w, (int)i) ||
             mn_wish_has(&w->wish, (int)i) || (w->file && w->wants[i] >= 0) ||
-            nic->speed_mbps * 8 <= fastest - 1)
+            nic->speed_mbps * 8 <= fastest - 1 || all || alone[w->cabling.ports[i].node])
             continue;
         struct mn_trouble *t = mn_trouble_add(w->found, rule, "%s", mn_where_port(w, (int)i, text));
         snprintf(t->seen, sizeof t->seen, "link up%s, nobody heard",
@@ -338,4 +356,5 @@ void mn_whole_nobody(const struct mn_trouble_rule *rule, const struct mn_whole *
         snprintf(t->fix, sizeof t->fix,
                  "see what the other end is in; a node that was not asked belongs into --hosts");
     }
+    free(alone);
 }

@@ -37,8 +37,8 @@ typedef void mn_whole_rule_check(const struct mn_trouble_rule *rule, const struc
 mn_whole_rule_check mn_whole_crossed, mn_whole_misplaced, mn_whole_doubled, mn_whole_missing,
     mn_whole_open, mn_whole_apart, mn_whole_alone;
 /* whole_wants.c */
-mn_whole_rule_check mn_whole_file_cable, mn_whole_file_missing, mn_whole_file_extra,
-    mn_whole_neighbour;
+mn_whole_rule_check mn_whole_file_cable, mn_whole_file_missing, mn_whole_file_node,
+    mn_whole_file_extra, mn_whole_neighbour;
 /* whole_cable.c */
 mn_whole_rule_check mn_whole_loop, mn_whole_shared, mn_whole_beside, mn_whole_foreign,
     mn_whole_enslaved, mn_whole_one_way, mn_whole_half_dark, mn_whole_carrier, mn_whole_nobody;
@@ -65,6 +65,8 @@ int mn_port_is_free(const struct mn_whole *w, int port);
 const struct mn_survey_nic *mn_port_nic(const struct mn_whole *w, int port, int i);
 /* One of the port's NICs has a carrier. */
 int mn_port_carrier(const struct mn_whole *w, int port);
+/* How many free ports of the node have a carrier. */
+int mn_node_lit(const struct mn_whole *w, int node);
 /* The wish is about this port. */
 int mn_wish_has(const struct mn_wish *wish, int port);
 const char *mn_whole_node(const struct mn_whole *w, int node);

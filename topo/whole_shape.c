@@ -175,6 +175,16 @@ static void ports_text(const struct mn_whole *w, int node, char *text, size_t si
     }
 }
 
+int mn_node_lit(const struct mn_whole *w, int node)
+{
+    int lit = 0;
+
+    for (size_t i = 0; i < w->cabling.n_ports; i++)
+        lit += w->cabling.ports[i].node == node && mn_port_is_free(w, (int)i) &&
+               mn_port_carrier(w, (int)i);
+    return lit;
+}
+
 void mn_whole_alone(const struct mn_trouble_rule *rule, const struct mn_whole *w)
 {
     if (w->survey->n_nodes < 2 || w->wish.kind != MN_WISH_NONE || w->misled)
@@ -185,6 +195,13 @@ void mn_whole_alone(const struct mn_trouble_rule *rule, const struct mn_whole *w
         struct mn_trouble *t = mn_trouble_add(w->found, rule, "%s", mn_whole_node(w, (int)i));
         ports_text(w, (int)i, t->seen, sizeof t->seen);
         snprintf(t->expected, sizeof t->expected, "a cable to one of the other nodes");
+        if (mn_node_lit(w, (int)i)) {
+            snprintf(t->fix, sizeof t->fix,
+                     "its cables are in: on %s see whether a firewall drops what comes (nft list "
+                     "ruleset), and whether probing has its rights there (root or CAP_NET_RAW)",
+                     mn_whole_node(w, (int)i));
+            continue;
+        }
         snprintf(t->fix, sizeof t->fix,
                  "plug in its cables, switch its ports on (ip link set dev NETDEV up), and look "
                  "again");

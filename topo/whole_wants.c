@@ -203,6 +203,59 @@ void mn_whole_file_missing(const struct mn_trouble_rule *rule, const struct mn_w
     }
 }
 
+/* A node of the file is one of the survey's, by a MAC of its NICs or by its names. */
+static int is_node(const struct mn_whole *w, const struct mn_mesh_node *node)
+{
+    for (size_t n = 0; n < w->survey->n_nodes; n++) {
+        const struct mn_survey_node *here = &w->survey->nodes[n];
+
+        if (!strcmp(here->name, node->name) || !strcmp(here->hostname, node->hostname) ||
+            !strcmp(mn_whole_node(w, (int)n), node->name))
+            return 1;
+        for (size_t i = 0; i < here->n_nics; i++)
+            for (size_t k = 0; k < node->n_nics; k++)
+                if (here->nics[i].has_mac && node->nics[k].has_mac &&
+                    !memcmp(here->nics[i].mac, node->nics[k].mac, 6))
+                    return 1;
+    }
+    return 0;
+}
+
+void mn_whole_file_node(const struct mn_trouble_rule *rule, const struct mn_whole *w)
+{
+    for (size_t n = 0; w->file && n < w->file->n_nodes; n++) {
+        const struct mn_mesh_node *node = &w->file->nodes[n];
+
+        if (!is_node(w, node)) {
+            struct mn_trouble *t = mn_trouble_add(w->found, rule, "%s", node->name);
+            snprintf(t->seen, sizeof t->seen, "the mesh file has the node, this survey has not");
+            snprintf(t->expected, sizeof t->expected, "all nodes of the file");
+            snprintf(t->fix, sizeof t->fix,
+                     "ask it too (--hosts); if it is gone for good, take it out of the file");
+            continue;
+        }
+        for (size_t i = 0; i < node->n_nics; i++) {
+            struct mn_mesh_end end = {(int)n, (int)i};
+            int linked = 0;
+
+            for (size_t k = 0; k < w->file->n_links; k++)
+                for (int side = 0; side < 2; side++)
+                    linked |= w->file->links[k].ends[side].node == end.node &&
+                              w->file->links[k].ends[side].nic == end.nic;
+            if (!linked || port_of(w, &end) >= 0)
+                continue;
+            struct mn_trouble *t =
+                mn_trouble_add(w->found, rule, "%s %s", node->name, node->nics[i].netdev);
+            snprintf(t->seen, sizeof t->seen, "the node shows no such NIC");
+            snprintf(t->expected, sizeof t->expected, "the end of a cable of the mesh file");
+            snprintf(t->fix, sizeof t->fix,
+                     "on %s: ip link show; lspci -nn | grep -i net; a NIC that --skip names is not "
+                     "looked at",
+                     node->name);
+        }
+    }
+}
+
 int mn_whole_lacks(const struct mn_whole *w, int a, int b)
 {
     return far_of(w, a) < 0 && far_of(w, b) < 0 && w->cabling.ports[a].knot < 0 &&

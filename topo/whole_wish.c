@@ -29,9 +29,9 @@ static int node_of(const struct search *s, int port)
     return s->w->cabling.ports[port].node;
 }
 
-/* A free port of the node, freed counts as one and except does not, rather one with a carrier; -1 =
- * none.. */
-static int free_port(const struct search *s, int node, int freed, int except)
+/* A free port of the node, freed counts as one and except does not; dark: one into which a plug can
+ * go, else rather one with a carrier; -1 = none. */
+static int free_port(const struct search *s, int node, int freed, int except, int dark)
 {
     int found = -1;
 
@@ -39,12 +39,24 @@ static int free_port(const struct search *s, int node, int freed, int except)
         int port = (int)i;
 
         if (node_of(s, port) != node || port == except ||
-            (port != freed && !mn_port_is_free(s->w, port)))
+            (port != freed &&
+             (!mn_port_is_free(s->w, port) || (dark && mn_port_carrier(s->w, port)))))
             continue;
         if (found < 0 || (mn_port_carrier(s->w, port) && !mn_port_carrier(s->w, found)))
             found = port;
     }
     return found;
+}
+
+/* A plug sits in a free port and nobody is heard there: the cables are not all known, and none is
+ * to be moved before they are. */
+static int hears_less(const struct search *s)
+{
+    int lit = 0;
+
+    for (size_t i = 0; i < s->w->cabling.n_ports; i++)
+        lit |= mn_port_is_free(s->w, (int)i) && mn_port_carrier(s->w, (int)i);
+    return lit;
 }
 
 static void edge_add(struct search *s, int a, int b)
@@ -115,7 +127,7 @@ static int try_add(struct search *s, int freed, int except)
     if (n != 2)
         return 0;
     for (int side = 0; side < 2; side++) {
-        s->wish.add[side] = free_port(s, ends[side], freed, except);
+        s->wish.add[side] = free_port(s, ends[side], freed, except, freed >= 0);
         if (s->wish.add[side] < 0)
             return 0;
         s->pairs[s->n_edges][side] = ends[side];
@@ -133,7 +145,7 @@ static int try_move(struct search *s, size_t i, int side, int add)
     int was = s->pairs[i][side], good = 0;
 
     for (int node = 0; node < (int)s->w->survey->n_nodes && !good; node++) {
-        int to = node == was || node == s->pairs[i][!side] ? -1 : free_port(s, node, -1, -1);
+        int to = node == was || node == s->pairs[i][!side] ? -1 : free_port(s, node, -1, -1, 1);
 
         if (to < 0)
             continue;
@@ -200,20 +212,22 @@ static int try_swaps(struct search *s)
 
 static enum mn_wish_kind find(struct search *s)
 {
+    int unknown = hears_less(s);
+
     if (try_add(s, -1, -1))
         return MN_WISH_ADD;
     if (s->wish.now == MN_SHAPE_LINE) { /* which is fine, but for a cable too many */
         for (size_t i = 0; i < s->n_edges; i++)
-            for (int side = 1; side >= 0 && s->edges[i].doubled; side--)
+            for (int side = 1; side >= 0 && s->edges[i].doubled && !unknown; side--)
                 if (try_move(s, i, side, 0))
                     return MN_WISH_MOVE;
         return MN_WISH_NONE;
     }
-    if (try_moves(s, 0))
+    if (!unknown && try_moves(s, 0))
         return MN_WISH_MOVE;
     if (try_swaps(s))
         return MN_WISH_SWAP;
-    return try_moves(s, 1) ? MN_WISH_MOVE_ADD : MN_WISH_NONE;
+    return !unknown && try_moves(s, 1) ? MN_WISH_MOVE_ADD : MN_WISH_NONE;
 }
 
 void mn_whole_wish(struct mn_whole *w)
