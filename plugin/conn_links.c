@@ -130,6 +130,26 @@ static int get_local(struct mn_bytes *b, struct mn_local *l)
            l->speed_mbps <= MAX_MBPS;
 }
 
+/* The handle has the acceptor's addresses in an order of its own: which of them the connection came
+ * to, its socket tells both ends. */
+static void find_acceptor(struct mn_conn *conn)
+{
+    const struct mn_side *side = &conn->side[0];
+    struct sockaddr_storage ss;
+    struct mn_addr at;
+    socklen_t len = sizeof ss;
+    int failed = conn->connector ? getpeername(conn->chan.fd, (struct sockaddr *)&ss, &len)
+                                 : getsockname(conn->chan.fd, (struct sockaddr *)&ss, &len);
+
+    if (failed || mn_addr_from_sockaddr((struct sockaddr *)&ss, &at) < 0)
+        return;
+    for (int i = 0; i < side->n_locals; i++)
+        if (mn_addr_equal(&side->locals[i].addr, &at)) {
+            conn->control.acceptor = (uint8_t)i;
+            return;
+        }
+}
+
 enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
                              struct mn_diag *diag)
 {
@@ -169,6 +189,7 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     mn_conn_compare_mesh(conn, &mesh);
     if (conn->control.connector == MN_ROUTED)
         return MN_OK;
+    find_acceptor(conn);
     if (conn->control.connector >= conn->side[1].n_locals ||
         conn->control.acceptor >= conn->side[0].n_locals)
         return mn_fail(diag, MN_ERR_PROTO, "LINKS frame names an address that is not there");

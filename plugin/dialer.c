@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "plugin/abi/nccl_abi.h"
 #include "plugin/far.h"
 #include "plugin/listen.h"
 #include "plugin/reach.h"
@@ -225,6 +226,14 @@ static enum mn_err find_candidates(const struct mn_config *config, struct dialer
                 "netmasks, and a setting forbids to reach it in another way (transport.reach: "
                 "direct, kind: verbs or allow_tcp: false)",
                 mine, theirs);
+    else if (config->pointers & ~NCCL_PTR_HOST)
+        mn_fail(
+            diag, MN_ERR_CONFIG,
+            "no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
+            "netmasks; TCP would reach it, but takes no GPU memory, which is offered here: with "
+            "a mesh file (meshnet discover) meshnet knows beforehand whom no cable reaches, or "
+            "set transport.gpu_direct: false",
+            mine, theirs);
     else if (!(n = mn_far_ways(config, &d->handle, d->ways)))
         mn_fail(diag, MN_ERR_CONFIG,
                 "no cable to the peer and no way to it: own addresses %s, the peer's %s share no "
@@ -233,7 +242,9 @@ static enum mn_err find_candidates(const struct mn_config *config, struct dialer
                 "neighbours (meshnet topo apply)",
                 mine, theirs,
                 d->handle.n_far ? ", nor to its management address"
-                                : ", and the peer has told no management address");
+                : d->handle.truncated
+                    ? ", and the peer's handle had no room for a management address"
+                    : ", and the peer has told no management address");
     for (int i = 0; i < n; i++)
         d->candidates[d->n_candidates++] = (struct mn_pair){MN_ROUTED, (uint8_t)i};
     if (n)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,6 +18,15 @@
 /* --- own addresses ------------------------------------------------------------------------------
  */
 
+static int is_cable(const struct mn_config *config, const struct mn_nic *nic)
+{
+    for (int d = 0; d < config->n_devices; d++)
+        for (int i = 0; i < config->devices[d].n_locals; i++)
+            if (config->devices[d].locals[i].ifindex == (uint32_t)nic->ifindex)
+                return 1;
+    return 0;
+}
+
 static int is_local(const struct mn_config *config, const struct mn_addr *addr)
 {
     for (int d = 0; d < config->n_devices; d++)
@@ -29,10 +39,13 @@ static int is_local(const struct mn_config *config, const struct mn_addr *addr)
 /* The first address of a NIC that others can come to, IPv4 before IPv6. */
 static const struct mn_addr *address_of(const struct mn_nic *nic)
 {
+    const char *only = getenv("NCCL_SOCKET_FAMILY");
+    int wanted = !only || !*only ? AF_UNSPEC : strcasecmp(only, "AF_INET6") ? AF_INET : AF_INET6;
+
     for (int family = AF_INET;; family = AF_INET6) {
         for (size_t i = 0; i < nic->n_addrs; i++)
-            if (nic->addrs[i].family == family && !mn_addr_is_link_local(&nic->addrs[i]) &&
-                !mn_addr_is_loopback(&nic->addrs[i]))
+            if (nic->addrs[i].family == family && (!wanted || wanted == family) &&
+                !mn_addr_is_link_local(&nic->addrs[i]) && !mn_addr_is_loopback(&nic->addrs[i]))
                 return &nic->addrs[i];
         if (family == AF_INET6)
             return NULL;
@@ -44,7 +57,7 @@ static void add(struct mn_config *config, const struct mn_nic *nic, const char *
     const struct mn_addr *addr = nic->admin_up && nic->carrier ? address_of(nic) : NULL;
     char text[MN_ADDR_TEXT];
 
-    if (!addr || is_local(config, addr) || config->n_far == MN_MAX_FAR)
+    if (!addr || is_cable(config, nic) || is_local(config, addr) || config->n_far == MN_MAX_FAR)
         return;
     struct mn_local *far = &config->far[config->n_far++];
     far->addr = *addr;
@@ -62,7 +75,8 @@ static int lacks_cables(const struct mn_mesh *mesh, int self)
     for (size_t n = 0; n < mesh->n_nodes; n++) {
         int joined = (int)n == self;
         for (size_t i = 0; i < 2 * mesh->n_links && !joined; i++)
-            joined = mesh->links[i / 2].ends[i % 2].node == self &&
+            joined = !mn_link_is_bare(&mesh->links[i / 2]) &&
+                     mesh->links[i / 2].ends[i % 2].node == self &&
                      mesh->links[i / 2].ends[!(i % 2)].node == (int)n;
         if (!joined)
             return 1;
@@ -197,14 +211,16 @@ int mn_far_ways(const struct mn_config *config, const struct mn_handle *peer,
                 struct mn_far_way ways[MN_FAR_WAYS])
 {
     struct mn_far_way found[MN_FAR_WAYS];
-    int n_found = 0, n = 0, quick;
+    int n_found = 0, n = 0;
 
     for (int i = 0; i < peer->n_locals + peer->n_far; i++) {
         int is_far = i >= peer->n_locals;
         struct mn_far_way *way = &found[n_found];
         way->to = is_far ? peer->far[i - peer->n_locals].addr : peer->locals[i].addr;
         way->to.prefix = -1;
-        if (mn_addr_is_loopback(&way->to) || !source_towards(&way->to, &way->from))
+        /* An address that this host has too, a container bridge's say, is not the peer. */
+        if (mn_addr_is_loopback(&way->to) || !source_towards(&way->to, &way->from) ||
+            mn_addr_equal(&way->to, &way->from))
             continue;
         way->kind = is_far                         ? MN_FAR_MANAGEMENT
                     : is_local(config, &way->from) ? MN_FAR_CABLES
@@ -218,9 +234,13 @@ int mn_far_ways(const struct mn_config *config, const struct mn_handle *peer,
                     ways[n++] = found[i];
     /* An office's gateway takes packets to anywhere and says nothing: nobody waits for it who has a
      * better way. */
-    for (quick = 0; quick < n && ways[quick].kind != MN_FAR_ELSEWHERE; quick++)
-        ;
-    return quick ? quick : n;
+    int better = 0, kept = 0;
+    for (int i = 0; i < n; i++)
+        better += ways[i].kind != MN_FAR_ELSEWHERE;
+    for (int i = 0; i < n; i++)
+        if (!better || ways[i].kind != MN_FAR_ELSEWHERE)
+            ways[kept++] = ways[i];
+    return kept;
 }
 
 char *mn_far_text(const struct mn_far_way *way, char *text, size_t size)

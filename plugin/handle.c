@@ -64,20 +64,40 @@ static int put_cell(struct mn_bytes *b, const struct mn_local *local, int left)
     return v6 ? 3 : 1;
 }
 
+/* 0: the address to take for its NIC; 1: the other family's first; 2: any further one. */
+static int rank_of(const struct mn_handle *handle, int i)
+{
+    const struct mn_local *l = handle->locals;
+    int first = 1, has_v4 = 0;
+
+    for (int j = 0; j < handle->n_locals; j++) {
+        if (l[j].nic != l[i].nic)
+            continue;
+        has_v4 |= l[j].addr.family == AF_INET;
+        first &= j >= i || l[j].addr.family != l[i].addr.family;
+    }
+    return !first ? 2 : l[i].addr.family == AF_INET6 && has_v4;
+}
+
 void mn_handle_write(const struct mn_handle *handle, const uint8_t *key, void *bytes)
 {
     uint8_t out[MN_HANDLE_SIZE] = {0};
     struct mn_bytes b = {out + CELLS_AT, out + SCRATCH_AT, 0};
     int used = 0, truncated = handle->truncated;
 
-    for (int i = 0; i < handle->n_locals; i++) {
-        int cells = put_cell(&b, &handle->locals[i], CELLS - used);
-        truncated |= !cells;
-        used += cells;
-    }
-    for (int i = 0; i < handle->n_far; i++) {
-        struct mn_local far = {.addr = handle->far[i].addr, .nic = CELL_FAR, .gid_index = -1};
-        used += put_cell(&b, &far, CELLS - used);
+    for (int rank = 0; rank < 3; rank++) {
+        for (int i = 0; i < handle->n_locals; i++) {
+            int cells =
+                rank_of(handle, i) == rank ? put_cell(&b, &handle->locals[i], CELLS - used) : -1;
+            truncated |= !cells;
+            used += cells > 0 ? cells : 0;
+        }
+        for (int i = 0; i < handle->n_far && !rank; i++) {
+            struct mn_local far = {.addr = handle->far[i].addr, .nic = CELL_FAR, .gid_index = -1};
+            int cells = put_cell(&b, &far, CELLS - used);
+            truncated |= !cells;
+            used += cells;
+        }
     }
     b = (struct mn_bytes){out, out + CELLS_AT, 0};
     mn_put(&b, HANDLE_MAGIC, 4);
@@ -186,21 +206,6 @@ static int put_short(struct mn_bytes *b, const struct mn_addr *addr)
     mn_put(b, (unsigned)addr->prefix + (v6 ? SHORT_V6 : 0), 1);
     mn_put_raw(b, addr->bytes, (size_t)size);
     return 1;
-}
-
-/* 0: the address to take for its NIC; 1: the other family's first; 2: any further one. */
-static int rank_of(const struct mn_handle *handle, int i)
-{
-    const struct mn_local *l = handle->locals;
-    int first = 1, has_v4 = 0;
-
-    for (int j = 0; j < handle->n_locals; j++) {
-        if (l[j].nic != l[i].nic)
-            continue;
-        has_v4 |= l[j].addr.family == AF_INET;
-        first &= j >= i || l[j].addr.family != l[i].addr.family;
-    }
-    return !first ? 2 : l[i].addr.family == AF_INET6 && has_v4;
 }
 
 static unsigned put_short_far(struct mn_bytes *b, const struct mn_handle *handle)

@@ -7,10 +7,11 @@
  * for ip4, and its 16 bytes in the two cells behind. The other flags are the address's place in the
  * GID table of its port plus one, 0 when there is none below 127: for messages only, when no
  * connection can be had over which the whole table would come. A cell of NIC 255 is a far address,
- * for those without a common cable. The check is a keyed MAC over bytes
- * 0..103 (cluster key, else a public constant: then it only finds damage). The scratch field
- * belongs to the connecting side; it holds a ticket that is looked up, never a pointer: these bytes
- * came over a network. */
+ * for those without a common cable. Each cable's first address comes first, then far ones, then
+ * what else a cable has, as long as there is room. The check is a keyed MAC over bytes 0..103
+ * (cluster key, else a public constant: then it only finds damage). The scratch field belongs to
+ * the connecting side; it holds a ticket that is looked up, never a pointer: these bytes came over
+ * a network. */
 #ifndef MN_HANDLE_H
 #define MN_HANDLE_H
 

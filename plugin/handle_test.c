@@ -59,13 +59,16 @@ static void test_round_trip(void **state)
     assert_int_equal(back.n_far, 1);
     assert_true(mn_addr_equal(&back.far[0].addr, &h.far[0].addr));
     assert_int_equal(back.n_locals, 3);
+    /* Each cable's own before the other family's. */
+    const int order[] = {0, 2, 1};
     for (int i = 0; i < 3; i++) {
-        assert_true(mn_addr_equal(&back.locals[i].addr, &h.locals[i].addr));
-        assert_int_equal(back.locals[i].addr.prefix, h.locals[i].addr.prefix);
-        assert_int_equal(back.locals[i].nic, h.locals[i].nic);
-        assert_int_equal(back.locals[i].gid_index, h.locals[i].gid_index);
-        assert_in_range(back.locals[i].speed_mbps, h.locals[i].speed_mbps * 9 / 10,
-                        h.locals[i].speed_mbps * 11 / 10);
+        const struct mn_local *was = &h.locals[order[i]];
+        assert_true(mn_addr_equal(&back.locals[i].addr, &was->addr));
+        assert_int_equal(back.locals[i].addr.prefix, was->addr.prefix);
+        assert_int_equal(back.locals[i].nic, was->nic);
+        assert_int_equal(back.locals[i].gid_index, was->gid_index);
+        assert_in_range(back.locals[i].speed_mbps, was->speed_mbps * 9 / 10,
+                        was->speed_mbps * 11 / 10);
     }
 }
 
@@ -81,6 +84,21 @@ static void test_too_many_addresses(void **state)
     mn_handle_write(&h, no_key, bytes);
     assert_int_equal(mn_handle_read(bytes, no_key, &back, NULL), MN_OK);
     assert_int_equal(back.n_locals, 2); /* three cells each */
+    assert_int_equal(back.truncated, 1);
+
+    /* Three cables with an address of each family: all three, the far one, and what fits. */
+    h = example();
+    for (int i = 0; i < 6; i++)
+        h.locals[i] = local(i % 2 ? "fd00::1/64" : "10.0.0.1/24", (uint8_t)(i / 2), 0);
+    h.n_locals = 6;
+    mn_handle_write(&h, no_key, bytes);
+    assert_int_equal(mn_handle_read(bytes, no_key, &back, NULL), MN_OK);
+    assert_int_equal(back.n_locals, 4);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(back.locals[i].addr.family, AF_INET);
+        assert_int_equal(back.locals[i].nic, i);
+    }
+    assert_int_equal(back.n_far, 1);
     assert_int_equal(back.truncated, 1);
 }
 

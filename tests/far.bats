@@ -191,6 +191,20 @@ right()
     [ "$status" -eq 1 ]
 }
 
+@test "far: cables with addresses of both families leave room for the management address" {
+    n=0
+    for ends in "a ab b ba" "b bc c cb" "c cd d dc" "d da a ax"; do
+        read -r x nic y peer <<<"$ends"
+        n=$((n + 1))
+        ip -n $NS-$x addr add fd02:$n::0/127 dev $nic nodad
+        ip -n $NS-$y addr add fd02:$n::1/127 dev $peer nodad
+        sed -i -E "/netdev: $nic,/s#/31\]#/31, \"fd02:$n::0/127\"]#; /netdev: $peer,/s#/31\]#/31, \"fd02:$n::1/127\"]#" mesh.yaml
+    done
+    all_ranks --collective all-to-all --sizes 64K
+    right
+    grep -q 'peer c has no cable to this node: TCP reaches it over the management network' said.0
+}
+
 # shape_of ring|line|star RANKS: namespaces n0, n1, … with a management network and such cables, the
 # mesh file in shape.yaml.
 shape_of()
