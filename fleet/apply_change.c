@@ -125,7 +125,7 @@ static int parse_change(const cJSON *map, struct mn_changes *list)
 
     while (kind < MN_CHANGE_KINDS && (!name || strcmp(name, kind_names[kind]) != 0))
         kind++;
-    bad |= kind == MN_CHANGE_KINDS || (nic && strlen(nic) >= IF_NAMESIZE);
+    bad |= kind == MN_CHANGE_KINDS || (nic && (!*nic || strlen(nic) >= IF_NAMESIZE));
     /* Each has a NIC or says what else it is about. */
     bad |= kind <= MN_CHANGE_ROUTE ? !nic : !what;
     bad |= (kind <= MN_CHANGE_LINK || kind == MN_CHANGE_SYSCTL) && (!from || !to);

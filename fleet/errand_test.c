@@ -219,6 +219,7 @@ static void test_stop(void **state)
     assert_int_equal(errands[1].end, MN_ERRAND_STOPPED);
     close(fds[0]);
     stop = 1;
+    mn_errand_free(&errands[0]);
     errands[0] = (struct mn_errand){.body = give_up, .ms = LONG_MS};
     mn_errands_run(errands, 1, &stop);
     assert_int_equal(errands[0].end, MN_ERRAND_STOPPED);
