@@ -55,22 +55,41 @@ static enum mn_err find_place(const cJSON *ask, char *path, size_t size, struct 
     return mn_mesh_find_file(path, size) ? MN_OK : own_place(path, size, diag);
 }
 
+/* In a folder like /tmp only the owner of a file, or of the folder, may replace it. */
+static int is_anothers(const struct stat *file, const char *folder)
+{
+    struct stat st;
+
+    return geteuid() && stat(folder, &st) == 0 && (st.st_mode & S_ISVTX) &&
+           file->st_uid != geteuid() && st.st_uid != geteuid();
+}
+
 /* Whether the file can be replaced, or made in the first folder above that is there. */
-static int is_writable(const char *path)
+static int is_target_writable(const char *path)
 {
     char folder[512];
     char *slash;
     struct stat st;
+    int exists = stat(path, &st) == 0;
 
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+    if (exists && !S_ISREG(st.st_mode))
         return 0;
     mn_strlcpy(folder, path, sizeof folder);
     while ((slash = strrchr(folder, '/'))) {
         slash[slash == folder] = 0;
         if (access(folder, F_OK) == 0 || slash == folder)
-            return access(folder, W_OK | X_OK) == 0;
+            return access(folder, W_OK | X_OK) == 0 && !(exists && is_anothers(&st, folder));
     }
     return access(".", W_OK) == 0;
+}
+
+static int is_writable(const char *path)
+{
+    char *target = realpath(path, NULL);
+    int writable = is_target_writable(target ? target : path);
+
+    free(target);
+    return writable;
 }
 
 static enum mn_err make_folders(const char *path, struct mn_diag *diag)

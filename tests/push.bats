@@ -192,3 +192,17 @@ no_leftovers()
     [ "$(readlink spark-b/mesh.yaml)" = kept/mesh.yaml ]
     cmp mesh.yaml spark-b/kept/mesh.yaml
 }
+
+@test "push: a file of another user in a folder like /tmp is not writable" {
+    [ "$(id -u)" -eq 0 ] || skip "needs root, to be another user"
+    setpriv --reuid=65534 --regid=65534 --clear-groups "$MESHNET" --version || skip "another user cannot run $MESHNET"
+    open=$(mktemp -d)
+    chmod 1777 "$open"
+    cp mesh.yaml "$open/mesh.yaml"
+    run --separate-stderr setpriv --reuid=65534 --regid=65534 --clear-groups \
+        env MESHNET_CONFIG="$open/mesh.yaml" timeout 60 "$MESHNET" node mesh <<<'{}'
+    rm -rf "$open"
+    echo "$output"
+    [ "$(jq .exists <<<"$output")" = true ]
+    [ "$(jq .writable <<<"$output")" = false ]
+}
