@@ -119,13 +119,24 @@ static int *join(const struct mn_cabling *c, int **next)
     return root;
 }
 
+/* LLDP tells the full name: "spark-a.example.org" is spark-a. Numbers are addresses, which have no
+ * short form. */
+static int same_host(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "."), k = strcspn(b, ".");
+
+    if (n == strspn(a, "0123456789") || a[n] == b[k])
+        return !strcmp(a, b);
+    return n == k && !strncmp(a, b, n);
+}
+
 int mn_survey_knows(const struct mn_survey *survey, const struct mn_survey_stranger *stranger)
 {
     for (size_t n = 0; n < survey->n_nodes; n++) {
         const struct mn_survey_node *node = &survey->nodes[n];
 
-        if (stranger->system[0] &&
-            (!strcmp(stranger->system, node->name) || !strcmp(stranger->system, node->hostname)))
+        if (stranger->system[0] && (same_host(stranger->system, node->name) ||
+                                    same_host(stranger->system, node->hostname)))
             return 1;
         for (size_t i = 0; i < node->n_nics; i++)
             if (node->nics[i].has_mac && !memcmp(node->nics[i].mac, stranger->mac, 6))
