@@ -63,6 +63,11 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct mn_topo_apply, json),
      .help = "Print JSON."},
+    {.name = "verbose",
+     .letter = 'v',
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_topo_apply, verbose),
+     .help = "Show the contents of files too, as --dry-run does."},
     MN_WIDE_OPTION(struct mn_topo_apply),
     MN_OPT_END,
 };
@@ -130,15 +135,40 @@ static void say(const char *text)
 }
 
 /* 1: yes. */
-static int confirm(const struct mn_apply_run *run)
+static int confirm(const struct mn_apply_run *run, const char *question)
 {
     char line[32] = "";
 
     fflush(stdout);
-    fprintf(stderr,
-            "\nChange this now? Each node undoes it after %u s unless it is reached again. [y/N] ",
-            run->rollback_ms / 1000);
+    fprintf(stderr, "\n%s [y/N] ", question);
     return fgets(line, sizeof line, stdin) && (line[0] == 'y' || line[0] == 'Y') && !*run->stop;
+}
+
+static int confirm_changes(const struct mn_apply_run *run)
+{
+    char text[128];
+
+    snprintf(text, sizeof text,
+             "Change this now? Each node undoes it after %u s unless it is reached again.",
+             run->rollback_ms / 1000);
+    return confirm(run, text);
+}
+
+/* Where somebody is asked, nothing is undone before he says so: what is wanted after that is shown
+ * to him anew. */
+static enum mn_err plan(const struct mn_topo_apply *o, struct mn_apply_run *run, struct mn_out *out,
+                        struct mn_diag *diag)
+{
+    enum mn_err err = mn_apply_run_plan(run, o->yes && !o->dry_run, diag);
+
+    if (!err && !o->yes && !o->dry_run && mn_apply_run_orphans(run)) {
+        mn_topo_apply_show_orphans(out, run);
+        if (!confirm(run, "Undo this first, to see what is to be changed then?"))
+            return mn_fail(diag, MN_ERR_FAILED, "nothing was changed");
+        err = mn_apply_run_plan(run, 1, diag);
+    }
+    mn_topo_apply_show_plan(out, run, o->dry_run, o->dry_run || o->verbose);
+    return err;
 }
 
 /* A terminal that goes ends it in the middle like Ctrl-C, unless nohup has it otherwise. */
@@ -164,12 +194,11 @@ static enum mn_err carry_out(struct mn_apply_run *run, struct mn_diag *diag)
 static enum mn_err apply(const struct mn_topo_apply *o, struct mn_apply_run *run,
                          struct mn_out *out, struct mn_diag *diag)
 {
-    enum mn_err err = mn_apply_run_plan(run, !o->dry_run, diag);
+    enum mn_err err = plan(o, run, out, diag);
 
-    mn_topo_apply_show_plan(out, run, o->dry_run);
     if (err || o->dry_run || !mn_apply_run_changes(run))
         return err;
-    if (!o->yes && !confirm(run))
+    if (!o->yes && !confirm_changes(run))
         return mn_fail(diag, MN_ERR_FAILED, "nothing was changed");
     err = carry_out(run, diag);
     mn_topo_apply_show_end(out, run, err);

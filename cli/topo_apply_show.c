@@ -1,6 +1,7 @@
 /* What meshnet topo apply shows. The nodes' answers have been checked for their form. */
 #include "cli/topo_apply.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,12 +53,12 @@ static unsigned *compare(const struct lines *from, const struct lines *to)
     return common;
 }
 
-void mn_topo_apply_diff(struct mn_out *out, const char *from_text, const char *to_text)
+size_t mn_topo_apply_diff(struct mn_out *out, const char *from_text, const char *to_text)
 {
     struct lines from = cut(from_text), to = cut(to_text);
     int small = from.count <= DIFF_LINES && to.count <= DIFF_LINES;
     unsigned *common = small ? compare(&from, &to) : NULL;
-    size_t i = 0, j = 0, width = to.count + 1;
+    size_t i = 0, j = 0, width = to.count + 1, n = 0;
 
     while (i < from.count || j < to.count) {
         int both = i < from.count && j < to.count;
@@ -66,20 +67,28 @@ void mn_topo_apply_diff(struct mn_out *out, const char *from_text, const char *t
             j++;
         } else if (i < from.count &&
                    (!both || !common || common[(i + 1) * width + j] >= common[i * width + j + 1])) {
-            mn_out_note(out, MN_RED, "      -%s", from.items[i++]);
+            if (out)
+                mn_out_note(out, MN_RED, "      -%s", from.items[i]);
+            i++;
+            n++;
         } else {
-            mn_out_note(out, MN_GREEN, "      +%s", to.items[j++]);
+            if (out)
+                mn_out_note(out, MN_GREEN, "      +%s", to.items[j]);
+            j++;
+            n++;
         }
     }
     free(common);
     lines_free(&from);
     lines_free(&to);
+    return n;
 }
 
 /* --- the plan --------------------------------------------------------------------------------- */
 
-static void show_change(struct mn_out *out, const struct mn_change *c)
+static void show_change(struct mn_out *out, const struct mn_change *c, int whole)
 {
+    (void)whole;
     const char *what = c->what ? c->what : "";
     const char *space = c->what && c->nic[0] ? " " : "";
 
@@ -100,27 +109,36 @@ static void show_change(struct mn_out *out, const struct mn_change *c)
                     mn_change_kind_name(c->kind), c->to ? '+' : '-', c->to ? c->to : c->from);
 }
 
-static void show_file(struct mn_out *out, const struct mn_change *c)
+static void show_file(struct mn_out *out, const struct mn_change *c, int whole)
 {
+    char lines[48] = "";
+
     mn_out_begin(out, NULL, NULL);
     mn_out_str(out, "path", NULL, c->what);
     mn_out_str(out, "from", NULL, c->from);
     mn_out_str(out, "to", NULL, c->to);
     mn_out_strf(out, "mode", NULL, "%04o", c->to_mode);
     mn_out_end(out);
-    mn_out_note(out, MN_BOLD, "  %s%s", c->what, !c->from ? " (new)" : !c->to ? " (goes)" : "");
-    mn_topo_apply_diff(out, c->from, c->to);
+    if (!whole) {
+        size_t n = mn_topo_apply_diff(NULL, c->from, c->to);
+        snprintf(lines, sizeof lines, "%s%zu line%s%s", !c->from || !c->to ? ", " : "", n,
+                 n == 1 ? "" : "s", c->from && c->to ? (n == 1 ? " changes" : " change") : "");
+    }
+    const char *how = !c->from ? "new" : !c->to ? "goes" : whole ? "changes" : "";
+    mn_out_note(out, MN_BOLD, "  %s (%s%s)", c->what, how, lines);
+    if (whole)
+        mn_topo_apply_diff(out, c->from, c->to);
 }
 
 static void show_list(struct mn_out *out, const char *key, const cJSON *json,
-                      void (*show)(struct mn_out *, const struct mn_change *))
+                      void (*show)(struct mn_out *, const struct mn_change *, int), int whole)
 {
     struct mn_changes list = {.items = NULL};
 
     mn_out_list_begin(out, key, NULL);
     if (json && !mn_changes_parse(json, &list, NULL))
         for (size_t i = 0; i < list.count; i++)
-            show(out, &list.items[i]);
+            show(out, &list.items[i], whole);
     mn_changes_free(&list);
     mn_out_list_end(out);
 }
@@ -140,7 +158,7 @@ static void show_notes(struct mn_out *out, const cJSON *notes)
     mn_out_list_end(out);
 }
 
-static void show_node(struct mn_out *out, const struct mn_apply_node *node)
+static void show_node(struct mn_out *out, const struct mn_apply_node *node, int whole)
 {
     const cJSON *manager = cJSON_GetObjectItemCaseSensitive(node->plan, "manager");
     const cJSON *stands = cJSON_GetObjectItemCaseSensitive(node->plan, "stands");
@@ -165,19 +183,31 @@ static void show_node(struct mn_out *out, const struct mn_apply_node *node)
                     by->valuestring);
     mn_out_str(out, "stands", NULL, good ? stands->valuestring : NULL);
     show_list(out, "changes", good ? cJSON_GetObjectItemCaseSensitive(node->plan, "changes") : NULL,
-              show_change);
+              show_change, whole);
     show_list(out, "files", good ? cJSON_GetObjectItemCaseSensitive(node->plan, "files") : NULL,
-              show_file);
+              show_file, whole);
     show_notes(out, good ? cJSON_GetObjectItemCaseSensitive(node->plan, "notes") : NULL);
     mn_out_end(out);
 }
 
-void mn_topo_apply_show_plan(struct mn_out *out, const struct mn_apply_run *run, int dry)
+void mn_topo_apply_show_orphans(struct mn_out *out, const struct mn_apply_run *run)
+{
+    for (size_t i = 0; i < run->n; i++) {
+        const cJSON *plan = run->nodes[i].plan;
+        const cJSON *stands = cJSON_GetObjectItemCaseSensitive(plan, "stands");
+        const cJSON *by = cJSON_GetObjectItemCaseSensitive(plan, "stands_by");
+        if (!run->nodes[i].err && !strcmp(stands->valuestring, "orphan"))
+            mn_out_note(out, MN_YELLOW, "%s: an unconfirmed change stands, %s", run->nodes[i].name,
+                        by->valuestring);
+    }
+}
+
+void mn_topo_apply_show_plan(struct mn_out *out, const struct mn_apply_run *run, int dry, int whole)
 {
     mn_out_bool(out, "dry_run", NULL, dry);
     mn_out_list_begin(out, "nodes", NULL);
     for (size_t i = 0; i < run->n; i++)
-        show_node(out, &run->nodes[i]);
+        show_node(out, &run->nodes[i], whole);
     mn_out_list_end(out);
 }
 

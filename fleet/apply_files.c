@@ -171,6 +171,72 @@ static void add_removals(const char *pattern, const char *root, const struct mn_
     free(whole);
 }
 
+/* --- files of others ---------------------------------------------------------------------------
+ */
+
+static const char *const others[] = {"/etc/netplan/*.yaml", "/run/netplan/*.yaml",
+                                     "/etc/systemd/network/*.network",
+                                     "/run/systemd/network/*.network",
+                                     "/etc/NetworkManager/system-connections/*"};
+
+/* As a word of its own: "p0" is not in "p01" nor in "enp0s1". */
+static int has_word(const char *text, const char *word)
+{
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    size_t len = strlen(word);
+
+    for (const char *at = text; len && (at = strcasestr(at, word)); at++)
+        if ((at == text || !strchr(letters, at[-1])) && (!at[len] || !strchr(letters, at[len])))
+            return 1;
+    return 0;
+}
+
+static int names_nic(const char *text, const struct mn_mesh_nic *nic)
+{
+    const uint8_t *m = nic->mac;
+    char mac[18];
+
+    snprintf(mac, sizeof mac, "%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5]);
+    return has_word(text, nic->netdev) || (nic->has_mac && has_word(text, mac));
+}
+
+/* Who writes about the same NIC may win at boot: that is for the person to see. */
+static void note_other(const char *path, const struct mn_mesh *mesh, int node, char ***notes,
+                       size_t *n_notes)
+{
+    const struct mn_mesh_nic *nic;
+    unsigned mode;
+    char *text;
+
+    if (mn_place_read(path, &text, &mode, NULL) || !text)
+        return;
+    for (size_t i = 0; !is_ours(text) && (nic = mn_emit_nic(mesh, node, &i));)
+        if (names_nic(text, nic)) {
+            char *note = mn_asprintf("%s is about %s too and may win at boot: look at it, and take "
+                                     "the NIC out of it",
+                                     path, nic->netdev);
+            mn_text_push(notes, n_notes, note);
+            free(note);
+            break;
+        }
+    free(text);
+}
+
+static void note_others(const struct mn_mesh *mesh, int node, const char *root, char ***notes,
+                        size_t *n_notes)
+{
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++) {
+        char *whole = mn_asprintf("%s%s", root, others[k]);
+        glob_t found = {.gl_pathc = 0};
+        if (!glob(whole, 0, NULL, &found))
+            for (size_t i = 0; i < found.gl_pathc; i++)
+                note_other(found.gl_pathv[i], mesh, node, notes, n_notes);
+        globfree(&found);
+        free(whole);
+    }
+}
+
 static int has_work(const struct mn_mesh *mesh, int node)
 {
     return mn_emit_nic(mesh, node, &(size_t){0}) != NULL;
@@ -197,6 +263,8 @@ enum mn_err mn_apply_files(const struct mn_manager *manager, const struct mn_mes
     }
     if (!err && manager->old)
         add_removals(manager->old, root, &out, files);
+    if (!err)
+        note_others(mesh, node, root, notes, n_notes);
     if (!err && manager->note)
         mn_text_push(notes, n_notes, manager->note);
     mn_emit_free(&out);

@@ -202,6 +202,15 @@ static enum mn_err recover_all(struct mn_apply_run *run, int *found, struct mn_d
     return err;
 }
 
+size_t mn_apply_run_orphans(const struct mn_apply_run *run)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < run->n; i++)
+        n += !run->nodes[i].err && is_orphan(&run->nodes[i]);
+    return n;
+}
+
 enum mn_err mn_apply_run_plan(struct mn_apply_run *run, int recover, struct mn_diag *diag)
 {
     int found = 0;
@@ -251,6 +260,8 @@ enum mn_err mn_apply_run_make(struct mn_apply_run *run, struct mn_diag *diag)
         cJSON_AddNumberToObject(asks[i], "rollback_ms", run->rollback_ms);
         cJSON_AddItemReferenceToObject(asks[i], "changes",
                                        cJSON_GetObjectItemCaseSensitive(node->plan, "changes"));
+        cJSON_AddItemReferenceToObject(asks[i], "files",
+                                       cJSON_GetObjectItemCaseSensitive(node->plan, "files"));
     }
     enum mn_err err = mn_run_ask(run, "apply", asks, diag);
     for (size_t i = 0; i < run->n; i++) {

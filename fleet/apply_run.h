@@ -39,8 +39,11 @@ struct mn_apply_run {
 enum mn_err mn_apply_run_begin(struct mn_apply_run *run, struct mn_diag *diag);
 void mn_apply_run_end(struct mn_apply_run *run);
 /* Each step asks all nodes at once; an error is that of the first node that has one, and nodes say
- * theirs. Changes that stand without a timer are an error here where recover is 0. */
+ * theirs. Changes that stand without a timer are undone first where recover is set, and planned
+ * again. */
 enum mn_err mn_apply_run_plan(struct mn_apply_run *run, int recover, struct mn_diag *diag);
+/* Nodes where changes stand without a timer, by the last plan. */
+size_t mn_apply_run_orphans(const struct mn_apply_run *run);
 size_t mn_apply_run_changes(const struct mn_apply_run *run); /* of all nodes */
 /* After an error, and when the crew was told to stop, all is undone, or will be, and the nodes'
  * outcomes say so: waits for those that cannot be reached, as long as their timers run and a bit

@@ -155,12 +155,46 @@ enum mn_err mn_verb_apply_plan(const cJSON *ask, cJSON **answer, struct mn_diag 
     return err;
 }
 
+static int same_text(const char *a, const char *b)
+{
+    return a && b ? !strcmp(a, b) : a == b;
+}
+
+/* Who was shown it may not have been allowed to read what is there: then only what is to be counts.
+ */
+static int was_shown(const struct mn_change *file, const struct mn_changes *shown)
+{
+    for (size_t i = 0; i < shown->count; i++) {
+        const struct mn_change *s = &shown->items[i];
+        if (same_text(s->what, file->what) && same_text(s->to, file->to) &&
+            (!s->from || same_text(s->from, file->from)))
+            return 1;
+    }
+    return 0;
+}
+
+static int files_shown(const cJSON *json, const struct mn_changes *files)
+{
+    struct mn_changes shown;
+    int same = 1;
+
+    if (!json) /* of a command that does not know about it */
+        return 1;
+    if (mn_changes_parse(json, &shown, NULL))
+        return 0;
+    for (size_t i = 0; i < files->count; i++)
+        same &= was_shown(&files->items[i], &shown);
+    mn_changes_free(&shown);
+    return same;
+}
+
 /* What people have seen is what is made. */
 static enum mn_err check_shown(const cJSON *ask, const struct mn_apply_plan *plan,
                                struct mn_diag *diag)
 {
     cJSON *now = mn_changes_json(&plan->kernel);
-    int same = cJSON_Compare(cJSON_GetObjectItemCaseSensitive(ask, "changes"), now, 1);
+    int same = cJSON_Compare(cJSON_GetObjectItemCaseSensitive(ask, "changes"), now, 1) &&
+               files_shown(cJSON_GetObjectItemCaseSensitive(ask, "files"), &plan->files);
 
     cJSON_Delete(now);
     return same ? MN_OK

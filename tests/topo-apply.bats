@@ -858,3 +858,69 @@ kill_keeper()
     [ "$status" -eq 0 ]
     [[ "$output" != *"packets do not pass"* ]]
 }
+
+@test "topo apply: what has lost its timer is not undone before the person says so" {
+    pair
+    held apply-check
+    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
+    job=$!
+    wait_held
+    kill -KILL $job
+    touch go
+    rm ssh.before
+    wait $job || true
+    kill_keeper a
+    kill_keeper b
+    states >stands
+    run timeout 60 script -qec "'$MESHNET' topo apply --mesh mesh.yaml" /dev/null <<<n
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"a: an unconfirmed change stands, by "*"Undo this first"* ]]
+    states | diff stands -
+    [ -e root.a/var/lib/meshnet/apply-pending.json ]
+}
+
+@test "topo apply: what is in files is shown where it is asked for" {
+    pair
+    mkdir -p root.b/etc/meshnet
+    printf '#!/bin/sh\n' >root.b/etc/meshnet/meshnet-ip.sh
+    apply --yes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"root.a/etc/meshnet/meshnet-ip.sh (new, "*" lines)"* ]]
+    [[ "$output" == *"root.b/etc/meshnet/meshnet-ip.sh ("*" lines change)"* ]]
+    [[ "$output" != *"+ip address"* ]]
+    sed -i 's/9000/8000/' mesh.yaml
+    apply --yes --verbose
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"+ip link set dev 'p0' mtu 8000"* ]]
+}
+
+@test "topo apply: another file about the same NIC is named" {
+    pair
+    mkdir -p root.a/etc/netplan root.b/etc/systemd/network
+    printf 'network:\n  ethernets:\n    p0:\n      dhcp4: true\n' >root.a/etc/netplan/40-cx7.yaml
+    printf 'network:\n  ethernets:\n    p01:\n      dhcp4: true\n' >root.a/etc/netplan/50-more.yaml
+    printf '[Match]\nMACAddress=02:00:00:00:0B:01\n' >root.b/etc/systemd/network/10-cable.network
+    apply --dry-run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"note: "*"/root.a/etc/netplan/40-cx7.yaml is about p0 too"* ]]
+    [[ "$output" == *"note: "*"/root.b/etc/systemd/network/10-cable.network is about p1 too"* ]]
+    [[ "$output" != *50-more* ]]
+}
+
+@test "topo apply: a file that was edited since it was shown is not written over" {
+    pair
+    states >before
+    mkdir -p root.a/etc/meshnet
+    printf '#!/bin/sh\n' >root.a/etc/meshnet/meshnet-ip.sh
+    cat >ssh.before <<-END
+	if [ "\$2" = a ] && [[ "\$3" == *"node apply"* && "\$3" != *"node apply-"* ]]; then
+	    echo '# by hand' >>root.a/etc/meshnet/meshnet-ip.sh
+	fi
+	END
+    apply --yes
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"a: "*"no longer what was shown"* ]]
+    grep -q 'by hand' root.a/etc/meshnet/meshnet-ip.sh
+    states | diff before -
+}
