@@ -171,16 +171,6 @@ static enum mn_err plan(const struct mn_topo_apply *o, struct mn_apply_run *run,
     return err;
 }
 
-/* A terminal that goes ends it in the middle like Ctrl-C, unless nohup has it otherwise. */
-static void catch_hangup(void)
-{
-    struct sigaction as, now;
-
-    if (!sigaction(SIGTERM, NULL, &as) && !sigaction(SIGHUP, NULL, &now) &&
-        now.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &as, NULL);
-}
-
 static enum mn_err carry_out(struct mn_apply_run *run, struct mn_diag *diag)
 {
     enum mn_err err = mn_apply_run_make(run, diag);
@@ -227,7 +217,7 @@ static enum mn_err run_on_nodes(const struct mn_topo_apply *o, const struct mn_m
         err = mn_crew_options_open_hosts(&o->crew, &hosts, "topo apply", &run.crew, diag);
     if (!err) {
         struct mn_out *out = mn_out_new(stdout, o->json ? MN_OUT_JSON : MN_OUT_TEXT);
-        catch_hangup();
+        mn_launch_catch_hangup();
         if (o->wide)
             mn_out_width(out, 0);
         run.mesh_text = text;

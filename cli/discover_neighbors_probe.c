@@ -42,6 +42,8 @@ static enum mn_err probe_here(const struct mn_neighbors_ask *ask, struct mn_neig
     if (err)
         return err;
     mn_launch_catch();
+    /* A terminal that goes leaves no NIC up that was down. */
+    mn_launch_catch_hangup();
     found->results = mn_zalloc(sizeof *found->results);
     found->n_results = 1;
     err = mn_probe_run(&plan, found->results, diag);

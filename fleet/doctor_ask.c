@@ -83,7 +83,12 @@ static enum mn_err use_file(const cJSON *ask, struct mn_diag *diag)
         return MN_OK;
     if (!cJSON_IsString(file) || file->valuestring[0] != '/')
         return mn_fail(diag, MN_ERR_PROTO, "doctor: \"file\" is no path");
-    if (!access(file->valuestring, R_OK) && setenv("MESHNET_CONFIG", file->valuestring, 1))
+    /* What it says of a file that is none would be what stands in it. */
+    struct mn_mesh mesh;
+    mn_mesh_init(&mesh);
+    int good = !mn_mesh_read(file->valuestring, &mesh, NULL);
+    mn_mesh_free(&mesh);
+    if (good && setenv("MESHNET_CONFIG", file->valuestring, 1))
         return mn_fail_errno(diag, "setting MESHNET_CONFIG");
     return MN_OK;
 }

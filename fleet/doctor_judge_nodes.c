@@ -413,8 +413,8 @@ void mn_doctor_memlock_files(struct mn_doctor_verdict *v, const struct mn_troubl
                      mn_fact_text(line, "file"), mn_fact_number(line, "line", 0), value,
                      mn_fact_text(line, "who"));
             snprintf(t->expected, sizeof t->expected, "unlimited, or 1G at the very least");
-            snprintf(t->fix, sizeof t->fix, "sed -i '%.0fd' %.150s   # on %s",
-                     mn_fact_number(line, "line", 0), mn_fact_text(line, "file"), name_of(v, i));
+            snprintf(t->fix, sizeof t->fix, "on %s make it unlimited in %.150s, line %.0f",
+                     name_of(v, i), mn_fact_text(line, "file"), mn_fact_number(line, "line", 0));
         }
     }
 }

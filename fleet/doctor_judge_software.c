@@ -190,9 +190,8 @@ void mn_doctor_settings(struct mn_doctor_verdict *v, const struct mn_trouble_rul
             snprintf(t->seen, sizeof t->seen, "%.100s:%.0f: %.40s=%.80s",
                      mn_fact_text(line, "file"), mn_fact_number(line, "line", 0), name, value);
             snprintf(t->expected, sizeof t->expected, "%.40s: %.120s", name, instead);
-            snprintf(t->fix, sizeof t->fix, "sed -i '%.0fd' %.150s   # on %s",
-                     mn_fact_number(line, "line", 0), mn_fact_text(line, "file"),
-                     v->what->mesh->nodes[i].name);
+            snprintf(t->fix, sizeof t->fix, "on %s take the line %.60s=… out of %.150s",
+                     v->what->mesh->nodes[i].name, name, mn_fact_text(line, "file"));
         }
     }
 }

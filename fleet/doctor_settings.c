@@ -77,7 +77,12 @@ static void take_setting(struct reading *r, char *line)
     const char *value = strtok_r(NULL, "=\r\"'", &rest);
     cJSON *json = place(r);
     cJSON_AddStringToObject(json, "name", name);
-    cJSON_AddStringToObject(json, "value", value ? value + strspn(value, " \t") : "");
+    /* A secret stays where it is. */
+    int secret = strstr(name, "TOKEN") || strstr(name, "KEY");
+    cJSON_AddStringToObject(json, "value",
+                            secret  ? "(not told)"
+                            : value ? value + strspn(value, " \t")
+                                    : "");
 }
 
 void mn_doctor_ask_settings(const struct mn_doctor_look *look, cJSON *answer)

@@ -46,6 +46,14 @@ void mn_launch_catch(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
+void mn_launch_catch_hangup(void)
+{
+    struct sigaction action = {.sa_handler = on_signal}, now;
+
+    if (!sigaction(SIGHUP, NULL, &now) && now.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
+}
+
 static void become_rank(const struct mn_launch *launch, int rank, int fd, pid_t launcher)
 {
     /* The one rank that hears of Ctrl-C tells the others. */

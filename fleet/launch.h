@@ -28,6 +28,8 @@ struct mn_launch {
 extern volatile sig_atomic_t mn_launch_stop;
 /* SIGINT and SIGTERM set it from now on. */
 void mn_launch_catch(void);
+/* A terminal that goes does too, unless nohup has it otherwise. */
+void mn_launch_catch_hangup(void);
 
 /* Runs all ranks and returns when no process of theirs is left, *code being rank 0's exit code or 1
  * when a rank ended in another way. A rank that fails gives the others grace_s to end by
