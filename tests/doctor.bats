@@ -323,12 +323,17 @@ first()
     mkdir -p libs empty
     printf '\0NCCL version 2.27.3+cuda12.9\0' >libs/libnccl.so.2.27.3
     printf '\0NCCL version %%d\0NCCL version 2.28.9+cuda13.0\0' >libs/libnccl.so.2.28.9
-    printf '# old\nNCCL_NET=IB\nexport MESHNET_CONFIG="/old.yaml"\n' >empty/.nccl.conf
+    printf '# old\nNCCL_NET=IB\nexport MESHNET_CONFIG="/old.yaml"\nMESHNET_TOKEN=topsecret\n' >empty/.nccl.conf
     run on a env HOME="$PWD/empty" LD_LIBRARY_PATH="$PWD/libs" "$MESHNET" node doctor <<<'{"only": ["libraries", "settings"]}'
     rm empty/.nccl.conf
     echo "$output"
     [ "$(jq -r '[.nccl[] | select(.path | startswith("'"$PWD"'")) | .version] | join(" ")' <<<"$output")" = '2.27.3+cuda12.9 2.28.9+cuda13.0' ]
-    [ "$(jq -r '[.settings[] | select(.file | startswith("'"$PWD"'")) | "\(.line) \(.name)=\(.value)"] | join(" ")' <<<"$output")" = '2 NCCL_NET=IB 3 MESHNET_CONFIG=/old.yaml' ]
+    [ "$(jq -r '[.settings[] | select(.file | startswith("'"$PWD"'")) | "\(.line) \(.name)=\(.value)"] | join(" ")' <<<"$output")" = '2 NCCL_NET=IB 3 MESHNET_CONFIG=/old.yaml 4 MESHNET_TOKEN=(not told)' ]
+    # A file that is no mesh file is not told of, whoever asks.
+    echo 'root:secrethash:0' >empty/shadow
+    run on a "$MESHNET" node doctor <<<"{\"file\": \"$PWD/empty/shadow\"}"
+    [ "$status" -eq 0 ]
+    [[ "$output" != *secrethash* ]]
     recorded a '.facts.nccl += [{path: "/opt/venv/lib/libnccl.so.2", version: "2.21.5"}]'
     first two-nccl a '/usr/lib/libnccl.so.2 (2.28.9+cuda13.0), /opt/venv/lib/libnccl.so.2 (2.21.5)'
 }
