@@ -9,6 +9,9 @@ load helper
     for name in "${commands[@]}"; do
         "$MESHNET" "$name" --help >"$BATS_TEST_TMPDIR/$name"
     done
+    for name in $("$MESHNET" topo --help | sed -n '/^usage/,/^Ex/s/^  \([a-z]*\)  .*/\1/p'); do
+        "$MESHNET" topo "$name" --help >"$BATS_TEST_TMPDIR/topo $name"
+    done
     seen=0
     while IFS=: read -r file line text; do
         read -r _ name rest <<<"${text//[\")]/ }"
@@ -17,6 +20,7 @@ load helper
             echo "$file:$line: no command '$name': $text"
             false
         }
+        [ "$name" != topo ] || [ ! -e "$BATS_TEST_TMPDIR/topo ${rest%% *}" ] || name="topo ${rest%% *}"
         # Up to what is somebody else's: a comment, another command, what run runs.
         rest=${rest%%[#;|]*}
         rest=${rest%% -- *}
