@@ -169,7 +169,8 @@ cell()
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"link b-c: "*" of "*" Gb/s (link speed 1000 Gb/s, MTU 1500), below the wanted 0.500"* ]]
     [[ "$stderr" == *"link c-d: its speed is not known"* ]]
-    [[ "$stderr" != *"link a-d"* ]]
+    # On a full machine it may be found uneven, which is no matter of --min.
+    if grep 'link a-d: .*below the wanted' <<<"$stderr"; then false; fi
     [ "$(cell a-d ratio | cut -d . -f 1)" -ge 1 ]
     [ "$(cell a-d expected_by)" = 'link speed 0.1 Gb/s, MTU 1500' ]
     [ "$(cell c-d ratio)" = null ]
