@@ -158,6 +158,20 @@ static enum answer payload_is(const struct judge *j, const cJSON *payload, const
                : UNKNOWN;
 }
 
+/* nft asks for the protocol first, whatever the operator: of another one neither == nor != holds.
+ */
+static int is_of_another(const struct judge *j, const cJSON *payload)
+{
+    const struct mn_nft_packet *p = j->packet;
+    const char *protocol = text_of(payload, "protocol");
+
+    if (!strcmp(protocol, "ip") || !strcmp(protocol, "ip6"))
+        return strcmp(protocol, p->to.family == AF_INET ? "ip" : "ip6") != 0;
+    return (!strcmp(protocol, "tcp") || !strcmp(protocol, "udp") ||
+            !strncmp(protocol, "icmp", 4)) &&
+           strcmp(protocol, p->protocol) != 0;
+}
+
 static enum answer match(const struct judge *j, const cJSON *m)
 {
     const cJSON *left = cJSON_GetObjectItemCaseSensitive(m, "left");
@@ -167,6 +181,8 @@ static enum answer match(const struct judge *j, const cJSON *m)
     const char *op = text_of(m, "op");
     enum answer found = UNKNOWN;
 
+    if (payload && is_of_another(j, payload))
+        return NO;
     if (meta)
         found = meta_is(j, text_of(meta, "key"), right);
     else if (payload)

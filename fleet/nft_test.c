@@ -87,6 +87,13 @@ static const struct {
                         IS(FIELD("tcp", "dport"),
                            "{\"set\": [22, {\"range\": [30000, 50000]}]}") ", " ACCEPT)),
      NULL, MN_NFT_PASSES},
+    /* Of another protocol or family neither == nor != holds. */
+    {INPUT("accept", RULE("inet", "in", NOT(FIELD("udp", "dport"), "53") ", " DROP)), NULL,
+     MN_NFT_PASSES},
+    {INPUT("accept", RULE("inet", "in", NOT(FIELD("ip6", "saddr"), "\"fe80::1\"") ", " DROP)), NULL,
+     MN_NFT_PASSES},
+    {INPUT("accept", RULE("inet", "in", NOT(FIELD("tcp", "dport"), "53") ", " DROP)), NULL,
+     MN_NFT_DROPS},
     {INPUT("accept", RULE("inet", "in", IS(FIELD("udp", "dport"), "40000") ", " DROP)), NULL,
      MN_NFT_PASSES},
     {INPUT("drop", RULE("inet", "in",
