@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "cli/cmd.h"
+#include "cli/discover.h"
+#include "cli/topo_mesh.h"
 #include "cli/troubles.h"
 #include "topo/address.h"
 #include "topo/base/alloc.h"
@@ -180,25 +182,6 @@ static void print(struct mn_out *out, const struct mn_mesh *mesh, int family,
 
 /* --- doing it ------------------------------------------------------------------------------- */
 
-/* What is written can be read again. */
-static enum mn_err write_mesh(const struct mn_mesh *mesh, const char *path, int force,
-                              struct mn_diag *diag)
-{
-    struct mn_mesh again;
-    char *text;
-    enum mn_err err = mn_mesh_format_yaml(mesh, &text, diag);
-
-    if (err)
-        return err;
-    mn_mesh_init(&again);
-    err = mn_mesh_parse(path, text, strlen(text), &again, diag);
-    mn_mesh_free(&again);
-    if (!err)
-        err = mn_file_write(path, text, strlen(text), force, diag);
-    free(text);
-    return err;
-}
-
 static enum mn_err number(const struct options *o, struct mn_mesh *mesh, const char *path,
                           const struct mn_takens *taken, struct mn_out *out, struct mn_diag *diag)
 {
@@ -210,7 +193,7 @@ static enum mn_err number(const struct options *o, struct mn_mesh *mesh, const c
     if (!err)
         err = mn_address_mesh(mesh, &plan, taken, &done, diag);
     if (!err && to)
-        err = write_mesh(mesh, to, o->force, diag);
+        err = mn_discover_write(mesh, to, o->force, diag);
     if (!err)
         print(out, mesh, plan.family, &done, to);
     mn_addressed_free(&done);
@@ -246,14 +229,9 @@ static enum mn_err work(const struct options *o, struct mn_mesh *mesh, struct mn
                         int *code, struct mn_diag *diag)
 {
     struct mn_takens taken = {.items = NULL};
-    char path[512];
-    enum mn_err err = MN_OK;
+    char path[MN_TOPO_PATH];
+    enum mn_err err = mn_topo_read(o->mesh, path, mesh, diag);
 
-    if (o->mesh ? !mn_strlcpy(path, o->mesh, sizeof path) : !mn_mesh_find_file(path, sizeof path))
-        err = mn_fail(diag, MN_ERR_CONFIG,
-                      "no mesh file: name one with --mesh, or see meshnet discover");
-    if (!err)
-        err = mn_mesh_read(path, mesh, diag);
     if (!err && !mesh->n_links)
         err = mn_fail(diag, MN_ERR_CONFIG,
                       "%s: there is no cable in it: give it links, or see meshnet discover "

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/cmd.h"
+#include "cli/topo_mesh.h"
 #include "cli/topo_apply.h"
 #include "fleet/launch.h"
 #include "topo/base/alloc.h"
@@ -240,15 +241,12 @@ static int run(const void *values, int argc, char **argv)
     const struct mn_topo_apply *o = values;
     struct mn_diag diag = {.text = ""};
     struct mn_mesh mesh;
-    char path[512];
+    char path[MN_TOPO_PATH];
 
     mn_mesh_init(&mesh);
     enum mn_err err = check_options(o, argc, argv, &diag);
-    if (!err && !o->mesh && !mn_mesh_find_file(path, sizeof path))
-        err = mn_fail(&diag, MN_ERR_CONFIG,
-                      "no mesh file: name one with --mesh, or see meshnet discover");
     if (!err)
-        err = mn_mesh_read(o->mesh ? o->mesh : path, &mesh, &diag);
+        err = mn_topo_read(o->mesh, path, &mesh, &diag);
     if (!err)
         err = o->root ? mn_topo_apply_files(o, &mesh, &diag) : run_on_nodes(o, &mesh, &diag);
     mn_mesh_free(&mesh);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "cli/cmd.h"
+#include "cli/topo_mesh.h"
 #include "topo/base/alloc.h"
 #include "topo/emit/emit.h"
 #include "topo/mesh_check.h"
@@ -35,18 +36,6 @@ static const struct mn_opt options[] = {
      .offset = offsetof(struct options, output)},
     MN_OPT_END,
 };
-
-static enum mn_err read_mesh(const struct options *o, struct mn_mesh *mesh, struct mn_diag *diag)
-{
-    char path[512];
-
-    if (o->mesh)
-        return mn_mesh_read(o->mesh, mesh, diag);
-    if (!mn_mesh_find_file(path, sizeof path))
-        return mn_fail(diag, MN_ERR_CONFIG,
-                       "no mesh file: name one with --mesh, or see meshnet discover");
-    return mn_mesh_read(path, mesh, diag);
-}
 
 static enum mn_err choose_node(const struct options *o, const struct mn_mesh *mesh, int *node,
                                struct mn_diag *diag)
@@ -126,6 +115,7 @@ static enum mn_err emit(const struct options *o, const char *name, struct mn_mes
     const struct mn_emit_format *format = mn_emit_find(name);
     struct mn_emit out;
     char names[256] = "";
+    char path[MN_TOPO_PATH];
     int node;
 
     if (!format) {
@@ -134,7 +124,7 @@ static enum mn_err emit(const struct options *o, const char *name, struct mn_mes
                      *names ? ", " : "", f->name);
         return mn_fail(diag, MN_ERR_USAGE, "%s: expected one of %s", name, names);
     }
-    enum mn_err err = read_mesh(o, mesh, diag);
+    enum mn_err err = mn_topo_read(o->mesh, path, mesh, diag);
     if (!err)
         err = choose_node(o, mesh, &node, diag);
     if (!err)

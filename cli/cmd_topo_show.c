@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cmd.h"
+#include "cli/topo_mesh.h"
 #include "cli/topo_show.h"
 #include "topo/base/alloc.h"
 #include "topo/base/width.h"
@@ -54,17 +55,6 @@ static const struct mn_opt options[] = {
      .offset = offsetof(struct options, wide)},
     MN_OPT_END,
 };
-
-static enum mn_err read_mesh(const struct options *o, char *path, size_t size, struct mn_mesh *mesh,
-                             struct mn_diag *diag)
-{
-    if (o->mesh)
-        mn_strlcpy(path, o->mesh, size);
-    else if (!mn_mesh_find_file(path, size))
-        return mn_fail(diag, MN_ERR_CONFIG,
-                       "no mesh file: name one with --mesh, or see meshnet discover");
-    return mn_mesh_read(o->mesh ? o->mesh : path, mesh, diag);
-}
 
 /* Of the environment; the process's own locale stays what it is. */
 static int is_utf8(void)
@@ -147,7 +137,7 @@ static enum mn_err show(const struct options *o, const struct mn_mesh *mesh, con
 static int run(const void *values, int argc, char **argv)
 {
     const struct options *o = values;
-    char path[512];
+    char path[MN_TOPO_PATH];
     struct mn_mesh mesh;
     struct mn_diag diag;
     enum mn_err err = MN_OK;
@@ -157,7 +147,7 @@ static int run(const void *values, int argc, char **argv)
         err =
             mn_fail(&diag, MN_ERR_USAGE, "%s: not expected; the mesh file follows --mesh", argv[0]);
     if (!err)
-        err = read_mesh(o, path, sizeof path, &mesh, &diag);
+        err = mn_topo_read(o->mesh, path, &mesh, &diag);
     if (!err)
         err = show(o, &mesh, path, &diag);
     mn_mesh_free(&mesh);
