@@ -172,8 +172,6 @@ enum mn_err mn_p2p_serve(struct mn_plugin *plugin, struct mn_ctl *ctl, cJSON *fi
 enum mn_p2p_carrier mn_p2p_carrier(const struct mn_p2p_report *report, const struct mn_p2p_end *end,
                                    double shares[MN_P2P_NICS]);
 
-/* The part of the wire's bits that is payload in full packets of that MTU. */
-double mn_p2p_payload(int mtu, int rdma);
 double mn_p2p_gbytes(const struct mn_p2p_bandwidth *row); /* GB/s, 10^9 */
 
 #endif

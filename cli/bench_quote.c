@@ -4,6 +4,7 @@
 
 #include "cli/bench.h"
 #include "topo/base/alloc.h"
+#include "topo/fabric.h"
 
 #define CARRIED 0.05 /* and more of the bytes: a NIC took part */
 #define NAMES   3    /* of cables; more are counted */
@@ -32,7 +33,7 @@ static double could_carry(const struct mn_p2p_report *r, int end, const struct m
                 gbps = (double)node->nics[k].speed_mbps / 1000;
         if (gbps <= 0)
             return 0;
-        sum += (pcie > 0 && pcie < gbps ? pcie : gbps) * mn_p2p_payload(mtu, rdma);
+        sum += (pcie > 0 && pcie < gbps ? pcie : gbps) * mn_fabric_payload(mtu, rdma);
     }
     return sum;
 }

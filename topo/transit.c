@@ -1,4 +1,4 @@
-/* Shortest paths over cables, and the routes made from them. */
+/* The kernel's routes, made from the shortest ways over cables. */
 #include "topo/transit.h"
 
 #include <stdio.h>
@@ -7,6 +7,7 @@
 
 #include "topo/base/alloc.h"
 #include "topo/mesh_check.h"
+#include "topo/route.h"
 
 /* A subnet of a cable. */
 struct net {
@@ -15,31 +16,12 @@ struct net {
     const struct mn_addr *addrs[2]; /* of the link's ends */
 };
 
-/* All nets between two nodes. */
-struct edge {
-    int ends[2];
-    size_t first, count; /* in the graph's nets */
-    uint64_t weight;     /* tells paths of equal length apart, see walk() */
-};
-
 /* Of one family. */
 struct graph {
     const struct mn_mesh *mesh;
     struct net *nets; /* those of an edge side by side, by link's name */
     size_t n_nets;
-    struct edge *edges;
-    size_t n_edges;
-    size_t *start, *around; /* edges at node n: around[start[n]] … around[start[n + 1]] */
-};
-
-/* What one node sees of the others. */
-struct view {
-    int self;
-    int *hops; /* -1: out of reach */
-    uint64_t *weight;
-    size_t *by; /* the first edge of the way there */
-    int *order; /* those in reach, the nearest first */
-    int reached;
+    struct mn_ways ways;
 };
 
 static int in_order(int a, int b)
@@ -77,124 +59,48 @@ static void nets_of(struct graph *g, const struct mn_mesh_link *link, int family
         }
 }
 
-static uint64_t mix(uint64_t hash, const char *text)
-{
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 0x100000001b3;
-    return (hash ^ 0xff) * 0x100000001b3;
-}
-
-/* By the names of both nodes, in either order. 40 bits: a million of them can be added. */
-static uint64_t edge_weight(const struct mn_mesh *mesh, const int ends[2])
-{
-    const char *a = mesh->nodes[ends[0]].name, *b = mesh->nodes[ends[1]].name;
-    int swap = strcmp(a, b) > 0;
-    uint64_t hash = mix(mix(0xcbf29ce484222325, swap ? b : a), swap ? a : b);
-
-    hash = (hash ^ (hash >> 31)) * 0x9e3779b97f4a7c15;
-    return hash >> 24;
-}
-
 static void add_edges(struct graph *g)
 {
+    struct mn_ways *ways = &g->ways;
+
     for (size_t i = 0; i < g->n_nets; i++) {
         const struct mn_mesh_end *ends = g->nets[i].link->ends;
-        struct edge *edge = g->n_edges ? &g->edges[g->n_edges - 1] : NULL;
+        struct mn_way_edge *edge = ways->n_edges ? &ways->edges[ways->n_edges - 1] : NULL;
         int known = edge && ((edge->ends[0] == ends[0].node && edge->ends[1] == ends[1].node) ||
                              (edge->ends[1] == ends[0].node && edge->ends[0] == ends[1].node));
         if (!known) {
-            edge = mn_grow((void **)&g->edges, &g->n_edges, sizeof *edge);
-            *edge = (struct edge){.ends = {ends[0].node, ends[1].node}, .first = i};
-            edge->weight = edge_weight(g->mesh, edge->ends);
+            edge = mn_grow((void **)&ways->edges, &ways->n_edges, sizeof *edge);
+            *edge = (struct mn_way_edge){.ends = {ends[0].node, ends[1].node}, .first = i};
+            edge->weight =
+                mn_way_weight(g->mesh->nodes[ends[0].node].name, g->mesh->nodes[ends[1].node].name);
         }
         edge->count++;
     }
+    mn_ways_index(ways);
 }
 
 static void graph_make(struct graph *g, const struct mn_mesh *mesh, int family)
 {
-    *g = (struct graph){.mesh = mesh};
+    *g = (struct graph){.mesh = mesh, .ways.n = mesh->n_nodes};
     for (size_t i = 0; i < mesh->n_links; i++)
         if (!mn_link_is_bare(&mesh->links[i]))
             nets_of(g, &mesh->links[i], family);
     if (g->n_nets)
         qsort(g->nets, g->n_nets, sizeof *g->nets, by_edge);
     add_edges(g);
-    g->start = mn_zalloc((mesh->n_nodes + 2) * sizeof *g->start);
-    g->around = mn_zalloc((2 * g->n_edges + 1) * sizeof *g->around);
-    for (size_t i = 0; i < 2 * g->n_edges; i++)
-        g->start[g->edges[i / 2].ends[i % 2] + 2]++;
-    for (size_t n = 2; n < mesh->n_nodes + 2; n++)
-        g->start[n] += g->start[n - 1];
-    for (size_t i = 0; i < 2 * g->n_edges; i++)
-        g->around[g->start[g->edges[i / 2].ends[i % 2] + 1]++] = i / 2;
 }
 
 static void graph_free(struct graph *g)
 {
     free(g->nets);
-    free(g->edges);
-    free(g->start);
-    free(g->around);
-}
-
-static size_t degree(const struct graph *g, int node)
-{
-    return g->start[node + 1] - g->start[node];
-}
-
-static int other_end(const struct edge *edge, int node)
-{
-    return edge->ends[edge->ends[0] == node];
-}
-
-/* Of the shortest ways the one whose weights add up to the least: it is the same from both ends,
- * and every part of it is such a way too, so that nodes need not agree on more than names. */
-static void walk(const struct graph *g, int self, struct view *v)
-{
-    size_t n = g->mesh->n_nodes;
-
-    v->self = self;
-    v->hops = mn_zalloc(n * sizeof *v->hops);
-    v->weight = mn_zalloc(n * sizeof *v->weight);
-    v->by = mn_zalloc(n * sizeof *v->by);
-    v->order = mn_zalloc(n * sizeof *v->order);
-    for (size_t i = 0; i < n; i++)
-        v->hops[i] = -1;
-    v->hops[self] = 0;
-    v->order[0] = self;
-    v->reached = 1;
-    for (int at = 0; at < v->reached; at++) {
-        int here = v->order[at];
-        for (size_t i = g->start[here]; i < g->start[here + 1]; i++) {
-            const struct edge *edge = &g->edges[g->around[i]];
-            int there = other_end(edge, here);
-            uint64_t weight = v->weight[here] + edge->weight;
-            if (v->hops[there] >= 0 &&
-                (v->hops[there] != v->hops[here] + 1 || v->weight[there] <= weight))
-                continue;
-            if (v->hops[there] < 0)
-                v->order[v->reached++] = there;
-            v->hops[there] = v->hops[here] + 1;
-            v->weight[there] = weight;
-            v->by[there] = here == self ? g->around[i] : v->by[here];
-        }
-    }
-}
-
-static void view_free(struct view *v)
-{
-    free(v->hops);
-    free(v->weight);
-    free(v->by);
-    free(v->order);
+    mn_ways_free(&g->ways);
 }
 
 /* Each has a cable to every other. */
-static int is_complete(const struct graph *g, const struct view *v)
+static int is_complete(const struct graph *g, const struct mn_way_view *v)
 {
     for (int i = 0; i < v->reached; i++)
-        if (degree(g, v->order[i]) != (size_t)v->reached - 1)
+        if (mn_ways_degree(&g->ways, v->order[i]) != (size_t)v->reached - 1)
             return 0;
     return 1;
 }
@@ -203,17 +109,18 @@ static int is_complete(const struct graph *g, const struct view *v)
  */
 static int is_between(const struct graph *g, int self)
 {
+    const struct mn_ways *w = &g->ways;
     char *near = mn_zalloc(g->mesh->n_nodes + 1);
     int between = 0;
 
-    for (size_t i = g->start[self]; i < g->start[self + 1]; i++)
-        near[other_end(&g->edges[g->around[i]], self)] = 1;
-    for (size_t i = g->start[self]; i < g->start[self + 1] && !between; i++) {
-        int there = other_end(&g->edges[g->around[i]], self);
+    for (size_t i = w->start[self]; i < w->start[self + 1]; i++)
+        near[mn_way_other_end(&w->edges[w->around[i]], self)] = 1;
+    for (size_t i = w->start[self]; i < w->start[self + 1] && !between; i++) {
+        int there = mn_way_other_end(&w->edges[w->around[i]], self);
         size_t common = 0;
-        for (size_t k = g->start[there]; k < g->start[there + 1]; k++)
-            common += (size_t)near[other_end(&g->edges[g->around[k]], there)];
-        between = common != degree(g, self) - 1;
+        for (size_t k = w->start[there]; k < w->start[there + 1]; k++)
+            common += (size_t)near[mn_way_other_end(&w->edges[w->around[k]], there)];
+        between = common != mn_ways_degree(w, self) - 1;
     }
     free(near);
     return between;
@@ -222,10 +129,10 @@ static int is_between(const struct graph *g, int self)
 /* --- routes --------------------------------------------------------------------------------- */
 
 /* The way to target for a net that is the rank-th between its nodes. */
-static struct mn_transit_route way(const struct graph *g, const struct view *v, int target,
+static struct mn_transit_route way(const struct graph *g, const struct mn_way_view *v, int target,
                                    size_t rank)
 {
-    const struct edge *edge = &g->edges[v->by[target]];
+    const struct mn_way_edge *edge = &g->ways.edges[v->first[target]];
     const struct net *net = &g->nets[edge->first + rank % edge->count];
     int side = net->link->ends[0].node != v->self;
     struct mn_transit_route route = {.via = *net->addrs[!side], .nic = net->link->ends[side].nic};
@@ -249,8 +156,8 @@ static struct mn_addr alone(const struct mn_addr *addr)
 }
 
 /* Over the nearer end; where none is, to each end its own way. */
-static void add_far(const struct graph *g, const struct view *v, const struct net *net, size_t rank,
-                    struct mn_transit *t)
+static void add_far(const struct graph *g, const struct mn_way_view *v, const struct net *net,
+                    size_t rank, struct mn_transit *t)
 {
     const struct mn_mesh_end *ends = net->link->ends;
     int d[2] = {v->hops[ends[0].node], v->hops[ends[1].node]};
@@ -286,16 +193,18 @@ static int by_destination(const void *x, const void *y)
 static int find_family(const struct mn_mesh *mesh, int node, int family, struct mn_transit *t)
 {
     struct graph g;
-    struct view v;
+    struct mn_way_view v;
 
     graph_make(&g, mesh, family);
-    walk(&g, node, &v);
+    mn_way_view_make(g.ways.n, &v);
+    mn_way_look(&g.ways, node, NULL, &v);
     int needed = !is_complete(&g, &v);
-    for (const struct edge *edge = g.edges; needed && edge < g.edges + g.n_edges; edge++)
+    for (const struct mn_way_edge *edge = g.ways.edges;
+         needed && edge < g.ways.edges + g.ways.n_edges; edge++)
         for (size_t i = 0; i < edge->count; i++)
             add_far(&g, &v, &g.nets[edge->first + i], i, t);
     t->forwards |= needed && is_between(&g, node);
-    view_free(&v);
+    mn_way_view_free(&v);
     graph_free(&g);
     return needed;
 }

@@ -13,12 +13,14 @@
 
 #include "topo/base/alloc.h"
 #include "topo/mesh_check.h"
+#include "topo/route.h"
 #include "topo/transit.h"
 
 #define NODES 16
 
 static struct mn_mesh mesh;
 static struct mn_transit transits[NODES];
+static int passed[NODES + 1]; /* the nodes of the last travel() */
 
 static int add_nic(int node, int family, unsigned number)
 {
@@ -128,6 +130,7 @@ static int travel(int from, const struct mn_addr *to, int strict)
     struct mn_addr source = {.family = 0}, via;
     int here = from, hops = 0;
 
+    passed[0] = from;
     while (has(here, to) < 0) {
         int nic = look_up(here, to, &via);
         assert_true(nic >= 0 && hops < NODES);
@@ -136,7 +139,7 @@ static int travel(int from, const struct mn_addr *to, int strict)
         struct mn_mesh_end there = across(here, nic);
         assert_int_equal(has(there.node, &via), there.nic);
         here = there.node;
-        hops++;
+        passed[++hops] = here;
         if (strict)
             assert_int_equal(look_up(here, &source, &via), there.nic);
         assert_true(has(here, to) >= 0 || transits[here].forwards);
@@ -144,17 +147,37 @@ static int travel(int from, const struct mn_addr *to, int strict)
     return hops;
 }
 
-/* dist: of two nodes, by their numbers. */
+static int cable_at(const struct mn_fabric *fabric, int node, int nic)
+{
+    for (size_t c = 0; c < fabric->n_cables; c++)
+        for (int i = 0; i < 2; i++) {
+            const struct mn_mesh_end *end = &mesh.links[fabric->cables[c].link].ends[i];
+            if (end->node == node && end->nic == nic)
+                return (int)c;
+        }
+    return -1;
+}
+
+/* dist: of two nodes, by their numbers. What topo/route says of the way is what packets do. */
 static void all_arrive(int (*dist)(int, int, int), int strict)
 {
-    int n = (int)mesh.n_nodes;
+    int n = (int)mesh.n_nodes, said[NODES + 1];
+    struct mn_fabric fabric;
+    struct mn_routes routes;
 
+    mn_fabric_from_mesh(&mesh, &fabric);
+    mn_routes_find(&fabric, &routes);
     for (int a = 0; a < n; a++)
         for (int b = 0; b < n; b++)
             for (size_t i = 0; a != b && i < mesh.nodes[b].n_nics; i++) {
                 int hops = travel(a, &mesh.nodes[b].nics[i].addrs[0], strict);
                 assert_int_equal(hops, dist(a, b, n));
+                int cable = cable_at(&fabric, b, (int)i);
+                assert_int_equal(mn_routes_path_by(&fabric, &routes, a, b, cable, said), hops);
+                assert_memory_equal(said, passed, (size_t)(hops + 1) * sizeof *said);
             }
+    mn_routes_free(&routes);
+    mn_fabric_free(&fabric);
 }
 
 static int on_ring(int a, int b, int n)

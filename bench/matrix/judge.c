@@ -6,6 +6,7 @@
 
 #include "bench/matrix/matrix_impl.h"
 #include "topo/base/alloc.h"
+#include "topo/fabric.h"
 
 #define SLOW       0.5  /* of what the others of its kind carry */
 #define ASYMMETRIC 0.6  /* of its other direction */
@@ -78,7 +79,7 @@ static struct mn_matrix_limit limit_of_link(const struct mn_matrix_report *r,
             slot = i;
     if (speed <= 0)
         return limit;
-    double part = mn_p2p_payload(mtu, cell->carrier == MN_P2P_RDMA);
+    double part = mn_fabric_payload(mtu, cell->carrier == MN_P2P_RDMA);
     if (slot >= 0) {
         limit.gbps = s[slot].end->pcie_gbps * part;
         snprintf(limit.by, sizeof limit.by, "PCIe of %.60s, %.4g Gb/s", s[slot].name,

@@ -1,10 +1,10 @@
-#include "bench/p2p.h"
+#include "topo/fabric.h"
 
 /* The part of the wire's bits that is payload in full packets. Ethernet adds 38 bytes (preamble,
  * header, check, gap: IEEE 802.3). TCP over IPv4 with timestamps takes 52 of the MTU (RFC 9293,
  * 7323). RoCEv2 puts IP, UDP, BTH and ICRC, 44 bytes, around a path MTU that is a power of two of
  * at most 4096 (IBTA, annex A17). */
-double mn_p2p_payload(int mtu, int rdma)
+double mn_fabric_payload(int mtu, int rdma)
 {
     int path = 4096;
 
