@@ -161,7 +161,7 @@ enum mn_err mn_bench_hosts(struct mn_collective_session *s, struct mn_diag *diag
     order = mn_zalloc((size_t)(n + 1) * sizeof *order);
     n = nodes_of(s, self, nodes);
     if (n) {
-        s->missing = mn_mesh_ring(&s->mesh, nodes, n, order);
+        s->missing = mn_mesh_ring(&s->mesh, nodes, n, order, NULL);
         s->names.items = mn_zalloc((size_t)n * sizeof *s->names.items);
         for (int i = 0; i < n; i++)
             s->names.items[s->names.count++] = host_of(s, self, order[i]);

@@ -54,7 +54,7 @@ void mn_nccl_say_warnings(const char *command, const struct mn_nccl_subject *s,
     order = mn_zalloc((size_t)n * sizeof *order);
     for (int i = 0; i < n; i++)
         nodes[i] = i;
-    mn_mesh_ring(&s->mesh, nodes, n, order);
+    mn_mesh_ring(&s->mesh, nodes, n, order, NULL);
     fprintf(stderr,
             "meshnet %s: number the ranks in this order of nodes, so that neighbours have "
             "a cable: ",

@@ -170,9 +170,12 @@ enum mn_err mn_mesh_link_up(struct mn_mesh *mesh, struct mn_diag *diag);
 enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, struct mn_diag *diag);
 
 /* Puts n of the mesh's nodes into an order in which as many as possible have a cable to the next
- * one, the last to the first; the first stays it. Returns how many have none. When the search is
- * too long (never for a dozen nodes), the order is the given one. */
-int mn_mesh_ring(const struct mn_mesh *mesh, const int *nodes, int n, int *order);
+ * one, the last to the first; the first stays it, and all do where no other order is better.
+ * Returns how many have none; least (may be NULL): no order has fewer. See topo/ring.h. Bare cables
+ * count. */
+int mn_mesh_ring(const struct mn_mesh *mesh, const int *nodes, int n, int *order, int *least);
+/* How many of n different nodes in that order have no cable to the next one. */
+int mn_mesh_ring_gaps(const struct mn_mesh *mesh, const int *order, int n);
 
 /* "full mesh", "ring", "line", "pair", "star", "torus", "partial mesh", "single node": by neighbour
  * sets (topo/shape.h). */

@@ -19,10 +19,19 @@ static void connect_nodes(int a, int b)
     *link = (struct mn_mesh_link){.ends = {{a, 0}, {b, 0}}};
 }
 
+#define NODES 13
+
+static void begin(void)
+{
+    mn_mesh_init(&mesh);
+    for (int i = 0; i < NODES; i++)
+        mn_grow((void **)&mesh.nodes, &mesh.n_nodes, sizeof *mesh.nodes);
+}
+
 static int setup(void **state)
 {
     (void)state;
-    mn_mesh_init(&mesh);
+    begin();
     return 0;
 }
 
@@ -45,9 +54,11 @@ static int joined(int a, int b)
 /* Every node once, the first one first, and exactly so many gaps as were told. */
 static void expect(const int *nodes, int n, int missing)
 {
-    int order[64], gaps = 0;
+    int order[64], gaps = 0, least;
 
-    assert_int_equal(mn_mesh_ring(&mesh, nodes, n, order), missing);
+    assert_int_equal(mn_mesh_ring(&mesh, nodes, n, order, &least), missing);
+    assert_int_equal(least, missing); /* and says that there is none better */
+    assert_int_equal(mn_mesh_ring_gaps(&mesh, order, n), missing);
     assert_int_equal(order[0], nodes[0]);
     for (int i = 0; i < n; i++) {
         int times = 0;
@@ -82,7 +93,7 @@ static void test_line_and_star(void **state)
     expect(two, 2, 0);
     expect(one, 1, 0);
     mn_mesh_free(&mesh);
-    mn_mesh_init(&mesh);
+    begin();
     for (int i = 1; i < 4; i++)
         connect_nodes(0, i);
     expect(nodes, 4, 2);
@@ -105,17 +116,17 @@ static void test_no_cables_and_a_full_mesh_of_twelve(void **state)
 /* Two halves joined by one node: no ring, and no endless search for one. */
 static void test_bottleneck(void **state)
 {
-    int nodes[13];
+    int nodes[NODES];
 
     (void)state;
-    for (int i = 0; i < 13; i++)
+    for (int i = 0; i < NODES; i++)
         nodes[i] = i;
     for (int a = 0; a < 7; a++)
         for (int b = 0; b < a; b++) {
             connect_nodes(a, b);
             connect_nodes(a + 6, b + 6);
         }
-    expect(nodes, 13, 1);
+    expect(nodes, NODES, 1);
 }
 
 int main(void)
