@@ -51,14 +51,6 @@ static const struct mn_mesh_link *cable_at(const struct mn_mesh *mesh, int self,
     return NULL;
 }
 
-static int has_cable(const struct mn_mesh *mesh, int a, int b)
-{
-    for (size_t l = 0; l < 2 * mesh->n_links; l++)
-        if (mesh->links[l / 2].ends[l % 2].node == a && mesh->links[l / 2].ends[!(l % 2)].node == b)
-            return 1;
-    return 0;
-}
-
 /* " over cable a-b", " over ab and ac", " over 8 NICs", or nothing. */
 static void name_ways(const struct mn_p2p_report *r, const struct mn_mesh *mesh, int self, int peer,
                       char *buf, size_t size)
@@ -134,7 +126,7 @@ char *mn_bench_quote(const struct mn_p2p_report *r, const struct mn_mesh *mesh, 
     if (gbps >= 0 && used < size)
         used += (size_t)snprintf(buf + used, size - used, " %.3g Gb/s%s%s", gbps, over,
                                  mesh && self >= 0 && peer >= 0 && self != peer &&
-                                         !has_cable(mesh, self, peer)
+                                         !mn_mesh_has_cable(mesh, self, peer)
                                      ? " (there is no cable between them)"
                                      : "");
     double here = could_carry(r, 0, mesh && self >= 0 ? &mesh->nodes[self] : NULL);

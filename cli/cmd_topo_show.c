@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <stdio.h>
@@ -105,15 +104,6 @@ static void put(const struct options *o, enum format format, const struct mn_dra
         fprintf(stderr, "meshnet topo show: %s; the nodes stand in a circle\n", missing.text);
 }
 
-static enum mn_err deliver(const char *path, const char *text, size_t len, struct mn_diag *diag)
-{
-    if (path && strcmp(path, "-") != 0)
-        return mn_file_write(path, text, len, 1, diag);
-    errno = 0;
-    fwrite(text, 1, len, stdout);
-    return mn_out_lost(stdout) ? mn_fail_errno(diag, "writing the drawing") : MN_OK;
-}
-
 static enum mn_err show(const struct options *o, const struct mn_mesh *mesh, const char *path,
                         struct mn_diag *diag)
 {
@@ -129,7 +119,7 @@ static enum mn_err show(const struct options *o, const struct mn_mesh *mesh, con
     mn_draw_free(&draw);
     enum mn_err err = (ferror(file) | fclose(file))
                           ? mn_fail(diag, MN_ERR_NOMEM, "out of memory for the drawing")
-                          : deliver(o->output, text, len, diag);
+                          : mn_topo_deliver(o->output, text, len, "the drawing", diag);
     free(text);
     return err;
 }

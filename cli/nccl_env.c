@@ -257,14 +257,7 @@ static void uncabled(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
 
     for (size_t a = 0; a < mesh->n_nodes; a++)
         for (size_t b = a + 1; b < mesh->n_nodes; b++) {
-            size_t l = 0;
-            for (; l < mesh->n_links; l++) {
-                const struct mn_mesh_end *e = mesh->links[l].ends;
-                if ((e[0].node == (int)a && e[1].node == (int)b) ||
-                    (e[0].node == (int)b && e[1].node == (int)a))
-                    break;
-            }
-            if (l < mesh->n_links)
+            if (mn_mesh_has_cable(mesh, (int)a, (int)b))
                 continue;
             mn_nccl_env_warn(env,
                              "%s and %s have no cable, and NCCL connects trees between any nodes "

@@ -176,6 +176,8 @@ enum mn_err mn_mesh_merge(struct mn_mesh *mesh, const struct mn_mesh *other, str
 int mn_mesh_ring(const struct mn_mesh *mesh, const int *nodes, int n, int *order, int *least);
 /* How many of n different nodes in that order have no cable to the next one. */
 int mn_mesh_ring_gaps(const struct mn_mesh *mesh, const int *order, int n);
+/* Whether a cable joins the nodes, bare or not. */
+int mn_mesh_has_cable(const struct mn_mesh *mesh, int a, int b);
 
 /* "full mesh", "ring", "line", "pair", "star", "torus", "partial mesh", "single node": by neighbour
  * sets (topo/shape.h). */

@@ -56,3 +56,11 @@ int mn_mesh_ring_gaps(const struct mn_mesh *mesh, const int *order, int n)
     free(numbers);
     return gaps;
 }
+
+int mn_mesh_has_cable(const struct mn_mesh *mesh, int a, int b)
+{
+    for (size_t l = 0; l < 2 * mesh->n_links; l++)
+        if (mesh->links[l / 2].ends[l % 2].node == a && mesh->links[l / 2].ends[!(l % 2)].node == b)
+            return 1;
+    return 0;
+}

@@ -167,8 +167,8 @@ static void turn(struct circle *c, int i, int k)
     look(c, last);
 }
 
-/* For the gap after position i: what joins one of its ends, its t-th choice. 1: the piece from *a to
- * *b turned round does it, and *gain gaps go. */
+/* For the gap after position i: what joins one of its ends, its t-th choice. 1: the piece from *a
+ * to *b turned round does it, and *gain gaps go. */
 static int choice(const struct circle *c, int i, size_t t, int *a, int *b, int *gain)
 {
     const struct mn_graph *g = c->graph;
@@ -264,8 +264,10 @@ static void begin_circle(struct circle *c)
 static void wander(const struct mn_graph *graph, struct mn_ring *ring)
 {
     size_t n = graph->n;
-    struct circle c = {
-        .graph = graph, .n = (int)n, .moves = MOVES, .seed = 0x9e3779b97f4a7c15 /* any */};
+    struct circle c = {.graph = graph,
+                       .n = (int)n,
+                       .moves = MOVES,
+                       .seed = 0x9e3779b97f4a7c15 /* any */};
 
     c.order = mn_zalloc(n * sizeof *c.order);
     c.at = mn_zalloc(n * sizeof *c.at);

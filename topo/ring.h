@@ -12,8 +12,8 @@ struct mn_ring {
 };
 
 /* The same graph has the same ring, everywhere. The order of the nodes' numbers where it is as good
- * as any. Up to a dozen nodes it is the best there is; beyond, a search with an end, which finds the
- * rings of grids, tori and hypercubes of thousands of nodes within a second or so. */
+ * as any. Up to a dozen nodes it is the best there is; beyond, a search with an end, which finds
+ * the rings of grids, tori and hypercubes of thousands of nodes within a second or so. */
 void mn_graph_ring(const struct mn_graph *graph, struct mn_ring *ring);
 void mn_ring_free(struct mn_ring *ring);
 
