@@ -6,23 +6,40 @@
 #include <unistd.h>
 
 #include "cli/discover.h"
+#include "cli/topo_mesh.h"
 #include "cli/troubles.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 #include "topo/whole.h"
-#include "topo/whole.h"
 
 #define SURVEY_MAX (16u << 20)
 
-/* Before anything is probed. */
+/* The file in force says how cables should run, unless another is being made. Of a recorded survey
+ * it says nothing but when it was named; of one host's own view it would miss all others. */
+static enum mn_err read_in_force(const struct mn_neighbors_ask *ask, struct mn_mesh *old,
+                                 char path[MN_TOPO_PATH], struct mn_diag *diag)
+{
+    const char *named = getenv("MESHNET_CONFIG");
+
+    if (!(ask->options->survey ? named && *named : ask->options->crew.hosts.count != 0) ||
+        !mn_mesh_find_file(path, MN_TOPO_PATH)) {
+        *path = '\0';
+        return MN_OK;
+    }
+    return mn_topo_read(path, path, old, diag);
+}
+
+/* Before anything is probed. in_force: the path of the file in force, "" = it does not count. */
 static enum mn_err read_old(const struct mn_neighbors_ask *ask, struct mn_mesh *old,
-                            struct mn_diag *diag)
+                            char in_force[MN_TOPO_PATH], struct mn_diag *diag)
 {
     const char *save = ask->options->save_survey;
 
     if (save && !ask->force && access(save, F_OK) == 0)
         return mn_fail(diag, MN_ERR_EXISTS, "%s exists; --force replaces it", save);
-    if (!ask->output || access(ask->output, F_OK) != 0)
+    if (!ask->output)
+        return read_in_force(ask, old, in_force, diag);
+    if (access(ask->output, F_OK) != 0)
         return MN_OK;
     if (ask->merge)
         return mn_mesh_read(ask->output, old, diag);
@@ -85,6 +102,20 @@ static enum mn_err write_file(const struct mn_neighbors_ask *ask, const struct m
     return err;
 }
 
+/* What is wrong with the whole. A file in force that is of other nodes says nothing. */
+static void judge(struct mn_neighbors *found, const struct mn_mesh *old, const char *in_force,
+                  struct mn_out *out)
+{
+    const struct mn_mesh *file = old->n_nodes ? old : NULL;
+
+    if (*in_force && mn_whole_common(&found->survey, old) < 2)
+        file = NULL;
+    mn_whole_check(&found->survey, &found->mesh, file, &found->troubles);
+    mn_out_str(out, "compared_with", NULL, *in_force && file ? in_force : NULL);
+    if (*in_force && file)
+        mn_out_note(out, MN_PLAIN, "Compared with the mesh file in force, %s\n", in_force);
+}
+
 static int exit_code(const struct mn_neighbors_ask *ask, const struct mn_neighbors *found)
 {
     return cJSON_GetArraySize(found->failed) ||
@@ -108,20 +139,22 @@ enum mn_err mn_discover_neighbors(const struct mn_neighbors_ask *ask, struct mn_
 {
     struct mn_neighbors found = {.failed = cJSON_CreateArray()};
     struct mn_mesh old;
+    char in_force[MN_TOPO_PATH] = "";
 
     mn_mesh_init(&old);
     mn_mesh_init(&found.mesh);
-    enum mn_err err = read_old(ask, &old, diag);
+    enum mn_err err = read_old(ask, &old, in_force, diag);
     if (!err)
         err = ask->options->survey ? read_survey(ask->options->survey, &found.survey, diag)
                                    : mn_neighbors_probe(ask, &found, diag);
     if (!err)
         err = save_survey(ask, &found.survey, diag);
     if (!err)
-        err = mn_survey_mesh(&found.survey, old.n_nodes ? &old : NULL, &found.mesh, diag);
+        err = mn_survey_mesh(&found.survey, old.n_nodes && !*in_force ? &old : NULL, &found.mesh,
+                             diag);
     if (!err) {
-        mn_whole_check(&found.survey, &found.mesh, old.n_nodes ? &old : NULL, &found.troubles);
         mn_neighbors_show(out, &found);
+        judge(&found, &old, in_force, out);
         mn_troubles_print(out, &found.troubles);
         mn_troubles_print_to_do(out, &found.troubles);
         err = write_file(ask, &found, out, diag);

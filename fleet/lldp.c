@@ -7,7 +7,10 @@
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
 
-enum { END, CHASSIS, PORT, TTL, DESCRIPTION, SYSTEM };
+enum { END, CHASSIS, PORT, TTL, DESCRIPTION, SYSTEM, CAPABILITIES = 7 };
+
+/* System capabilities: repeater, bridge, router, and the components of VLAN bridges and relays. */
+#define PASSES_ON (1 << 1 | 1 << 2 | 1 << 4 | 1 << 8 | 1 << 9 | 1 << 10)
 
 /* Kinds of identifiers that are no text; they are numbered apart for chassis and port. */
 struct kinds {
@@ -65,6 +68,10 @@ static enum mn_err take(struct mn_lldp *lldp, int type, const uint8_t *v, size_t
         break;
     case SYSTEM:
         take_text(lldp->system, sizeof lldp->system, v, len);
+        break;
+    case CAPABILITIES: /* those it has, then those in use */
+        if (len == 4)
+            lldp->bridges = (v[2] << 8 | v[3]) & PASSES_ON ? MN_BRIDGES_YES : MN_BRIDGES_NO;
         break;
     default:
         break;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "topo/base/err.h"
+#include "topo/survey.h"
 
 #define MN_LLDP_MAX 512 /* of what mn_lldp_write writes */
 
@@ -14,6 +15,7 @@ struct mn_lldp {
     char chassis[64], port[64];     /* as the identifiers' kinds have them: MAC, address, name */
     char system[64], described[64]; /* the system's name, the port's description */
     int ttl;                        /* seconds; 0: the sender takes back what it said */
+    enum mn_survey_bridges bridges;
 };
 
 /* A stranger's bytes, from behind the Ethernet header on. MN_ERR_PROTO says what is wrong. */

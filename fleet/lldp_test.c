@@ -57,6 +57,34 @@ static void what_a_switch_says_is_read(void **state)
     assert_string_equal(lldp.port, "9");
 }
 
+static void whether_it_passes_on_is_what_is_in_use(void **state)
+{
+    static const struct {
+        uint8_t has, in_use;
+        enum mn_survey_bridges bridges;
+    } rows[] = {
+        {0x14, 0x14, MN_BRIDGES_YES}, /* bridge and router */
+        {0x14, 0x04, MN_BRIDGES_YES}, {0x14, 0x10, MN_BRIDGES_YES},
+        {0x84, 0x80, MN_BRIDGES_NO}, /* could be a bridge, is a station */
+        {0x80, 0x80, MN_BRIDGES_NO},  {0, 0, MN_BRIDGES_NO},
+    };
+    struct mn_lldp lldp;
+    struct mn_diag diag;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const uint8_t said[] = {BEGIN,          0,        60, TLV(7, 4), 0, rows[i].has, 0,
+                                rows[i].in_use, TLV(0, 0)};
+        assert_int_equal(mn_lldp_parse(said, sizeof said, &lldp, &diag), MN_OK);
+        assert_int_equal(lldp.bridges, rows[i].bridges);
+    }
+    const uint8_t none[] = {BEGIN, 0, 60, TLV(0, 0)}, odd[] = {BEGIN, 0, 60, TLV(7, 1), 4};
+    assert_int_equal(mn_lldp_parse(none, sizeof none, &lldp, &diag), MN_OK);
+    assert_int_equal(lldp.bridges, MN_BRIDGES_UNKNOWN);
+    assert_int_equal(mn_lldp_parse(odd, sizeof odd, &lldp, &diag), MN_OK);
+    assert_int_equal(lldp.bridges, MN_BRIDGES_UNKNOWN);
+}
+
 static void what_is_none_is_refused(void **state)
 {
     static const struct {
@@ -90,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_nic_says_is_read),
         cmocka_unit_test(what_a_switch_says_is_read),
+        cmocka_unit_test(whether_it_passes_on_is_what_is_in_use),
         cmocka_unit_test(what_is_none_is_refused),
     };
 

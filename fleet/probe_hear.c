@@ -41,6 +41,8 @@ void mn_probe_met(struct mn_probe_state *state, size_t port, enum mn_survey_way 
                sizeof stranger->system);
     mn_strlcpy(stranger->port, lldp->described[0] ? lldp->described : lldp->port,
                sizeof stranger->port);
+    if (lldp->bridges > stranger->bridges)
+        stranger->bridges = lldp->bridges;
 }
 
 static struct mn_probe_peer *peer_of(struct mn_probe_state *state, size_t port,

@@ -252,6 +252,24 @@ lldp()
         '[{"at":"a/e0","by":"lldp","mac":"02:00:00:00:aa:01","system":"tor-1","port":"e17b"}]' ]
 }
 
+@test "neighbors: LLDP of a NIC's own firmware leaves a cable one, that of a bridge does not" {
+    nodes a b
+    wire a e0 b e0
+    # No name, one sender: MAC 02:00:00:00:aa:01 of chassis 02:00:00:00:aa:00.
+    lldp b e0 02070402000000aa00040703'02000000aa01'060200780000
+    neighbors --hosts a,b --wait 2s --json
+    kill "$SENDER"
+    [ "$(cables)" = "a/e0 b/e0 9000 9000 ipv6 up" ]
+    [ "$(jq -r '[.strangers[].mac] | unique | .[]' <<<"$output")" = 02:00:00:00:aa:01 ]
+    [ "$(jq -c '[.findings[].id]' <<<"$output")" = '[]' ]
+    # The same with a bridge among its capabilities, and in use.
+    lldp b e0 02070402000000aa00040703'02000000aa01'060200780e04000400040000
+    neighbors --hosts a,b --wait 2s --json
+    kill "$SENDER"
+    [ "$(jq -c '[.findings[].id]' <<<"$output")" = '["switch-between"]' ]
+    [ "$(jq .n_cables <<<"$output")" -eq 0 ]
+}
+
 @test "neighbors: with --lldp it is sent; nodes of the run are no strangers by it" {
     nodes a b
     wire a e0 b e0
@@ -427,6 +445,46 @@ nobody_left()
         --survey "$BATS_TEST_DIRNAME/fixtures/survey/spark-ring-4-wrong-plug.json"
     jq -e '[.. | objects | select(has("where") and has("seen")) | [.id, .where]] | length > 0 and
         length == (unique | length)' <<<"$output"
+}
+
+@test "neighbors: a node that is not in the mesh file in force is said to be new, not crossed" {
+    local five="$BATS_TEST_DIRNAME/fixtures/survey/spark-ring-4-and-a-bare-node.json"
+    run "$MESHNET" discover --neighbors -o mesh.yaml \
+        --survey "$BATS_TEST_DIRNAME/fixtures/survey/spark-ring-4.json"
+    # Nobody says what is meant: a plug of the ring could belong into the fifth.
+    run --separate-stderr "$MESHNET" discover --neighbors --survey "$five" --json
+    [ "$status" -eq 1 ]
+    [ "$(jq -r '.findings[0].id' <<<"$output")" = cable-crossed ]
+    [ "$(jq -r .compared_with <<<"$output")" = null ]
+    export MESHNET_CONFIG=$PWD/mesh.yaml
+    run --separate-stderr "$MESHNET" discover --neighbors --survey "$five" --json
+    [ "$status" -eq 0 ]
+    [ "$(jq -c '[.findings[] | [.id, .where]]' <<<"$output")" = '[["file-node-bare","spark-e"]]' ]
+    [[ "$(jq -r '.findings[0].fix' <<<"$output")" == *"--hosts spark-e,… --merge -o FILE"* ]]
+    [ "$(jq -r .compared_with <<<"$output")" = "$MESHNET_CONFIG" ]
+    # A file of other nodes says nothing of these.
+    jq 'del(.nodes[].nics[].mac)' "$BATS_TEST_DIRNAME/fixtures/survey/cx-pair.json" >other.json
+    run --separate-stderr "$MESHNET" discover --neighbors --survey other.json --json
+    [ "$(jq -c '[.findings[].id]' <<<"$output")" = '[]' ]
+    [ "$(jq -r .compared_with <<<"$output")" = null ]
+    # Nor does it where another is made.
+    run --separate-stderr "$MESHNET" discover --neighbors --survey "$five" -o five.yaml --json
+    [ "$(jq -r '.findings[0].id' <<<"$output")" = cable-crossed ]
+}
+
+@test "neighbors: what is asked of --hosts is set against the mesh file in force" {
+    nodes a b c
+    wire a e0 b e0
+    neighbors --hosts a,b -o mesh.yaml
+    [ "$status" -eq 0 ]
+    wire b e1 c e0
+    export MESHNET_CONFIG=$PWD/mesh.yaml
+    neighbors --hosts a,b,c --json
+    [ "$status" -eq 0 ]
+    [ "$(jq -c '[.findings[] | [.id, .where]]' <<<"$output")" = '[["file-node-new","c"]]' ]
+    # One host's own view lacks the others.
+    neighbors_at a --json
+    [ "$(jq -r .compared_with <<<"$output")" = null ]
 }
 
 @test "neighbors: what a survey did not see stays in the file that it is merged into, and is said" {

@@ -1,4 +1,4 @@
-#include "topo/cabling.h"
+#include "topo/cabling_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,34 +119,16 @@ static int *join(const struct mn_cabling *c, int **next)
     return root;
 }
 
-/* LLDP tells the full name: "spark-a.example.org" is spark-a. Numbers are addresses, which have no
- * short form. */
-static int same_host(const char *a, const char *b)
+/* Two ports of two nodes and nobody else of the run. */
+static int is_pair(const struct mn_cabling *c, const int *next, int first, int ports[2])
 {
-    size_t n = strcspn(a, "."), k = strcspn(b, ".");
-
-    if (n == strspn(a, "0123456789") || a[n] == b[k])
-        return !strcmp(a, b);
-    return n == k && !strncmp(a, b, n);
+    ports[0] = first;
+    ports[1] = next[first];
+    return ports[1] >= 0 && next[ports[1]] < 0 && c->ports[first].node != c->ports[ports[1]].node;
 }
 
-int mn_survey_knows(const struct mn_survey *survey, const struct mn_survey_stranger *stranger)
-{
-    for (size_t n = 0; n < survey->n_nodes; n++) {
-        const struct mn_survey_node *node = &survey->nodes[n];
-
-        if (stranger->system[0] && (same_host(stranger->system, node->name) ||
-                                    same_host(stranger->system, node->hostname)))
-            return 1;
-        for (size_t i = 0; i < node->n_nics; i++)
-            if (node->nics[i].has_mac && !memcmp(node->nics[i].mac, stranger->mac, 6))
-                return 1;
-    }
-    return 0;
-}
-
-/* Of each net (by its root) a stranger, -1 = none. */
-static int *strangers_of(const struct mn_cabling *c, int *root)
+/* Of each net (by its root, the first of its ports) a stranger who makes it no cable, -1 = none. */
+static int *strangers_of(const struct mn_cabling *c, int *root, const int *next)
 {
     const struct mn_survey *s = c->survey;
     int *of = mn_zalloc((c->n_ports + 1) * sizeof *of);
@@ -155,9 +137,10 @@ static int *strangers_of(const struct mn_cabling *c, int *root)
         of[i] = -1;
     for (size_t i = 0; i < s->n_strangers; i++) {
         const struct mn_survey_stranger *met = &s->strangers[i];
-        int net = root_of(root, port_at(c, &met->at));
+        int net = root_of(root, port_at(c, &met->at)), ports[2];
 
         if (joins(c, &met->at) && !mn_survey_knows(s, met) &&
+            (!is_pair(c, next, net, ports) || mn_stranger_between(c, (int)i, ports)) &&
             (of[net] < 0 ||
              (met->way == MN_SURVEY_LLDP && s->strangers[of[net]].way != MN_SURVEY_LLDP)))
             of[net] = (int)i;
@@ -324,7 +307,7 @@ void mn_cabling_read(const struct mn_survey *survey, struct mn_cabling *c)
     for (size_t n = 0; n < survey->n_nodes; n++)
         ports_of_node(c, (int)n);
     root = join(c, &next);
-    strangers = strangers_of(c, root);
+    strangers = strangers_of(c, root, next);
     for (size_t i = 0; i < c->n_ports; i++)
         if (root_of(root, (int)i) == (int)i)
             net_read(c, (int)i, next, strangers[i]);

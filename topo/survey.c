@@ -152,6 +152,18 @@ int mn_survey_nic_index(const struct mn_survey_node *node, const char *netdev)
     return -1;
 }
 
+int mn_survey_mac_is(const struct mn_survey *survey, const struct mn_survey_node *node, size_t nic,
+                     const uint8_t mac[6])
+{
+    if (!node->nics[nic].has_mac || memcmp(node->nics[nic].mac, mac, 6) != 0)
+        return 0;
+    for (size_t n = 0; n < survey->n_nodes; n++)
+        for (size_t i = 0; i < survey->nodes[n].n_nics && &survey->nodes[n] != node; i++)
+            if (survey->nodes[n].nics[i].has_mac && !memcmp(survey->nodes[n].nics[i].mac, mac, 6))
+                return 0;
+    return 1;
+}
+
 const struct mn_survey_nic *mn_survey_end_nic(const struct mn_survey *survey,
                                               const struct mn_mesh_end *end)
 {

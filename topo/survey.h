@@ -8,7 +8,8 @@
  *      "pci", "pcie": {"width", "speed", "max_width", "max_speed"}, "phys_port", "master",
  *      "gids": ["RoCE v2", …]}]}],
  *    "seen": [{"at": "node/netdev", "from": "node/netdev", "way": "ipv6|raw", "mtu": 9000}],
- *    "strangers": [{"at": "node/netdev", "mac", "way": "lldp|ipv6|raw", "system", "port"}]}
+ *    "strangers": [{"at": "node/netdev", "mac", "way": "lldp|ipv6|raw", "system", "port",
+ *      "bridges": true}]}
  * What is not known is left out. */
 #ifndef MN_SURVEY_H
 #define MN_SURVEY_H
@@ -53,12 +54,16 @@ struct mn_sighting {
     int mtu; /* of the largest probe that came through, as the NIC's MTU counts; 0 = not measured */
 };
 
+/* Whether somebody passes on what he hears, by the capabilities that his LLDP says are in use. */
+enum mn_survey_bridges { MN_BRIDGES_UNKNOWN, MN_BRIDGES_NO, MN_BRIDGES_YES };
+
 /* Somebody who is not of this run was heard: a switch by LLDP, say. */
 struct mn_survey_stranger {
     struct mn_mesh_end at;
     uint8_t mac[6];
     enum mn_survey_way way;
     char system[64], port[64]; /* as it calls itself, fit to be shown; "" = unknown */
+    enum mn_survey_bridges bridges;
 };
 
 struct mn_survey {
@@ -93,6 +98,10 @@ enum mn_err mn_survey_merge(struct mn_survey *survey, const struct mn_survey *ot
 void mn_survey_saw(struct mn_survey *survey, const struct mn_sighting *seen);
 int mn_survey_node_index(const struct mn_survey *survey, const char *name);     /* or -1 */
 int mn_survey_nic_index(const struct mn_survey_node *node, const char *netdev); /* or -1 */
+/* The NIC, an index of the node's, has this MAC, and no NIC of another node: a MAC that machines
+ * have in common, as those that were cloned, tells nothing. */
+int mn_survey_mac_is(const struct mn_survey *survey, const struct mn_survey_node *node, size_t nic,
+                     const uint8_t mac[6]);
 const struct mn_survey_nic *mn_survey_end_nic(const struct mn_survey *survey,
                                               const struct mn_mesh_end *end);
 

@@ -139,6 +139,8 @@ cJSON *mn_survey_json(const struct mn_survey *survey)
         add_text(map, "way", mn_survey_ways[met->way]);
         add_text(map, "system", met->system);
         add_text(map, "port", met->port);
+        if (met->bridges)
+            cJSON_AddBoolToObject(map, "bridges", met->bridges == MN_BRIDGES_YES);
     }
     return root;
 }

@@ -10,14 +10,15 @@
 
 /* --- what was there before -------------------------------------------------------------------- */
 
-static int same_mac(const struct mn_mesh_nic *a, const struct mn_survey_nic *b)
+static int same_mac(const struct mn_survey *survey, const struct mn_mesh_nic *a,
+                    const struct mn_survey_node *node, size_t nic)
 {
-    return a->has_mac && b->has_mac && !memcmp(a->mac, b->mac, sizeof a->mac);
+    return a->has_mac && mn_survey_mac_is(survey, node, nic, a->mac);
 }
 
 /* By the MACs of its NICs, which outlive names; then by name; then by host name. Of nodes with
- * equally many, as of machines that were cloned, it is the one of its name. */
-static int node_before(const struct mn_mesh *old, const char *taken,
+ * equally many, as of cards that were exchanged, it is the one of its name. */
+static int node_before(const struct mn_survey *survey, const struct mn_mesh *old, const char *taken,
                        const struct mn_survey_node *node)
 {
     int best = -1, most = 0, named = mn_mesh_node_index(old, node->name);
@@ -27,7 +28,7 @@ static int node_before(const struct mn_mesh *old, const char *taken,
 
         for (size_t i = 0; i < old->nodes[n].n_nics && !taken[n]; i++)
             for (size_t k = 0; k < node->n_nics; k++)
-                same += same_mac(&old->nodes[n].nics[i], &node->nics[k]);
+                same += same_mac(survey, &old->nodes[n].nics[i], node, k);
         if (same > most || (same && same == most && (int)n == named))
             best = (int)n;
         most = same > most ? same : most;
@@ -47,7 +48,7 @@ const struct mn_mesh_nic *mn_survey_nic_before(const struct mn_survey_maker *m, 
         m->old_node[node] < 0 ? NULL : &m->old->nodes[m->old_node[node]];
 
     for (size_t i = 0; was && i < was->n_nics; i++)
-        if (same_mac(&was->nics[i], nic))
+        if (was->nics[i].has_mac && nic->has_mac && !memcmp(was->nics[i].mac, nic->mac, 6))
             return &was->nics[i];
     for (size_t i = 0; was && i < was->n_nics; i++)
         if (!strcmp(was->nics[i].netdev, nic->netdev) && !(was->nics[i].has_mac && nic->has_mac))
@@ -111,8 +112,8 @@ static void nic_make(const struct mn_survey_maker *m, int node, int index)
     mn_strlcpy(made.device, nic->device, sizeof made.device);
     made.port = nic->device[0] && within(nic->port, 1, 254) ? nic->port : 1;
     /* A bond's is that of a member, a VLAN's that of the NIC below. */
-    made.has_mac = nic->has_mac && nic->kind != MN_NIC_BOND && nic->kind != MN_NIC_VLAN &&
-                   !mn_survey_mac_taken(m->mesh, node, nic->mac);
+    made.has_mac = nic->kind != MN_NIC_BOND && nic->kind != MN_NIC_VLAN &&
+                   mn_survey_mac_is(m->survey, &m->survey->nodes[node], (size_t)index, nic->mac);
     memcpy(made.mac, nic->mac, sizeof made.mac);
     /* A port that is dark now is as fast as it was. */
     if (!was || nic->carrier || nic->speed_mbps)
@@ -326,7 +327,7 @@ static void make(struct mn_survey_maker *m)
     m->old_node = mn_zalloc((n + 1) * sizeof *m->old_node);
     m->place = mn_zalloc((n + 1) * sizeof *m->place);
     for (size_t i = 0; i < n; i++) {
-        m->old_node[i] = node_before(m->old, taken, &m->survey->nodes[i]);
+        m->old_node[i] = node_before(m->survey, m->old, taken, &m->survey->nodes[i]);
         if (m->old_node[i] >= 0)
             taken[m->old_node[i]] = 1;
     }

@@ -267,10 +267,64 @@ static void what_is_odd_is_left_out(void **state)
     assert_int_equal(nic_at(&mesh, 0, 0)->n_addrs, 1);
     assert_int_equal(nic_at(&mesh, 0, 1)->n_addrs, 1);
     assert_int_equal(nic_at(&mesh, 0, 0)->mtu, 0);
-    assert_true(nic_at(&mesh, 0, 0)->has_mac && !nic_at(&mesh, 0, 1)->has_mac);
+    /* A MAC of two nodes tells neither. */
+    assert_true(!nic_at(&mesh, 0, 0)->has_mac && !nic_at(&mesh, 0, 1)->has_mac);
     assert_true(!nic_at(&mesh, 1, 0)->has_mac && !nic_at(&mesh, 1, 1)->has_mac);
     mn_mesh_free(&mesh);
     mn_survey_free(&survey);
+}
+
+/* A machine that was cloned has the MACs of another: whichever is asked first, each keeps its own
+ * name and addresses, and no MAC in the file says that the one is the other. */
+static void a_clone_is_not_taken_for_its_original(void **state)
+{
+    static const uint8_t office[6] = {2, 0, 0, 0, 0, 0x99};
+    struct mn_survey survey;
+    struct mn_mesh old, mesh;
+
+    (void)state;
+    two_sparks(&survey, 0, 1);
+    made(&survey, NULL, &old);
+    strcpy(old.nodes[0].name, "alpha");
+    strcpy(old.nodes[1].name, "beta");
+    mn_survey_free(&survey);
+    for (int swapped = 0; swapped < 2; swapped++) {
+        two_sparks(&survey, 0, 1);
+        for (size_t i = 0; i < survey.nodes[0].n_nics; i++) {
+            int twin = mn_survey_nic_index(&survey.nodes[1], survey.nodes[0].nics[i].netdev);
+
+            assert_true(twin >= 0);
+            memcpy(survey.nodes[0].nics[i].mac, survey.nodes[1].nics[twin].mac, 6);
+        }
+        if (swapped) {
+            struct mn_survey_node first = survey.nodes[0];
+
+            survey.nodes[0] = survey.nodes[1];
+            survey.nodes[1] = first;
+        }
+        strcpy(survey.nodes[swapped].name, "alpha");
+        strcpy(survey.nodes[!swapped].name, "beta");
+        made(&survey, &old, &mesh);
+        assert_int_equal(mesh.n_nodes, 2);
+        assert_string_equal(mesh.nodes[swapped].name, "alpha");
+        assert_string_equal(mesh.nodes[!swapped].name, "beta");
+        assert_string_equal(mesh.nodes[swapped].hostname, "spark-1");
+        assert_int_equal(mesh.n_links, 2);
+        for (int link = 0; link < 2; link++)
+            for (int side = 0; side < 2; side++) {
+                assert_false(nic_at(&mesh, link, side)->has_mac);
+                assert_int_equal(nic_at(&mesh, link, side)->n_addrs,
+                                 nic_at(&old, link, side)->n_addrs);
+            }
+        mn_mesh_free(&mesh);
+        /* A MAC that only one of them has tells again. */
+        int nic = mn_survey_nic_index(&survey.nodes[swapped], "enP7s7");
+        memcpy(survey.nodes[swapped].nics[nic].mac, office, 6);
+        assert_true(mn_survey_mac_is(&survey, &survey.nodes[swapped], (size_t)nic, office));
+        assert_false(mn_survey_mac_is(&survey, &survey.nodes[!swapped], (size_t)nic, office));
+        mn_survey_free(&survey);
+    }
+    mn_mesh_free(&old);
 }
 
 int main(void)
@@ -281,6 +335,7 @@ int main(void)
         cmocka_unit_test(names_and_addresses_of_the_old_mesh_stay),
         cmocka_unit_test(a_switch_makes_no_cable),
         cmocka_unit_test(what_is_odd_is_left_out),
+        cmocka_unit_test(a_clone_is_not_taken_for_its_original),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

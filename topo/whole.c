@@ -64,6 +64,9 @@ const struct mn_whole_rule mn_whole_rules[] = {
       "A node that was not asked or did not answer, or a NIC that its node does not show. A file "
       "that is merged into keeps both; what is gone for good is to be taken out by hand."},
      mn_whole_file_node},
+    {{"file-node-bare", MN_SEVERITY_WARNING, "a node without a cable, not in the mesh file yet",
+      "Nobody hears it and it hears nobody, while the nodes of the file have their cables."},
+     mn_whole_file_bare},
     {{"cable-misplaced", MN_SEVERITY_WARNING, "a plug in the wrong port",
       "With this one change all cables make a regular shape. Nothing is wrong with a partial mesh "
       "that is meant to be one; a mesh file says so."},
@@ -111,6 +114,11 @@ const struct mn_whole_rule mn_whole_rules[] = {
     {{"foreign", MN_SEVERITY_WARNING, "a cable leads to somebody else",
       "What answers there is none of the nodes that were asked."},
      mn_whole_foreign},
+    {{"file-node-new", MN_SEVERITY_NOTE, "a node that is not in the mesh file yet",
+      "Its cables are heard; they carry nothing before a mesh file has them, with addresses, on "
+      "all "
+      "nodes."},
+     mn_whole_file_new},
     {{"file-cable-extra", MN_SEVERITY_NOTE, "a cable that is not in the mesh file",
       "It is not used. A new file of the cables as they are has it."},
      mn_whole_file_extra},

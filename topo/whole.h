@@ -21,4 +21,7 @@ extern const size_t mn_whole_rule_count;
 void mn_whole_check(const struct mn_survey *survey, const struct mn_mesh *made,
                     const struct mn_mesh *file, struct mn_troubles *found);
 
+/* How many nodes of the file are in the survey. */
+size_t mn_whole_common(const struct mn_survey *survey, const struct mn_mesh *file);
+
 #endif

@@ -103,11 +103,27 @@ void mn_whole_beside(const struct mn_trouble_rule *rule, const struct mn_whole *
     }
 }
 
+/* Which plugs to take out. */
+static void apart(const struct mn_whole *w, const struct mn_knot *knot, struct mn_trouble *t)
+{
+    const char *name = knot->stranger < 0 ? "" : w->survey->strangers[knot->stranger].system;
+    char text[MN_WHERE_SIZE], other[MN_WHERE_SIZE];
+
+    if (knot->n_ports == 2)
+        snprintf(t->fix, sizeof t->fix, "join %.100s and %.100s by a cable of their own%s%.64s",
+                 mn_where_port(w, knot->ports[0], text), mn_where_port(w, knot->ports[1], other),
+                 name[0] ? ", not through " : "", name);
+    else
+        snprintf(t->fix, sizeof t->fix,
+                 "take these out of %.64s, and cable their nodes to each other: %s",
+                 name[0] ? name : "the switch", knot_where(w, knot, text));
+}
+
 void mn_whole_shared(const struct mn_trouble_rule *rule, const struct mn_whole *w)
 {
     for (size_t i = 0; i < w->cabling.n_knots; i++) {
         const struct mn_knot *knot = &w->cabling.knots[i];
-        char text[MN_WHERE_SIZE], other[MN_WHERE_SIZE], who[160] = "";
+        char text[MN_WHERE_SIZE], who[160] = "";
         const char *bridge;
         int ports[2];
 
@@ -130,13 +146,7 @@ void mn_whole_shared(const struct mn_trouble_rule *rule, const struct mn_whole *
                      mn_whole_node(w, w->cabling.ports[ports[0]].node),
                      mn_port_nic(w, ports[0], 0)->netdev, mn_port_nic(w, ports[1], 0)->netdev);
         else
-            snprintf(t->fix, sizeof t->fix, "join %.100s and %.100s by a cable of their own%s%.64s",
-                     mn_where_port(w, knot->ports[0], text),
-                     mn_where_port(w, knot->ports[1], other),
-                     knot->stranger >= 0 && w->survey->strangers[knot->stranger].system[0]
-                         ? ", not through "
-                         : "",
-                     knot->stranger >= 0 ? w->survey->strangers[knot->stranger].system : "");
+            apart(w, knot, t);
     }
 }
 

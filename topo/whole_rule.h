@@ -38,7 +38,7 @@ mn_whole_rule_check mn_whole_crossed, mn_whole_misplaced, mn_whole_doubled, mn_w
     mn_whole_open, mn_whole_apart, mn_whole_alone;
 /* whole_wants.c */
 mn_whole_rule_check mn_whole_file_cable, mn_whole_file_missing, mn_whole_file_node,
-    mn_whole_file_extra, mn_whole_neighbour;
+    mn_whole_file_bare, mn_whole_file_new, mn_whole_file_extra, mn_whole_neighbour;
 /* whole_cable.c */
 mn_whole_rule_check mn_whole_loop, mn_whole_shared, mn_whole_beside, mn_whole_foreign,
     mn_whole_enslaved, mn_whole_one_way, mn_whole_half_dark, mn_whole_carrier, mn_whole_nobody;
@@ -50,6 +50,8 @@ mn_whole_rule_check mn_whole_address_twice, mn_whole_one_subnet, mn_whole_no_sub
 
 /* whole_wants.c: fills w->wants and w->misled. */
 void mn_whole_wants(struct mn_whole *w);
+/* There is a mesh file and this node of the survey is not in it. */
+int mn_whole_is_new(const struct mn_whole *w, int node);
 /* Neither port has a cable or anything else. */
 int mn_whole_lacks(const struct mn_whole *w, int a, int b);
 /* whole_addr.c: the addresses by which two NICs are in one subnet, into *one and *two, which may be
@@ -67,6 +69,8 @@ const struct mn_survey_nic *mn_port_nic(const struct mn_whole *w, int port, int 
 int mn_port_carrier(const struct mn_whole *w, int port);
 /* How many free ports of the node have a carrier. */
 int mn_node_lit(const struct mn_whole *w, int node);
+/* Its free ports and their state. */
+void mn_node_ports_text(const struct mn_whole *w, int node, char *text, size_t size);
 /* The wish is about this port. */
 int mn_wish_has(const struct mn_wish *wish, int port);
 const char *mn_whole_node(const struct mn_whole *w, int node);

@@ -159,7 +159,7 @@ void mn_whole_open(const struct mn_trouble_rule *rule, const struct mn_whole *w)
 
 /* --- pieces ----------------------------------------------------------------------------------- */
 
-static void ports_text(const struct mn_whole *w, int node, char *text, size_t size)
+void mn_node_ports_text(const struct mn_whole *w, int node, char *text, size_t size)
 {
     size_t len = 0;
 
@@ -190,10 +190,10 @@ void mn_whole_alone(const struct mn_trouble_rule *rule, const struct mn_whole *w
     if (w->survey->n_nodes < 2 || w->wish.kind != MN_WISH_NONE || w->misled)
         return;
     for (size_t i = 0; i < w->survey->n_nodes; i++) {
-        if (mn_graph_degree(&w->all, i))
+        if (mn_graph_degree(&w->all, i) || mn_whole_is_new(w, (int)i))
             continue;
         struct mn_trouble *t = mn_trouble_add(w->found, rule, "%s", mn_whole_node(w, (int)i));
-        ports_text(w, (int)i, t->seen, sizeof t->seen);
+        mn_node_ports_text(w, (int)i, t->seen, sizeof t->seen);
         snprintf(t->expected, sizeof t->expected, "a cable to one of the other nodes");
         if (mn_node_lit(w, (int)i)) {
             snprintf(t->fix, sizeof t->fix,
@@ -220,6 +220,15 @@ static void names(const struct mn_whole *w, const int *piece, int which, char *t
                                     mn_whole_node(w, (int)i));
 }
 
+/* A piece of nodes that the mesh file has not yet. */
+static int all_new(const struct mn_whole *w, const int *piece, int which)
+{
+    for (size_t i = 0; i < w->survey->n_nodes; i++)
+        if (piece[i] == which && !mn_whole_is_new(w, (int)i))
+            return 0;
+    return 1;
+}
+
 void mn_whole_apart(const struct mn_trouble_rule *rule, const struct mn_whole *w)
 {
     int *piece = mn_zalloc((w->survey->n_nodes + 1) * sizeof *piece), first = -1;
@@ -232,7 +241,7 @@ void mn_whole_apart(const struct mn_trouble_rule *rule, const struct mn_whole *w
     for (size_t i = 0; i < n && w->wish.kind == MN_WISH_NONE && !w->misled; i++) {
         char one[100], two[100];
 
-        if (count[i] < 2)
+        if (count[i] < 2 || all_new(w, piece, (int)i))
             continue;
         if (first < 0) {
             first = (int)i;

@@ -31,8 +31,7 @@ static int port_of(const struct mn_whole *w, const struct mn_mesh_end *end)
 
     for (size_t n = 0; n < w->survey->n_nodes && nic->has_mac; n++)
         for (size_t i = 0; i < w->survey->nodes[n].n_nics; i++)
-            if (w->survey->nodes[n].nics[i].has_mac &&
-                !memcmp(w->survey->nodes[n].nics[i].mac, nic->mac, 6))
+            if (mn_survey_mac_is(w->survey, &w->survey->nodes[n], i, nic->mac))
                 return w->cabling.port_of[n][i];
     for (size_t n = 0; n < w->survey->n_nodes; n++) {
         const struct mn_survey_node *here = &w->survey->nodes[n];
@@ -203,22 +202,94 @@ void mn_whole_file_missing(const struct mn_trouble_rule *rule, const struct mn_w
     }
 }
 
-/* A node of the file is one of the survey's, by a MAC of its NICs or by its names. */
+/* Containers of one host have its name in common: it is nobody's then. */
+static int has_hostname(const struct mn_survey *survey, size_t node, const char *hostname)
+{
+    if (strcmp(survey->nodes[node].hostname, hostname) != 0)
+        return 0;
+    for (size_t n = 0; n < survey->n_nodes; n++)
+        if (n != node && !strcmp(survey->nodes[n].hostname, hostname))
+            return 0;
+    return 1;
+}
+
+/* A node of the file is this one of the survey, by a MAC of its NICs or by its names. */
+static int is_one(const struct mn_whole *w, const struct mn_mesh_node *node, size_t n)
+{
+    const struct mn_survey_node *here = &w->survey->nodes[n];
+
+    if (!strcmp(here->name, node->name) || has_hostname(w->survey, n, node->hostname) ||
+        !strcmp(mn_whole_node(w, (int)n), node->name))
+        return 1;
+    for (size_t i = 0; i < here->n_nics; i++)
+        for (size_t k = 0; k < node->n_nics; k++)
+            if (node->nics[k].has_mac && mn_survey_mac_is(w->survey, here, i, node->nics[k].mac))
+                return 1;
+    return 0;
+}
+
 static int is_node(const struct mn_whole *w, const struct mn_mesh_node *node)
 {
-    for (size_t n = 0; n < w->survey->n_nodes; n++) {
-        const struct mn_survey_node *here = &w->survey->nodes[n];
-
-        if (!strcmp(here->name, node->name) || !strcmp(here->hostname, node->hostname) ||
-            !strcmp(mn_whole_node(w, (int)n), node->name))
+    for (size_t n = 0; n < w->survey->n_nodes; n++)
+        if (is_one(w, node, n))
             return 1;
-        for (size_t i = 0; i < here->n_nics; i++)
-            for (size_t k = 0; k < node->n_nics; k++)
-                if (here->nics[i].has_mac && node->nics[k].has_mac &&
-                    !memcmp(here->nics[i].mac, node->nics[k].mac, 6))
-                    return 1;
-    }
     return 0;
+}
+
+size_t mn_whole_common(const struct mn_survey *survey, const struct mn_mesh *file)
+{
+    struct mn_whole w = {.survey = survey};
+    size_t common = 0;
+
+    for (size_t i = 0; i < file->n_nodes; i++)
+        common += (size_t)is_node(&w, &file->nodes[i]);
+    return common;
+}
+
+int mn_whole_is_new(const struct mn_whole *w, int node)
+{
+    for (size_t i = 0; w->file && i < w->file->n_nodes; i++)
+        if (is_one(w, &w->file->nodes[i], (size_t)node))
+            return 0;
+    return w->file != NULL;
+}
+
+static struct mn_trouble *not_in_file(const struct mn_trouble_rule *rule, const struct mn_whole *w,
+                                      int node, const char *first)
+{
+    struct mn_trouble *t = mn_trouble_add(w->found, rule, "%s", mn_whole_node(w, node));
+
+    snprintf(t->expected, sizeof t->expected, "a node of the mesh file, with its cables");
+    snprintf(t->fix, sizeof t->fix,
+             "%sadd it: meshnet discover --neighbors --hosts %s,… --merge -o FILE; then meshnet "
+             "topo address and meshnet topo apply",
+             first, mn_whole_node(w, node));
+    return t;
+}
+
+void mn_whole_file_bare(const struct mn_trouble_rule *rule, const struct mn_whole *w)
+{
+    for (size_t n = 0; n < w->survey->n_nodes; n++) {
+        if (mn_graph_degree(&w->all, n) || !mn_whole_is_new(w, (int)n))
+            continue;
+        struct mn_trouble *t = not_in_file(rule, w, (int)n, "plug its cables in, then ");
+        mn_node_ports_text(w, (int)n, t->seen, sizeof t->seen);
+    }
+}
+
+void mn_whole_file_new(const struct mn_trouble_rule *rule, const struct mn_whole *w)
+{
+    for (size_t n = 0; n < w->survey->n_nodes; n++) {
+        int cables = 0;
+
+        if (!mn_graph_degree(&w->all, n) || !mn_whole_is_new(w, (int)n))
+            continue;
+        for (size_t i = 0; i < w->cabling.n_ports; i++)
+            cables += w->cabling.ports[i].node == (int)n && w->cabling.ports[i].cable >= 0;
+        struct mn_trouble *t = not_in_file(rule, w, (int)n, "");
+        snprintf(t->seen, sizeof t->seen, "%d cable%s of it heard, and the file has no such node",
+                 cables, cables == 1 ? "" : "s");
+    }
 }
 
 void mn_whole_file_node(const struct mn_trouble_rule *rule, const struct mn_whole *w)
@@ -268,7 +339,9 @@ void mn_whole_file_extra(const struct mn_trouble_rule *rule, const struct mn_who
         const int *ports = w->cabling.cables[i].ports;
         char text[MN_WHERE_SIZE];
 
-        if (w->wants[ports[0]] >= 0 || w->wants[ports[1]] >= 0)
+        if (w->wants[ports[0]] >= 0 || w->wants[ports[1]] >= 0 ||
+            mn_whole_is_new(w, w->cabling.ports[ports[0]].node) ||
+            mn_whole_is_new(w, w->cabling.ports[ports[1]].node))
             continue;
         struct mn_trouble *t =
             mn_trouble_add(w->found, rule, "%s", mn_where_ports(w, ports[0], ports[1], text));

@@ -210,9 +210,24 @@ static int try_swaps(struct search *s)
     return 0;
 }
 
+/* Every cable leads where the addresses of its ends say, and a node has none yet: it waits for its
+ * cables, and no plug of the others is wrong. */
+static int waits(const struct search *s)
+{
+    const struct mn_cabling *c = &s->w->cabling;
+    int bare = 0;
+
+    for (size_t i = 0; i < c->n_cables; i++)
+        if (s->w->wants[c->cables[i].ports[0]] != c->cables[i].ports[1])
+            return 0;
+    for (size_t n = 0; n < s->w->survey->n_nodes; n++)
+        bare |= !mn_graph_degree(&s->w->all, n);
+    return bare && c->n_cables > 0;
+}
+
 static enum mn_wish_kind find(struct search *s)
 {
-    int unknown = hears_less(s);
+    int unknown = hears_less(s) || waits(s);
 
     if (try_add(s, -1, -1))
         return MN_WISH_ADD;
