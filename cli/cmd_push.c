@@ -11,7 +11,7 @@
 #include "topo/mesh_file.h"
 
 #define NAME     "push"
-#define FILE_MAX (1u << 20)
+#define FILE_MAX (3u << 20) /* in MN_NODE_TEXT there is room for it, with its line ends escaped */
 
 struct options {
     struct mn_crew_options crew;

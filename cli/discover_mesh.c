@@ -9,6 +9,7 @@
 #include "topo/mesh_check.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+#define REACH_MOST   64 /* nodes */
 
 static const struct mn_mesh_node *end_node(const struct mn_mesh *mesh, const struct mn_mesh_end *e)
 {
@@ -248,8 +249,14 @@ static void cell_reach(struct mn_out *out, const struct mn_mesh *mesh, int from,
     mn_out_cell(out, text);
 }
 
+/* Of many nodes nobody reads who reaches whom in a table. */
 static void put_reach(struct mn_out *out, const struct mn_mesh *mesh)
 {
+    if (mesh->n_nodes > REACH_MOST) {
+        mn_out_note(out, MN_PLAIN, "Who reaches whom is not shown of more than %d nodes.",
+                    REACH_MOST);
+        return;
+    }
     struct mn_col *cols = mn_zalloc((mesh->n_nodes + 1) * sizeof *cols);
     int *hops = mn_zalloc((mesh->n_nodes + 1) * sizeof *hops);
     cols[0] = (struct mn_col){"from", "FROM \\ TO", 0};

@@ -5,8 +5,8 @@
 
 #include "cli/discover_neighbors.h"
 #include "fleet/launch.h"
+#include "fleet/probe_frame.h"
 #include "topo/base/alloc.h"
-#include "topo/mesh_check.h"
 
 #define NAME "discover"
 
@@ -164,9 +164,12 @@ static enum mn_err probe_hosts(const struct mn_neighbors_ask *ask, struct mn_nei
     enum mn_err err;
 
     plan_make(ask, &plan);
-    if (ask->options->crew.hosts.count > MN_MESH_NODES_MAX)
-        return mn_fail(diag, MN_ERR_USAGE, "--hosts: %zu of them; a mesh has at most %d nodes",
-                       ask->options->crew.hosts.count, MN_MESH_NODES_MAX);
+    if (ask->options->crew.hosts.count > MN_PROBE_NODES_MAX)
+        return mn_fail(
+            diag, MN_ERR_USAGE,
+            "--hosts: %zu of them; at most %d look for their neighbours at a time: ask the "
+            "others afterwards, with --merge",
+            ask->options->crew.hosts.count, MN_PROBE_NODES_MAX);
     err = mn_random(plan.key, sizeof plan.key, diag);
     while (!err && !plan.run) /* 0 is none */
         err = mn_random(&plan.run, sizeof plan.run, diag);

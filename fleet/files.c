@@ -13,8 +13,9 @@
 #include "topo/base/alloc.h"
 #include "topo/base/mac.h"
 #include "topo/mesh_file.h"
+#include "topo/mesh_yaml.h"
 
-#define FILE_MAX (1u << 20)
+#define FILE_MAX MN_YAML_MAX
 
 static const uint8_t key[MN_KEY_SIZE] = "meshnet file";
 

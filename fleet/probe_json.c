@@ -245,9 +245,9 @@ enum mn_err mn_probe_ask_parse(const cJSON *ask, struct mn_probe_plan *plan, str
         return wrong(diag, "key");
     if (!hex(ask, "run", &plan->run, sizeof plan->run))
         return wrong(diag, "run");
-    if (!number(ask, "count", 0, MN_MESH_NODES_MAX, &count))
+    if (!number(ask, "count", 0, MN_PROBE_NODES_MAX, &count))
         return wrong(diag, "count");
-    if (!number(ask, "index", 0, MN_MESH_NODES_MAX - 1, &index) || (count > 0 && index >= count))
+    if (!number(ask, "index", 0, MN_PROBE_NODES_MAX - 1, &index) || (count > 0 && index >= count))
         return wrong(diag, "index");
     if (!number(ask, "ms", 1, MN_PROBE_MAX_MS, &ms))
         return wrong(diag, "ms");

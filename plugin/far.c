@@ -69,9 +69,12 @@ static void add(struct mn_config *config, const struct mn_nic *nic, const char *
             mn_addr_format(addr, text, sizeof text), nic->netdev, why);
 }
 
-/* Whether some node of the mesh shares no cable with this one. */
+/* Whether some node of the mesh shares no cable with this one. A NIC is one cable's end: more nodes
+ * than NICs need no look at each. */
 static int lacks_cables(const struct mn_mesh *mesh, int self)
 {
+    if (mesh->n_nodes > mesh->nodes[self].n_nics + 1)
+        return 1;
     for (size_t n = 0; n < mesh->n_nodes; n++) {
         int joined = (int)n == self;
         for (size_t i = 0; i < 2 * mesh->n_links && !joined; i++)

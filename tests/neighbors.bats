@@ -505,9 +505,9 @@ nobody_left()
 }
 
 @test "neighbors: a survey of too many nodes is refused with their number" {
-    jq '.nodes[0] as $n | .nodes = [range(65) | . as $i | $n | .name = "n\($i)"] | .seen = []' \
+    jq '.nodes[0] as $n | .nodes = [range(4097) | . as $i | $n | .name = "n\($i)"] | .seen = []' \
         "$BATS_TEST_DIRNAME/fixtures/survey/spark-pair.json" >many.json
     neighbors --survey many.json
     [ "$status" -eq 2 ]
-    [[ "$stderr" == *"nodes has 65; expected at most 64"* ]]
+    [[ "$stderr" == *"nodes has 4097; expected at most 4096"* ]]
 }

@@ -50,28 +50,47 @@ static int conflict(const struct mn_mesh *mesh, size_t node, size_t nic, size_t 
     return 1;
 }
 
-int mn_mesh_addr_conflict(const struct mn_mesh *mesh, size_t node, size_t nic,
-                          const struct mn_addr *addr, char *text)
+int mn_mesh_addr_conflict(const struct mn_mesh *mesh, const struct mn_mesh_lookup *before,
+                          size_t node, size_t nic, const struct mn_addr *addr, char *text)
 {
-    for (size_t n = 0; n <= node; n++)
-        for (size_t i = 0; i < mesh->nodes[n].n_nics && (n < node || i <= nic); i++) {
-            const struct mn_mesh_nic *other = &mesh->nodes[n].nics[i];
-            for (size_t a = 0; a < other->n_addrs && &other->addrs[a] != addr; a++)
-                if (conflict(mesh, node, nic, n, i, addr, &other->addrs[a], text))
-                    return 1;
-        }
+    const struct mn_mesh_owner *owner = mn_lookup_addr(before, mesh, addr);
+    if (owner && owner->node < (int)node)
+        return conflict(mesh, node, nic, (size_t)owner->node, (size_t)owner->nic, addr,
+                        &mesh->nodes[owner->node].nics[owner->nic].addrs[owner->addr], text);
+    for (size_t i = 0; i <= nic; i++) {
+        const struct mn_mesh_nic *other = &mesh->nodes[node].nics[i];
+        for (size_t a = 0; a < other->n_addrs && &other->addrs[a] != addr; a++)
+            if (conflict(mesh, node, nic, node, i, addr, &other->addrs[a], text))
+                return 1;
+    }
     return 0;
+}
+
+static enum mn_err check_addrs(const struct mn_mesh *mesh, size_t node, size_t nic,
+                               struct mn_mesh_lookup *before, struct mn_diag *diag)
+{
+    const struct mn_mesh_nic *own = &mesh->nodes[node].nics[nic];
+    enum mn_err err = MN_OK;
+    char text[512];
+
+    for (size_t a = 0; a < own->n_addrs && !err; a++) {
+        if (mn_mesh_addr_conflict(mesh, before, node, nic, &own->addrs[a], text))
+            return mn_fail(diag, MN_ERR_CONFIG, "%s", text);
+        err = mn_lookup_put_addr(before, mesh, (int)node, (int)nic, (int)a, diag);
+    }
+    return err;
 }
 
 enum mn_err mn_mesh_addrs_check(const struct mn_mesh *mesh, struct mn_diag *diag)
 {
-    char text[512];
-    for (size_t n = 0; n < mesh->n_nodes; n++)
-        for (size_t i = 0; i < mesh->nodes[n].n_nics; i++)
-            for (size_t a = 0; a < mesh->nodes[n].nics[i].n_addrs; a++)
-                if (mn_mesh_addr_conflict(mesh, n, i, &mesh->nodes[n].nics[i].addrs[a], text))
-                    return mn_fail(diag, MN_ERR_CONFIG, "%s", text);
-    return MN_OK;
+    struct mn_mesh_lookup before = {.owners = NULL};
+    enum mn_err err = MN_OK;
+
+    for (size_t n = 0; n < mesh->n_nodes && !err; n++)
+        for (size_t i = 0; i < mesh->nodes[n].n_nics && !err; i++)
+            err = check_addrs(mesh, n, i, &before, diag);
+    mn_lookup_free(&before);
+    return err;
 }
 
 int mn_addr_is_net_or_broadcast(const struct mn_addr *addr)

@@ -4,22 +4,23 @@
 #define MN_MESH_CHECK_H
 
 #include "topo/mesh.h"
+#include "topo/mesh_lookup.h"
 
-#define MN_MESH_NODES_MAX 64
+#define MN_MESH_NODES_MAX 4096
 #define MN_MESH_NICS_MAX  32 /* of one node */
 #define MN_MESH_GPUS_MAX  16 /* of one node */
 #define MN_MESH_ADDRS_MAX 8  /* of one NIC */
-#define MN_MESH_LINKS_MAX 4096
+#define MN_MESH_LINKS_MAX (MN_MESH_NODES_MAX * MN_MESH_NICS_MAX / 2)
 
 /* As mn_fail with MN_ERR_CONFIG, after "file:line:column: "; file NULL: no place. */
 enum mn_err mn_mesh_fail_at(struct mn_diag *diag, const char *file, int line, int column,
                             const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 
-/* Compares one address of nodes[node].nics[nic] with every address of the NICs before it and of the
- * same NIC: used twice, or two NICs of one node in one subnet. 1 and the reason in text, else 0.
- * text must hold 512 bytes. */
-int mn_mesh_addr_conflict(const struct mn_mesh *mesh, size_t node, size_t nic,
-                          const struct mn_addr *addr, char *text);
+/* Compares one address of nodes[node].nics[nic] with every address of the NICs before it, which are
+ * in before, and of the same NIC: used twice, or two NICs of one node in one subnet. 1 and the
+ * reason in text, else 0. text must hold 512 bytes. */
+int mn_mesh_addr_conflict(const struct mn_mesh *mesh, const struct mn_mesh_lookup *before,
+                          size_t node, size_t nic, const struct mn_addr *addr, char *text);
 /* 1 for the first and the last address of an IPv4 subnet, which name the net and everybody in it.
  */
 int mn_addr_is_net_or_broadcast(const struct mn_addr *addr);
@@ -35,7 +36,7 @@ int mn_nic_is_bare(const struct mn_mesh_nic *nic);
 /* Replaces the links by those the addresses make; file as in mn_mesh_fail_at. */
 enum mn_err mn_link_find(struct mn_mesh *mesh, const char *file, struct mn_diag *diag);
 /* Fills names that are empty. */
-void mn_link_name(struct mn_mesh *mesh);
+enum mn_err mn_link_name(struct mn_mesh *mesh, struct mn_diag *diag);
 /* Refuses links whose subnets overlap: a packet for one would leave through the other. */
 enum mn_err mn_link_overlap(const struct mn_mesh *mesh, const char *file, struct mn_diag *diag);
 

@@ -10,7 +10,8 @@
 #include "topo/mesh_file.h"
 #include "topo/mesh_setting.h"
 
-#define NAMED 6 /* of what differs, at most so many are named */
+#define NAMED  6 /* of what differs, at most so many are named */
+#define OTHERS 2 /* items that routes and links need at least */
 
 static const uint8_t key[MN_KEY_SIZE] = "meshnet mesh";
 
@@ -94,6 +95,22 @@ static uint64_t value_of_ends(const struct mn_mesh *mesh, const char *name,
     return h;
 }
 
+static void add_nodes(struct mn_mesh_own *own, const struct mn_mesh *mesh)
+{
+    int all = own->digest.n_items + (int)mesh->n_nodes > MN_DIGEST_ITEMS - OTHERS;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < mesh->n_nodes; i++) {
+        uint64_t h = value_of_node(&mesh->nodes[i]), named = h;
+        mix(&named, "%s", mesh->nodes[i].name);
+        sum += named;
+        if (!all)
+            add(own, h, "node ", mesh->nodes[i].name);
+    }
+    if (all)
+        add(own, sum, "nodes", "");
+}
+
 static void add_links(struct mn_mesh_own *own, const struct mn_mesh *mesh)
 {
     int all = own->digest.n_items + (int)mesh->n_links > MN_DIGEST_ITEMS;
@@ -135,8 +152,7 @@ void mn_mesh_digest(const struct mn_mesh *mesh, const char *path, struct mn_mesh
         snprintf(setting, sizeof setting, ".%s", row->key);
         add(own, h, row->section, setting);
     }
-    for (size_t i = 0; i < mesh->n_nodes; i++)
-        add(own, value_of_node(&mesh->nodes[i]), "node ", mesh->nodes[i].name);
+    add_nodes(own, mesh);
     add_routes(own, mesh);
     add_links(own, mesh);
     own->digest.hash += !own->digest.hash;

@@ -3,8 +3,8 @@
  * The hash is of the meaning, not of the bytes: comments, the order of keys, nodes and links, and
  * defaults that are written out make no difference, everything that a node reads from the file
  * does. Beside it stands a short hash for each setting, node and link (of a mesh with too many
- * links, one for all of them), so that what differs can be named without the file going over the
- * wire. All of it is public and proves nothing about who sent it. */
+ * links, or nodes, one for all of them), so that what differs can be named without the file going
+ * over the wire. All of it is public and proves nothing about who sent it. */
 #ifndef MN_MESH_DIGEST_H
 #define MN_MESH_DIGEST_H
 

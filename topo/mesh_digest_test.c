@@ -106,6 +106,29 @@ static void no_file_is_another_one(void **state)
     assert_false(mn_mesh_differs(&none, &none.digest, "b", text, sizeof text));
 }
 
+static void a_mesh_with_many_nodes_has_one_item_for_them(void **state)
+{
+    char *text = NULL, said[1024];
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+
+    (void)state;
+    fprintf(out, "version: 1\nnodes:\n");
+    for (int i = 0; i < 4096; i++)
+        fprintf(out, "  - {name: n%04d, nics: [{netdev: e0, addresses: [10.0.%d.%d/31]}]}\n", i,
+                i / 256, i % 256);
+    fclose(out);
+    struct mn_mesh_own own = own_of(text);
+    assert_in_range(own.digest.n_items, 3, MN_DIGEST_ITEMS);
+    assert_string_equal(own.names[own.digest.n_items - 2], "nodes");
+    assert_string_equal(own.names[own.digest.n_items - 1], "links");
+    memcpy(strstr(text, "netdev: e0, addresses: [10.0.7.9/31]"), "netdev: e1", 10);
+    struct mn_mesh_own other = own_of(text);
+    free(text);
+    assert_true(mn_mesh_differs(&own, &other.digest, "b", said, sizeof said));
+    assert_non_null(strstr(said, "; different: nodes, links; put"));
+}
+
 static void a_mesh_with_many_links_has_one_item_for_them(void **state)
 {
     char *text = NULL;
@@ -221,6 +244,7 @@ int main(void)
         cmocka_unit_test(what_means_the_same_is_the_same),
         cmocka_unit_test(what_differs_is_named),
         cmocka_unit_test(no_file_is_another_one),
+        cmocka_unit_test(a_mesh_with_many_nodes_has_one_item_for_them),
         cmocka_unit_test(a_mesh_with_many_links_has_one_item_for_them),
         cmocka_unit_test(every_value_of_a_file_counts),
     };

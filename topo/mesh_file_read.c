@@ -18,11 +18,11 @@ static enum mn_err node_name(struct mn_reader *r, const char *key, const struct 
     if (err)
         return err;
     mn_strlcpy(node->hostname, node->name, sizeof node->hostname);
-    size_t first = (size_t)mn_mesh_node_index(r->mesh, node->name);
-    if (first != r->node)
+    int first = mn_lookup_node(&r->lookup, r->mesh, node->name);
+    if (first >= 0)
         return mn_read_fail(r, value, "node name \"%s\" is used twice, first on line %d",
                             node->name, r->mesh->nodes[first].line);
-    return MN_OK;
+    return mn_lookup_put_node(&r->lookup, r->mesh, (int)r->node, r->diag);
 }
 
 static enum mn_err node_hostname(struct mn_reader *r, const char *key, const struct mn_yaml *value)
@@ -65,11 +65,13 @@ static enum mn_err link_name(struct mn_reader *r, const char *key, const struct 
 {
     struct mn_mesh_link *link = &r->mesh->links[r->link];
     enum mn_err err = mn_read_name(r, key, value, link->name);
-    for (size_t i = 0; i < r->link && !err; i++)
-        if (!strcmp(r->mesh->links[i].name, link->name))
-            err = mn_read_fail(r, value, "link name \"%s\" is used twice, first on line %d",
-                               link->name, r->mesh->links[i].line);
-    return err;
+    if (err)
+        return err;
+    int first = mn_lookup_link(&r->lookup, r->mesh, link->name);
+    if (first >= 0)
+        return mn_read_fail(r, value, "link name \"%s\" is used twice, first on line %d",
+                            link->name, r->mesh->links[first].line);
+    return mn_lookup_put_link(&r->lookup, r->mesh, (int)r->link, r->diag);
 }
 
 static enum mn_err read_end(struct mn_reader *r, const struct mn_yaml *value,
@@ -80,7 +82,7 @@ static enum mn_err read_end(struct mn_reader *r, const struct mn_yaml *value,
     if (!slash || slash == value->text || (size_t)(slash - value->text) >= sizeof node)
         return mn_read_fail_kind(r, "ends", value, "node/nic, like spark-a/p0");
     mn_strlcpy(node, value->text, (size_t)(slash - value->text) + 1);
-    end->node = mn_mesh_node_index(r->mesh, node);
+    end->node = mn_lookup_node(&r->lookup, r->mesh, node);
     if (end->node < 0)
         return mn_read_fail(r, value, "ends: \"%.130s\": no node is named \"%s\"", value->text,
                             node);
@@ -121,15 +123,17 @@ static enum mn_err link_ends(struct mn_reader *r, const char *key, const struct 
     enum mn_err err = mn_read_ends(r, key, value, link->ends);
     if (err)
         return err;
-    for (int side = 0; side < 2; side++)
-        for (size_t i = 0; i < 2 * r->link; i++)
-            if (!memcmp(&r->mesh->links[i / 2].ends[i % 2], &link->ends[side],
-                        sizeof link->ends[side]))
-                return mn_read_fail(
-                    r, value->items[side],
-                    "ends: \"%.130s\" is in two links, first on line %d; a cable has a NIC "
-                    "of its own at either end",
-                    value->items[side]->text, r->mesh->links[i / 2].line);
+    for (int side = 0; side < 2; side++) {
+        int first = mn_lookup_end(&r->lookup, r->mesh, &link->ends[side]);
+        if (first >= 0)
+            return mn_read_fail(r, value->items[side],
+                                "ends: \"%.130s\" is in two links, first on line %d; a cable has a "
+                                "NIC of its own at either end",
+                                value->items[side]->text, r->mesh->links[first].line);
+    }
+    err = mn_lookup_put_ends(&r->lookup, r->mesh, (int)r->link, r->diag);
+    if (err)
+        return err;
     const struct mn_mesh_nic *a = mn_mesh_end_nic(r->mesh, &link->ends[0]);
     const struct mn_mesh_nic *b = mn_mesh_end_nic(r->mesh, &link->ends[1]);
     if (!mn_link_subnet(a, b, &link->subnet) && !mn_nic_is_bare(a) && !mn_nic_is_bare(b))
@@ -238,8 +242,8 @@ static enum mn_err read_mesh(struct mn_reader *r, const struct mn_yaml *root)
         return err;
     if (!r->mesh->n_links)
         return mn_link_find(r->mesh, r->file, r->diag);
-    mn_link_name(r->mesh);
-    return mn_link_overlap(r->mesh, r->file, r->diag);
+    err = mn_link_name(r->mesh, r->diag);
+    return err ? err : mn_link_overlap(r->mesh, r->file, r->diag);
 }
 
 enum mn_err mn_mesh_parse(const char *name, const char *text, size_t len, struct mn_mesh *mesh,
@@ -255,6 +259,7 @@ enum mn_err mn_mesh_parse(const char *name, const char *text, size_t len, struct
     else if (!err)
         err = read_mesh(&r, root);
     mn_yaml_free(root);
+    mn_lookup_free(&r.lookup);
     if (err)
         mn_mesh_free(mesh);
     return err;

@@ -5,6 +5,7 @@
 #define MN_MESH_READ_H
 
 #include "topo/mesh.h"
+#include "topo/mesh_lookup.h"
 #include "topo/mesh_yaml.h"
 
 struct mn_reader {
@@ -12,6 +13,7 @@ struct mn_reader {
     struct mn_diag *diag;
     struct mn_mesh *mesh;
     size_t node, nic, gpu, link; /* being read */
+    struct mn_mesh_lookup lookup;
 };
 
 struct mn_read_key {

@@ -76,15 +76,14 @@ static enum mn_err nic_mac(struct mn_reader *r, const char *key, const struct mn
         return mn_read_fail_kind(r, key, value,
                                  "the MAC address of one NIC, like 4c:bb:47:00:00:01");
     nic->has_mac = 1;
-    for (size_t n = 0; n < r->node; n++)
-        for (size_t i = 0; i < r->mesh->nodes[n].n_nics; i++) {
-            const struct mn_mesh_nic *other = &r->mesh->nodes[n].nics[i];
-            if (other->has_mac && !memcmp(other->mac, nic->mac, 6))
-                return mn_read_fail(
-                    r, value, "mac: \"%s\" is used twice, before by %s/%s; expected one owner",
-                    value->text, r->mesh->nodes[n].name, other->name);
-        }
-    return MN_OK;
+    const struct mn_mesh_owner *owner = mn_lookup_mac(&r->lookup, r->mesh, nic->mac);
+    if (owner && owner->node < (int)r->node) {
+        const struct mn_mesh_node *node = &r->mesh->nodes[owner->node];
+        return mn_read_fail(r, value,
+                            "mac: \"%s\" is used twice, before by %s/%s; expected one owner",
+                            value->text, node->name, node->nics[owner->nic].name);
+    }
+    return mn_lookup_put_mac(&r->lookup, r->mesh, (int)r->node, (int)r->nic, r->diag);
 }
 
 static enum mn_err read_address(struct mn_reader *r, const char *key, const struct mn_yaml *value,
@@ -117,13 +116,14 @@ static enum mn_err nic_address(struct mn_reader *r, const struct mn_yaml *value)
             "addresses: \"%s\" is the network or broadcast address of its subnet; expected "
             "the address of a host",
             value->text);
-    if (mn_mesh_addr_conflict(r->mesh, r->node, r->nic, &addr, why))
+    if (mn_mesh_addr_conflict(r->mesh, &r->lookup, r->node, r->nic, &addr, why))
         return mn_read_fail(r, value, "%s", why);
     struct mn_addr *place = mn_push(&nic->addrs, &nic->n_addrs, sizeof *place, r->diag);
     if (!place)
         return MN_ERR_NOMEM;
     *place = addr;
-    return MN_OK;
+    return mn_lookup_put_addr(&r->lookup, r->mesh, (int)r->node, (int)r->nic, (int)nic->n_addrs - 1,
+                              r->diag);
 }
 
 static enum mn_err nic_addresses(struct mn_reader *r, const char *key, const struct mn_yaml *value)

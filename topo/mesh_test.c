@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "topo/base/alloc.h"
+#include "topo/mesh_check.h"
 #include "topo/mesh_file.h"
 #include "topo/mesh_setting.h"
 
@@ -148,15 +149,22 @@ static void merge_refuses_too_many_nodes(void **state)
     (void)state;
     struct mn_mesh mesh, other;
     struct mn_diag diag = {0};
-    parse(&mesh, MESH("  - name: n0\n"));
-    for (int i = 1; i < 65; i++) {
-        char text[64];
-        snprintf(text, sizeof text, MESH("  - name: n%d\n"), i);
-        parse(&other, text);
-        assert_int_equal(mn_mesh_merge(&mesh, &other, &diag), i < 64 ? MN_OK : MN_ERR_CONFIG);
-        mn_mesh_free(&other);
-    }
-    assert_non_null(strstr(diag.text, "node \"n64\" is one too many"));
+    char *text = NULL;
+    size_t len;
+    FILE *file = open_memstream(&text, &len);
+    fputs("version: 1\nnodes:\n", file);
+    for (int i = 0; i < MN_MESH_NODES_MAX; i++)
+        fprintf(file, "  - name: n%d\n", i);
+    fclose(file);
+    parse(&mesh, text);
+    free(text);
+    parse(&other, MESH("  - name: n4095\n"));
+    assert_int_equal(mn_mesh_merge(&mesh, &other, &diag), MN_OK);
+    mn_mesh_free(&other);
+    parse(&other, MESH("  - name: n4096\n"));
+    assert_int_equal(mn_mesh_merge(&mesh, &other, &diag), MN_ERR_CONFIG);
+    mn_mesh_free(&other);
+    assert_non_null(strstr(diag.text, "node \"n4096\" is one too many"));
     mn_mesh_free(&mesh);
 }
 

@@ -8,7 +8,7 @@
 
 #include "topo/base/err.h"
 
-#define MN_YAML_MAX (1024 * 1024) /* bytes */
+#define MN_YAML_MAX (32 * 1024 * 1024) /* bytes */
 
 enum mn_yaml_kind { MN_YAML_SCALAR, MN_YAML_LIST, MN_YAML_MAP };
 

@@ -248,7 +248,8 @@ static void link_names(const struct mn_survey_maker *m)
                 mn_strlcpy(link->name, m->old->links[k].name, sizeof link->name);
         }
     }
-    mn_link_name(m->mesh);
+    if (mn_link_name(m->mesh, NULL))
+        mn_no_memory();
 }
 
 static void links_make(const struct mn_survey_maker *m)
