@@ -26,6 +26,7 @@ void mn_fabric_free(struct mn_fabric *fabric)
 {
     free(fabric->cables);
     free(fabric->groups);
+    free(fabric->hosts);
     free(fabric->doors);
     *fabric = (struct mn_fabric){.n = 0};
 }

@@ -1,0 +1,36 @@
+/* How much of a fabric flows take: seconds of each of its parts. */
+#ifndef MN_LOAD_H
+#define MN_LOAD_H
+
+#include "topo/model.h"
+
+struct mn_load {
+    const struct mn_fabric *fabric;
+    double *cables;  /* by cable and direction: 2 * cable + direction */
+    double *groups;  /* by group: 2 * group, sent; 2 * group + 1, received */
+    double *forward; /* by node */
+    double *nodes;
+};
+
+/* The most loaded part. */
+struct mn_load_worst {
+    double seconds;
+    enum mn_model_limit limit;
+    int cable, direction, group, node; /* as in struct mn_model_result */
+};
+
+void mn_load_make(const struct mn_fabric *fabric, struct mn_load *load);
+void mn_load_free(struct mn_load *load);
+void mn_load_clear(struct mn_load *load);
+void mn_load_add(struct mn_load *to, const struct mn_load *from, double times);
+struct mn_load_worst mn_load_worst(const struct mn_load *load);
+
+/* Bytes over a cable from node on; over all cables of an edge, each its part; over the one that
+ * far flows take. 0: a rate is not known, *cable is whose. */
+int mn_load_cable(struct mn_load *load, size_t cable, int node, double bytes, int *unknown);
+int mn_load_edge(struct mn_load *load, const struct mn_routes *routes,
+                 const struct mn_way_edge *edge, int node, double bytes, int far, int *unknown);
+/* Bytes that node sends, or receives. */
+void mn_load_node(struct mn_load *load, int node, double bytes);
+
+#endif

@@ -1,0 +1,367 @@
+#include <math.h>
+#include <stdlib.h>
+
+#include "topo/base/alloc.h"
+#include "topo/model_impl.h"
+
+#define CHUNK (256 << 10)
+
+const char *mn_model_op_name(enum mn_model_op op)
+{
+    static const char *const names[] = {"all-reduce", "all-gather", "reduce-scatter", "broadcast",
+                                        "reduce",     "all-to-all", "send-recv"};
+
+    return names[op];
+}
+
+const char *mn_model_algo_name(enum mn_model_algo algo)
+{
+    static const char *const names[] = {"ring", "tree", "pat", "direct"};
+
+    return names[algo];
+}
+
+int mn_model_does(enum mn_model_algo algo, enum mn_model_op op)
+{
+    return mn_model_writers[algo][op] != NULL;
+}
+
+double mn_model_bus_factor(enum mn_model_op op, int n)
+{
+    double part = n > 0 ? (n - 1.0) / n : 0;
+
+    switch (op) {
+    case MN_MODEL_ALL_REDUCE:
+        return 2 * part;
+    case MN_MODEL_ALL_GATHER:
+    case MN_MODEL_REDUCE_SCATTER:
+    case MN_MODEL_ALL_TO_ALL:
+        return part;
+    default:
+        return 1;
+    }
+}
+
+int mn_model_node(const struct mn_model *model, int rank)
+{
+    return model->node_of_rank ? model->node_of_rank[rank] : rank;
+}
+
+/* --- a round -------------------------------------------------------------------------------- */
+
+/* The path lies in s->path. Returns its cables, -1: none. */
+static int find_path(struct mn_model_sum *s, int from, int to)
+{
+    const struct mn_fabric *f = s->model->fabric;
+
+    if (mn_routes_edge(s->model->routes, from, to)) {
+        s->path[0] = from;
+        s->path[1] = to;
+        return 1;
+    }
+    return mn_routes_path_by(f, s->model->routes, from, to, f->doors ? f->doors[to] : -1, s->path);
+}
+
+static double edge_latency(const struct mn_model_sum *s, const struct mn_way_edge *edge)
+{
+    const struct mn_fabric *f = s->model->fabric;
+    double longest = 0;
+
+    for (size_t i = 0; i < edge->count; i++)
+        longest = fmax(longest, f->cables[s->model->routes->cables[edge->first + i]].latency);
+    return longest;
+}
+
+static void ends(struct mn_model_sum *s, int from, int to, double bytes)
+{
+    const struct mn_model_host *host = &s->model->host;
+    double messages = ceil(bytes / s->chunk);
+
+    mn_load_node(&s->now, from, bytes);
+    mn_load_node(&s->now, to, bytes);
+    s->now.nodes[from] += messages * host->message;
+    s->now.nodes[to] += messages * host->message;
+}
+
+void mn_model_flow(struct mn_model_sum *s, int from_rank, int to_rank, double bytes)
+{
+    const struct mn_model_host *host = &s->model->host;
+    int from = mn_model_node(s->model, from_rank), to = mn_model_node(s->model, to_rank);
+    int hops = from == to ? 0 : find_path(s, from, to);
+    double latency = host->message;
+
+    s->no_way |= hops < 0;
+    if (hops <= 0)
+        return;
+    for (int i = 0; i < hops; i++) {
+        const struct mn_way_edge *edge =
+            mn_routes_edge(s->model->routes, s->path[i], s->path[i + 1]);
+        mn_load_edge(&s->now, s->model->routes, edge, s->path[i], bytes, hops > 1, &s->unknown);
+        latency += edge_latency(s, edge) + (i ? host->hop : 0);
+        if (i && host->forward > 0)
+            s->now.forward[s->path[i]] += bytes / host->forward;
+    }
+    ends(s, from, to, bytes);
+    struct mn_model_flow *flow = mn_grow((void **)&s->flows, &s->n_flows, sizeof *flow);
+    *flow = (struct mn_model_flow){from, to, latency};
+}
+
+void mn_model_reduce(struct mn_model_sum *s, int rank, double bytes)
+{
+    if (s->model->host.reduce > 0)
+        s->now.nodes[mn_model_node(s->model, rank)] += bytes / s->model->host.reduce;
+    s->reduces = fmax(s->reduces, bytes);
+}
+
+static double reducing(const struct mn_model_sum *s, double pieces)
+{
+    return s->model->host.reduce > 0 ? s->reduces / pieces / s->model->host.reduce : 0;
+}
+
+static double pieces_of(const struct mn_model_sum *s, double message)
+{
+    return fmax(1, ceil(message / s->chunk));
+}
+
+static void forget(struct mn_model_sum *s)
+{
+    mn_load_clear(&s->now);
+    s->n_flows = 0;
+    s->reduces = 0;
+}
+
+void mn_model_round(struct mn_model_sum *s, double message)
+{
+    double pieces = pieces_of(s, message), latency = 0;
+
+    for (size_t i = 0; i < s->n_flows; i++)
+        latency = fmax(latency, s->flows[i].latency);
+    s->latency += latency;
+    s->first += mn_load_worst(&s->now).seconds / pieces + reducing(s, pieces);
+    mn_load_add(&s->total, &s->now, 1);
+    mn_load_add(&s->rest, &s->now, (pieces - 1) / pieces);
+    forget(s);
+}
+
+/* What the flow's message waits for: the most loaded part of its way. */
+static double own_time(struct mn_model_sum *s, const struct mn_model_flow *flow)
+{
+    const struct mn_fabric *f = s->model->fabric;
+    double most = fmax(s->now.nodes[flow->from], s->now.nodes[flow->to]);
+    int hops = find_path(s, flow->from, flow->to);
+
+    for (int i = 0; i < hops; i++) {
+        const struct mn_way_edge *edge =
+            mn_routes_edge(s->model->routes, s->path[i], s->path[i + 1]);
+        most = i ? fmax(most, s->now.forward[s->path[i]]) : most;
+        for (size_t k = 0; k < edge->count; k++) {
+            size_t cable = s->model->routes->cables[edge->first + k];
+            const struct mn_fabric_cable *c = &f->cables[cable];
+            int direction = mn_fabric_direction(c, s->path[i]);
+            most = fmax(most, s->now.cables[2 * cable + (size_t)direction]);
+            for (int e = 0; e < 2; e++)
+                if (c->groups[e] >= 0)
+                    most =
+                        fmax(most, s->now.groups[2 * c->groups[e] + (c->nodes[e] != s->path[i])]);
+        }
+    }
+    return most;
+}
+
+/* Round the ring a chunk needs the mean of its hops; in that time each cable may have carried more
+ * chunks than one. So a turn takes the longer of both: a slow cable hides the others' latency. */
+void mn_model_turns(struct mn_model_sum *s, double message, int times)
+{
+    double pieces = pieces_of(s, message), latency = 0, own = 0;
+    double n = fmax(1, (double)s->n_flows), worst = mn_load_worst(&s->now).seconds;
+
+    for (size_t i = 0; i < s->n_flows; i++) {
+        latency += s->flows[i].latency / n;
+        own += own_time(s, &s->flows[i]) / n;
+    }
+    own = own / pieces + reducing(s, pieces);
+    s->latency += times * latency;
+    s->first += fmax(times * own, times * (worst - latency) + latency);
+    mn_load_add(&s->total, &s->now, times);
+    forget(s);
+}
+
+/* --- each with each other ------------------------------------------------------------------- */
+
+struct exchange {
+    struct mn_model_sum *s;
+    double bytes;
+    const double *ranks; /* by node: how many */
+    double *passing;     /* by node: bytes that go there, or through it, from the one looked at */
+    double *latency;     /* by node: of the way there */
+};
+
+/* Bytes that end at a node go over the edge by which it was reached, or its door's nearer end. */
+static void add_target(struct exchange *x, const struct mn_way_view *view, int node)
+{
+    struct mn_model_sum *s = x->s;
+    const struct mn_fabric *f = s->model->fabric;
+    struct mn_routes *routes = s->model->routes;
+    double bytes = x->bytes * x->ranks[view->self] * x->ranks[node];
+    int door = f->doors ? f->doors[node] : -1;
+
+    ends(s, view->self, node, bytes);
+    if (view->hops[node] == 1) {
+        mn_load_edge(&s->now, routes, &routes->ways.edges[view->last[node]], view->self, bytes, 0,
+                     &s->unknown);
+        return;
+    }
+    if (door >= 0) {
+        int near = f->cables[door].nodes[f->cables[door].nodes[0] == node];
+        if (view->hops[near] < view->hops[node]) {
+            mn_load_edge(&s->now, routes, mn_routes_edge(routes, near, node), near, bytes, 1,
+                         &s->unknown);
+            x->passing[near] += bytes;
+            if (s->model->host.forward > 0)
+                s->now.forward[near] += bytes / s->model->host.forward;
+            return;
+        }
+    }
+    x->passing[node] += bytes;
+}
+
+/* Neighbours' own bytes are added already: what passes here is far traffic. */
+static void pass(struct exchange *x, const struct mn_way_view *view, int node)
+{
+    struct mn_model_sum *s = x->s;
+    const struct mn_way_edge *edge = &s->model->routes->ways.edges[view->last[node]];
+    int before = mn_way_other_end(edge, node);
+
+    x->latency[node] = x->latency[before] + edge_latency(s, edge) +
+                       (before == view->self ? s->model->host.message : s->model->host.hop);
+}
+
+static void pass_back(struct exchange *x, const struct mn_way_view *view, int node)
+{
+    struct mn_model_sum *s = x->s;
+    const struct mn_way_edge *edge = &s->model->routes->ways.edges[view->last[node]];
+    int before = mn_way_other_end(edge, node);
+
+    if (x->passing[node] > 0) {
+        mn_load_edge(&s->now, s->model->routes, edge, before, x->passing[node], 1, &s->unknown);
+        if (before != view->self && s->model->host.forward > 0)
+            s->now.forward[before] += x->passing[node] / s->model->host.forward;
+        x->passing[before] += x->passing[node];
+    }
+    x->passing[node] = 0;
+}
+
+static void exchange_from(struct exchange *x, int from, double *longest)
+{
+    const struct mn_way_view *view = mn_routes_view(x->s->model->routes, from);
+
+    x->latency[from] = 0;
+    for (int i = 1; i < view->reached; i++) {
+        pass(x, view, view->order[i]);
+        if (x->ranks[view->order[i]] > 0) {
+            add_target(x, view, view->order[i]);
+            *longest = fmax(*longest, x->latency[view->order[i]]);
+        }
+    }
+    for (int i = view->reached; i-- > 1;)
+        pass_back(x, view, view->order[i]);
+    x->passing[from] = 0;
+    for (int i = 0; view->reached < x->s->model->fabric->n && i < x->s->model->fabric->n; i++)
+        x->s->no_way |= view->hops[i] < 0 && x->ranks[i] > 0;
+}
+
+void mn_model_exchange(struct mn_model_sum *s, double bytes)
+{
+    size_t n = (size_t)s->model->fabric->n + 1;
+    double *ranks = mn_zalloc(n * sizeof *ranks), longest = 0;
+    struct exchange x = {.s = s, .bytes = bytes, .ranks = ranks};
+
+    x.passing = mn_zalloc(n * sizeof *x.passing);
+    x.latency = mn_zalloc(n * sizeof *x.latency);
+    for (int r = 0; r < s->n; r++)
+        ranks[mn_model_node(s->model, r)]++;
+    for (int i = 0; i < s->model->fabric->n; i++)
+        if (ranks[i] > 0)
+            exchange_from(&x, i, &longest);
+    struct mn_model_flow *flow = mn_grow((void **)&s->flows, &s->n_flows, sizeof *flow);
+    *flow = (struct mn_model_flow){-1, -1, longest};
+    free(ranks);
+    free(x.passing);
+    free(x.latency);
+}
+
+/* --- all of it ------------------------------------------------------------------------------ */
+
+static void begin(struct mn_model_sum *s, const struct mn_model *model, double bytes, int channels)
+{
+    *s = (struct mn_model_sum){.model = model,
+                               .n = model->n_ranks,
+                               .channels = channels,
+                               .bytes = bytes,
+                               .chunk = model->host.chunk > 0 ? model->host.chunk : CHUNK,
+                               .unknown = -1};
+    mn_load_make(model->fabric, &s->now);
+    mn_load_make(model->fabric, &s->total);
+    mn_load_make(model->fabric, &s->rest);
+    s->path = mn_zalloc(((size_t)model->fabric->n + 1) * sizeof *s->path);
+}
+
+static void end(struct mn_model_sum *s)
+{
+    mn_load_free(&s->now);
+    mn_load_free(&s->total);
+    mn_load_free(&s->rest);
+    free(s->flows);
+    free(s->path);
+}
+
+static void conclude(const struct mn_model_sum *s, enum mn_model_op op, struct mn_model_result *r)
+{
+    struct mn_load_worst worst = mn_load_worst(&s->total);
+
+    r->latency = s->latency;
+    r->seconds = fmax(s->latency + s->first + mn_load_worst(&s->rest).seconds, worst.seconds);
+    r->algbw = r->seconds > 0 ? s->bytes / r->seconds : 0;
+    r->busbw = r->algbw * mn_model_bus_factor(op, s->n);
+    r->limit = 2 * s->latency > r->seconds ? MN_LIMIT_LATENCY : worst.limit;
+    r->cable = worst.cable;
+    r->direction = worst.direction;
+    r->group = worst.group;
+    r->node = worst.node;
+}
+
+enum mn_err mn_model_predict(const struct mn_model *model, enum mn_model_op op,
+                             enum mn_model_algo algo, double bytes, int channels,
+                             struct mn_model_result *result)
+{
+    struct mn_model_sum s;
+
+    *result = (struct mn_model_result){.seconds = NAN, .cable = -1, .direction = -1};
+    result->group = result->node = -1;
+    if (!mn_model_does(algo, op))
+        return MN_ERR_UNSUPPORTED;
+    begin(&s, model, bytes, channels);
+    mn_model_writers[algo][op](&s);
+    enum mn_err err = s.no_way || s.unknown >= 0 ? MN_ERR_NOTFOUND : MN_OK;
+    if (!err)
+        conclude(&s, op, result);
+    else if (!s.no_way)
+        result->cable = s.unknown;
+    end(&s);
+    return err;
+}
+
+double mn_fabric_bisection(const struct mn_fabric *fabric, const char *half)
+{
+    double sum[2] = {0, 0};
+
+    for (size_t c = 0; c < fabric->n_cables; c++) {
+        const struct mn_fabric_cable *cable = &fabric->cables[c];
+        int side[2];
+        for (int i = 0; i < 2; i++)
+            side[i] = half ? half[cable->nodes[i]] != 0 : 2 * cable->nodes[i] >= fabric->n;
+        for (int d = 0; d < 2 && side[0] != side[1]; d++)
+            sum[side[d]] += mn_fabric_rate(cable, d);
+    }
+    return sum[0] < sum[1] ? sum[0] : sum[1];
+}
