@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cmd.h"
+#include "cli/crew_options.h"
 #include "cli/discover.h"
 #include "cli/topo_mesh.h"
 #include "cli/troubles.h"
@@ -16,7 +17,9 @@
 
 struct options {
     const char *mesh, *output, *pool;
+    struct mn_crew_options crew;
     struct mn_opt_list avoid;
+    const char *survey;
     long prefix, mtu;
     int ipv6, renumber, check, force, json, wide;
 };
@@ -40,8 +43,11 @@ static const struct mn_opt rows[] = {
      AT(prefix), .min = 1, .max = 127},
     {"ipv6", '6', MN_OPT_FLAG, .help = "IPv6 addresses (beside IPv4 ones that are there).",
      AT(ipv6)},
-    {"avoid", 0, MN_OPT_LIST, "CIDRS", .help = "Stay away from these, too: what other hosts use.",
-     AT(avoid)},
+    {"avoid", 0, MN_OPT_LIST, "CIDRS", .help = "Stay away from these, too.", AT(avoid)},
+    MN_CREW_OPTIONS(struct options, crew),
+    {"survey", 0, MN_OPT_STRING, "FILE",
+     .help = "Stay away from what the nodes of a recorded survey use: discover --save-survey.",
+     AT(survey)},
     {"renumber", 0, MN_OPT_FLAG, .help = "Number cables anew that have addresses.", AT(renumber)},
     {"mtu", 0, MN_OPT_INT, "BYTES",
      .help = "Set the MTU of all cables; default: 9000 for fast NICs of which the file has none.",
@@ -50,6 +56,63 @@ static const struct mn_opt rows[] = {
     {"json", 'j', MN_OPT_FLAG, .help = "Write JSON.", AT(json)},
     MN_OPT_END,
 };
+
+static enum mn_err take_survey(const struct options *o, const struct mn_mesh *mesh,
+                               struct mn_takens *taken, struct mn_diag *diag)
+{
+    struct mn_survey survey = {.n_nodes = 0};
+    enum mn_err err = o->survey ? mn_survey_read(o->survey, &survey, diag) : MN_OK;
+
+    mn_taken_add_survey(taken, mesh, &survey);
+    mn_survey_free(&survey);
+    return err;
+}
+
+/* Numbers that do without a node's networks would be wrong there: all of them have to answer. */
+static enum mn_err take_answers(const struct mn_crew_answer *answers, size_t n,
+                                const struct mn_mesh *mesh, struct mn_takens *taken,
+                                struct mn_diag *diag)
+{
+    if (mn_crew_print_failures(NAME, answers, n))
+        return mn_fail(diag, MN_ERR_FAILED,
+                       "what those hosts use is not known; without them in --hosts their networks "
+                       "do not count");
+    for (size_t i = 0; i < n; i++) {
+        struct mn_survey survey;
+        struct mn_diag why;
+        enum mn_err err =
+            answers[i].err ? answers[i].err : mn_survey_parse(answers[i].json, &survey, &why);
+
+        if (err)
+            return mn_fail(diag, err, "%s: %s", answers[i].host, why.text);
+        mn_taken_add_survey(taken, mesh, &survey);
+        mn_survey_free(&survey);
+    }
+    return MN_OK;
+}
+
+static enum mn_err take_hosts(const struct options *o, const struct mn_mesh *mesh,
+                              struct mn_takens *taken, struct mn_diag *diag)
+{
+    struct mn_crew *crew = NULL;
+
+    if (!o->crew.hosts.count)
+        return MN_OK;
+    enum mn_err err = mn_crew_options_open(&o->crew, NAME, &crew, diag);
+    if (err)
+        return err;
+    size_t n = mn_crew_size(crew);
+    struct mn_crew_answer *answers = mn_zalloc((n + 1) * sizeof *answers);
+    cJSON *ask = cJSON_CreateObject();
+
+    (void)mn_crew_ask(crew, "survey", ask, answers);
+    err = take_answers(answers, n, mesh, taken, diag);
+    mn_crew_answers_free(answers, n);
+    free(answers);
+    cJSON_Delete(ask);
+    mn_crew_close(crew);
+    return err;
+}
 
 static enum mn_err find_taken(const struct options *o, const struct mn_mesh *mesh,
                               struct mn_takens *taken, struct mn_diag *diag)
@@ -64,7 +127,10 @@ static enum mn_err find_taken(const struct options *o, const struct mn_mesh *mes
         return err;
     mn_taken_add_mesh(taken, mesh);
     mn_taken_add_usual(taken);
-    return mn_taken_add_host(taken, mesh, NULL, diag);
+    err = take_survey(o, mesh, taken, diag);
+    if (!err)
+        err = take_hosts(o, mesh, taken, diag);
+    return err ? err : mn_taken_add_host(taken, mesh, NULL, diag);
 }
 
 static enum mn_err find_plan(const struct options *o, struct mn_address_plan *plan,
@@ -220,8 +286,10 @@ static enum mn_err check_usage(const struct options *o, int argc, char **argv, s
                        "\"%s\" is not expected here; see meshnet " NAME " --help", argv[0]);
     if (o->check &&
         (o->output || o->force || o->pool || o->prefix || o->ipv6 || o->renumber || o->mtu))
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--check only looks: beside it stand --mesh, --avoid and --json alone");
+        return mn_fail(
+            diag, MN_ERR_USAGE,
+            "--check only looks: beside it stand --mesh, --avoid, --hosts, --survey and --json "
+            "alone");
     return MN_OK;
 }
 
@@ -274,6 +342,7 @@ const struct mn_command mn_cmd_topo_address = {
     .notes = "Examples:\n"
              "  meshnet topo address -m bare.yaml -o mesh.yaml\n"
              "  meshnet topo address -m bare.yaml -o mesh.yaml --mtu 9000 --avoid 10.0.0.0/8\n"
+             "  meshnet topo address -m bare.yaml -o mesh.yaml --hosts spark-a,spark-b,spark-c\n"
              "  meshnet topo address -m mesh.yaml --force     cables that were added\n"
              "  meshnet topo address -m mesh.yaml --check     what else uses them",
     .exits = {{0, MN_GOOD ": every cable has addresses"},

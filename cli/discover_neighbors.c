@@ -12,8 +12,6 @@
 #include "topo/mesh_file.h"
 #include "topo/whole.h"
 
-#define SURVEY_MAX (16u << 20)
-
 /* The file in force says how cables should run, unless another is being made. Of a recorded survey
  * it says nothing but when it was named; of one host's own view it would miss all others. */
 static enum mn_err read_in_force(const struct mn_neighbors_ask *ask, struct mn_mesh *old,
@@ -48,22 +46,6 @@ static enum mn_err read_old(const struct mn_neighbors_ask *ask, struct mn_mesh *
                                 "%s exists; --merge keeps its names, settings and addresses, "
                                 "--force replaces it",
                                 ask->output);
-}
-
-static enum mn_err read_survey(const char *path, struct mn_survey *survey, struct mn_diag *diag)
-{
-    struct mn_diag why;
-    char *text;
-    enum mn_err err = mn_file_read(path, SURVEY_MAX, &text, NULL, diag);
-
-    if (err)
-        return err;
-    cJSON *json = cJSON_Parse(text);
-    free(text);
-    err = json ? mn_survey_parse(json, survey, &why)
-               : mn_fail(&why, MN_ERR_CONFIG, "it is no JSON; --save-survey writes a survey");
-    cJSON_Delete(json);
-    return err ? mn_fail(diag, err, "%s: %s", path, why.text) : MN_OK;
 }
 
 static enum mn_err save_survey(const struct mn_neighbors_ask *ask, const struct mn_survey *survey,
@@ -145,7 +127,7 @@ enum mn_err mn_discover_neighbors(const struct mn_neighbors_ask *ask, struct mn_
     mn_mesh_init(&found.mesh);
     enum mn_err err = read_old(ask, &old, in_force, diag);
     if (!err)
-        err = ask->options->survey ? read_survey(ask->options->survey, &found.survey, diag)
+        err = ask->options->survey ? mn_survey_read(ask->options->survey, &found.survey, diag)
                                    : mn_neighbors_probe(ask, &found, diag);
     if (!err)
         err = save_survey(ask, &found.survey, diag);

@@ -92,6 +92,7 @@ enum mn_err mn_probe_survey(struct mn_probe_state *state, struct mn_diag *diag)
             if (port && port->opened && state->plan->up)
                 node->nics[i].carrier = 1;
         }
+        err = mn_survey_add_taken(node, &host, diag);
     }
     for (size_t i = 0; i < state->n_strangers && !err; i++) {
         struct mn_survey_stranger stranger = state->strangers[i];

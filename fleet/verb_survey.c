@@ -32,8 +32,9 @@ enum mn_err mn_verb_survey(const cJSON *ask, cJSON **answer, struct mn_diag *dia
         err = mn_host_around(NULL, &host, diag);
     if (!err) {
         mn_probe_model(model, sizeof model);
-        mn_survey_add_host(&survey, &host, name, model);
-        *answer = mn_survey_json(&survey);
+        err = mn_survey_add_taken(mn_survey_add_host(&survey, &host, name, model), &host, diag);
+        if (!err)
+            *answer = mn_survey_json(&survey);
     }
     mn_survey_free(&survey);
     mn_host_free(&host);

@@ -146,6 +146,59 @@ address()
     [[ "$output" == *"10.66.201.0/24: tun0 on "* ]]
 }
 
+@test "topo address: away from what other nodes use, by a recorded survey or by asking them" {
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    ip netns add $NS
+    ip -n $NS link set lo up
+    for nic in p0 docker0 tun0; do
+        ip -n $NS link add $nic type veth peer name ${nic}far
+        ip -n $NS link set $nic up
+        ip -n $NS link set ${nic}far up
+    done
+    # b has a cable that is set up already, containers, a VPN, and nobody here knows of it.
+    ip -n $NS addr add 10.66.1.1/31 dev p0
+    ip -n $NS route add 10.66.9.0/31 via 10.66.1.0
+    ip -n $NS addr add 10.66.200.1/24 dev docker0
+    ip -n $NS route add 10.67.0.0/16 dev tun0
+    ip -n $NS route add blackhole 10.68.7.0/24
+    cat >ssh <<-END
+	#!/bin/bash
+	while [ "\$1" != -- ]; do shift; done
+	[ \$2 != c ] || { echo "ssh: connect to host c port 22: No route to host" >&2; exit 255; }
+	MESHNET_NODE=\$2 exec nsenter --net=/run/netns/$NS sh -c "\$3"
+	END
+    chmod +x ssh
+    export MESHNET_SSH=$PWD/ssh HOME=$PWD
+    address bare.yaml --json
+    [ "$(jq -r .pool <<<"$output")" = 10.66.0.0/16 ]
+    address bare.yaml --hosts b --json
+    [ "$status" -eq 0 ]
+    [ "$(jq -r .pool <<<"$output")" = 10.69.0.0/16 ]
+    # The same of a survey, which the probe makes, too; its cables lead nowhere.
+    nsenter --net=/run/netns/$NS env MESHNET_NODE=b "$MESHNET" discover --neighbors --wait 1s \
+        --save-survey survey.json || [ $? -eq 1 ]
+    jq -c '.nodes[0].taken[]' survey.json
+    address bare.yaml --survey survey.json --json
+    [ "$status" -eq 0 ]
+    [ "$(jq -r .pool <<<"$output")" = 10.69.0.0/16 ]
+    address bare.yaml --pool 10.67.0.0/16 -o mesh.yaml
+    address mesh.yaml --check
+    [ "$status" -eq 0 ]
+    address mesh.yaml --check --survey survey.json
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"10.67.0.0/16: a route of tun0 on b"* ]]
+    # Who is asked has to answer.
+    address bare.yaml --hosts b,c -o no.yaml
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"c: "*"No route to host"* ]]
+    [[ "$stderr" == *"what those hosts use is not known"* ]]
+    [ ! -e no.yaml ]
+    echo '{' >broken.json
+    address bare.yaml --survey broken.json
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"broken.json: it is no JSON"* ]]
+}
+
 @test "topo address: --check tells bare cables from good ones" {
     address bare.yaml --check --json
     [ "$status" -eq 1 ]

@@ -149,6 +149,14 @@ const struct mn_nic *mn_host_nic(const struct mn_host *host, const char *netdev)
     return NULL;
 }
 
+const struct mn_nic *mn_host_nic_by_index(const struct mn_host *host, int ifindex)
+{
+    for (size_t i = 0; i < host->n_nics; i++)
+        if (host->nics[i].ifindex == ifindex)
+            return &host->nics[i];
+    return NULL;
+}
+
 const struct mn_nic *mn_host_nic_by_addr(const struct mn_host *host, const struct mn_addr *addr)
 {
     for (size_t i = 0; i < host->n_nics; i++)

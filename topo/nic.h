@@ -30,7 +30,9 @@ int mn_addr_share_subnet(const struct mn_addr *a, const struct mn_addr *b);
 /* Masks host bits: 10.0.1.7/24 -> 10.0.1.0/24. */
 struct mn_addr mn_addr_network(const struct mn_addr *addr);
 int mn_addr_is_loopback(const struct mn_addr *addr);
-int mn_addr_is_link_local(const struct mn_addr *addr);    /* fe80::/10 only */
+int mn_addr_is_link_local(const struct mn_addr *addr); /* fe80::/10 only */
+/* No network of anybody's own: loopback, IPv6 link-local, multicast, 0.0.0.0/8. */
+int mn_addr_is_nobodys(const struct mn_addr *addr);
 int mn_addr_is_self_assigned(const struct mn_addr *addr); /* 169.254.0.0/16 */
 /* Fills a sockaddr (scope = ifindex for IPv6 link-local) and returns its length. */
 socklen_t mn_addr_sockaddr(const struct mn_addr *addr, uint16_t port, uint32_t scope,
@@ -207,7 +209,8 @@ size_t mn_gpu_nics(const struct mn_host *host, const struct mn_gpu *gpu, const s
 /* More is nearer, by distance first, then by the number of common bridges; 0: nothing is shared. */
 int mn_gpu_nearness(const struct mn_gpu *gpu, const struct mn_pci *pci);
 
-const struct mn_nic *mn_host_nic(const struct mn_host *host, const char *netdev); /* or NULL */
+const struct mn_nic *mn_host_nic(const struct mn_host *host, const char *netdev);   /* or NULL */
+const struct mn_nic *mn_host_nic_by_index(const struct mn_host *host, int ifindex); /* or NULL */
 /* The NIC that owns addr, or NULL. */
 const struct mn_nic *mn_host_nic_by_addr(const struct mn_host *host, const struct mn_addr *addr);
 /* The RoCEv2 GID (IB: the IB GID at 0) for an address of this port, or NULL. */

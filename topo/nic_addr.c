@@ -118,6 +118,13 @@ int mn_addr_is_link_local(const struct mn_addr *addr)
     return addr->family == AF_INET6 && addr->bytes[0] == 0xfe && (addr->bytes[1] & 0xc0) == 0x80;
 }
 
+int mn_addr_is_nobodys(const struct mn_addr *addr)
+{
+    if (addr->family == AF_INET6)
+        return mn_addr_is_link_local(addr) || addr->bytes[0] == 0xff || mn_addr_is_loopback(addr);
+    return mn_addr_is_loopback(addr) || addr->bytes[0] >= 224 || addr->bytes[0] == 0;
+}
+
 int mn_addr_is_self_assigned(const struct mn_addr *addr)
 {
     return addr->family == AF_INET && addr->bytes[0] == 169 && addr->bytes[1] == 254;

@@ -8,10 +8,7 @@
 
 static struct mn_nic *nic_at(struct mn_host *host, int ifindex)
 {
-    for (size_t i = 0; i < host->n_nics; i++)
-        if (host->nics[i].ifindex == ifindex)
-            return &host->nics[i];
-    return NULL;
+    return (struct mn_nic *)(uintptr_t)mn_host_nic_by_index(host, ifindex);
 }
 
 /* 0.0.0.0/1 and 128.0.0.0/1 together are a default route that hides another. */

@@ -82,10 +82,9 @@ static void set_port(const struct ibv_port_attr *attr, struct mn_rdma_port *port
 
 static const char *netdev_name(const struct mn_host *host, uint32_t ifindex)
 {
-    for (size_t i = 0; i < host->n_nics; i++)
-        if ((uint32_t)host->nics[i].ifindex == ifindex)
-            return host->nics[i].netdev;
-    return "";
+    const struct mn_nic *nic = mn_host_nic_by_index(host, (int)ifindex);
+
+    return nic ? nic->netdev : "";
 }
 
 /* Replaces the ports' GIDs of sysfs; keeps them when the library or the kernel is too old. */

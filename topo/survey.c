@@ -12,6 +12,7 @@ static void node_clear(struct mn_survey_node *node)
     for (size_t i = 0; i < node->n_nics; i++)
         free(node->nics[i].addrs);
     free(node->nics);
+    free(node->taken);
 }
 
 void mn_survey_free(struct mn_survey *survey)
@@ -210,6 +211,11 @@ static void node_copy(struct mn_survey_node *to, const struct mn_survey_node *fr
     *to = *from;
     to->nics = NULL;
     to->n_nics = 0;
+    to->taken = NULL;
+    to->n_taken = 0;
+    for (size_t i = 0; i < from->n_taken; i++)
+        *(struct mn_survey_taken *)mn_grow((void **)&to->taken, &to->n_taken, sizeof *to->taken) =
+            from->taken[i];
     for (size_t i = 0; i < from->n_nics; i++) {
         struct mn_survey_nic *nic = mn_grow((void **)&to->nics, &to->n_nics, sizeof *nic);
 

@@ -6,7 +6,8 @@
  *    "nodes": [{"name", "hostname", "model", "nics": [{"netdev", "mac", "kind", "driver", "mtu",
  *      "admin_up", "carrier", "speed", "role", "role_why", "addresses": [], "device", "port",
  *      "pci", "pcie": {"width", "speed", "max_width", "max_speed"}, "phys_port", "master",
- *      "gids": ["RoCE v2", …]}]}],
+ *      "gids": ["RoCE v2", …]}],
+ *      "taken": [{"net": "172.17.0.0/16", "netdev": "docker0", "route": true}]}],
  *    "seen": [{"at": "node/netdev", "from": "node/netdev", "way": "ipv6|raw", "mtu": 9000}],
  *    "strangers": [{"at": "node/netdev", "mac", "way": "lldp|ipv6|raw", "system", "port",
  *      "bridges": true}]}
@@ -38,11 +39,20 @@ struct mn_survey_nic {
     int gid_types; /* bit 1 << enum mn_gid_type for each type in its table */
 };
 
+/* A network that the node uses otherwise than for a cable, or has a route to. */
+struct mn_survey_taken {
+    struct mn_addr net;       /* host bits masked */
+    char netdev[IF_NAMESIZE]; /* "" = none, as of a blackhole */
+    int route;                /* 0: an address of the NIC lies in it */
+};
+
 struct mn_survey_node {
     char name[MN_NAME_MAX], hostname[65];
     char model[64]; /* DMI's product name: "NVIDIA DGX Spark"; "" = unknown */
     struct mn_survey_nic *nics;
     size_t n_nics;
+    struct mn_survey_taken *taken; /* of all its NICs, those of cables too */
+    size_t n_taken;
 };
 
 enum mn_survey_way { MN_SURVEY_IPV6, MN_SURVEY_RAW, MN_SURVEY_LLDP };
@@ -76,7 +86,8 @@ struct mn_survey {
 };
 
 /* What a survey that is read may hold. */
-#define MN_SURVEY_ADDRS_MAX     32 /* of one NIC */
+#define MN_SURVEY_ADDRS_MAX     32  /* of one NIC */
+#define MN_SURVEY_TAKEN_MAX     512 /* of one node; the widest are kept */
 #define MN_SURVEY_SEEN_MAX      16384
 #define MN_SURVEY_STRANGERS_MAX 4096
 
@@ -85,11 +96,16 @@ void mn_survey_free(struct mn_survey *survey); /* zeroed afterwards */
  * mn_mesh_roles): every Ethernet, Thunderbolt and InfiniBand port, with and without address. */
 struct mn_survey_node *mn_survey_add_host(struct mn_survey *survey, const struct mn_host *host,
                                           const char *name, const char *model);
+/* Adds what this host's NICs and routes take; host is this one. */
+enum mn_err mn_survey_add_taken(struct mn_survey_node *node, const struct mn_host *host,
+                                struct mn_diag *diag);
 /* The caller's to cJSON_Delete. */
 cJSON *mn_survey_json(const struct mn_survey *survey);
 /* A stranger's text: every length and index checked, MN_ERR_CONFIG says where. *survey is zeroed
  * first and after an error. */
 enum mn_err mn_survey_parse(const cJSON *json, struct mn_survey *survey, struct mn_diag *diag);
+/* The same of a file. */
+enum mn_err mn_survey_read(const char *path, struct mn_survey *survey, struct mn_diag *diag);
 /* Takes the nodes of other that are new (by name) and all that was seen. */
 enum mn_err mn_survey_merge(struct mn_survey *survey, const struct mn_survey *other,
                             struct mn_diag *diag);

@@ -104,6 +104,20 @@ static cJSON *nic_tree(const struct mn_survey_nic *nic)
     return map;
 }
 
+static void add_taken(cJSON *map, const struct mn_survey_node *node)
+{
+    cJSON *list = node->n_taken ? cJSON_AddArrayToObject(map, "taken") : NULL, *item;
+    char text[MN_ADDR_TEXT];
+
+    for (size_t i = 0; i < node->n_taken; i++) {
+        cJSON_AddItemToArray(list, item = cJSON_CreateObject());
+        add_text(item, "net", mn_addr_format(&node->taken[i].net, text, sizeof text));
+        add_text(item, "netdev", node->taken[i].netdev);
+        if (node->taken[i].route)
+            cJSON_AddTrueToObject(item, "route");
+    }
+}
+
 cJSON *mn_survey_json(const struct mn_survey *survey)
 {
     cJSON *root = cJSON_CreateObject(), *list, *map;
@@ -120,6 +134,7 @@ cJSON *mn_survey_json(const struct mn_survey *survey)
         cJSON *nics = cJSON_AddArrayToObject(map, "nics");
         for (size_t i = 0; i < node->n_nics; i++)
             cJSON_AddItemToArray(nics, nic_tree(&node->nics[i]));
+        add_taken(map, node);
     }
     list = cJSON_AddArrayToObject(root, "seen");
     for (size_t i = 0; i < survey->n_seen; i++) {

@@ -213,6 +213,29 @@ static enum mn_err get_nic(struct reader *r, const cJSON *map, struct mn_survey_
     return err ? err : get_gids(r, map, nic);
 }
 
+static enum mn_err get_taken(const struct reader *r, const cJSON *map, struct mn_survey_node *node)
+{
+    const cJSON *list, *item;
+    enum mn_err err = get_list(r, map, "taken", MN_SURVEY_TAKEN_MAX, &list);
+
+    cJSON_ArrayForEach(item, list)
+    {
+        const cJSON *net = cJSON_GetObjectItemCaseSensitive(item, "net");
+        struct mn_survey_taken taken = {
+            .route = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "route"))};
+
+        if (!cJSON_IsString(net) || mn_addr_parse(net->valuestring, &taken.net, NULL) ||
+            taken.net.prefix < 0)
+            return wrong(r, net, "taken", "networks like 172.17.0.0/16");
+        if ((err = get_text(r, item, "netdev", 0, taken.netdev, sizeof taken.netdev)))
+            return err;
+        taken.net = mn_addr_network(&taken.net);
+        *(struct mn_survey_taken *)mn_grow((void **)&node->taken, &node->n_taken, sizeof taken) =
+            taken;
+    }
+    return err;
+}
+
 static enum mn_err get_node(struct reader *r, const cJSON *map)
 {
     struct mn_survey *survey = r->survey;
@@ -235,6 +258,7 @@ static enum mn_err get_node(struct reader *r, const cJSON *map)
                     "a name of its own for each node");
     err = err ? err : get_text(r, map, "hostname", 0, node->hostname, sizeof node->hostname);
     err = err ? err : get_text(r, map, "model", 0, node->model, sizeof node->model);
+    err = err ? err : get_taken(r, map, node);
     err = err ? err : get_list(r, map, "nics", MN_MESH_NICS_MAX, &list);
     cJSON_ArrayForEach(item, list)
     {

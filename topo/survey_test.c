@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "topo/survey.h"
+#include "topo/taken.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define FIXTURES     SOURCE_DIR "/tests/fixtures/"
@@ -152,6 +153,53 @@ static void json_comes_back_as_it_went(void **state)
     "{\"version\":1,\"nodes\":[{\"name\":\"a\",\"nics\":[{\"netdev\":\"e0\"}]},"                   \
     "{\"name\":\"b\",\"nics\":[{\"netdev\":\"e0\"}]}]"
 
+/* What a node uses elsewhere is told with it, of cables' own NICs it does not count. */
+static void what_nodes_use_is_taken(void **state)
+{
+    static const char text[] =
+        "{\"version\":1,\"nodes\":[{\"name\":\"a\",\"nics\":[{\"netdev\":\"e0\",\"mac\":"
+        "\"02:00:00:00:00:01\",\"addresses\":[\"10.66.1.0/31\"]}],\"taken\":["
+        "{\"net\":\"10.66.1.1/31\",\"netdev\":\"e0\"},"
+        "{\"net\":\"10.66.9.0/31\",\"netdev\":\"e0\",\"route\":true},"
+        "{\"net\":\"10.67.3.1/24\",\"netdev\":\"docker0\"},"
+        "{\"net\":\"10.68.0.0/16\",\"netdev\":\"wg0\",\"route\":true},"
+        "{\"net\":\"10.69.0.0/16\",\"route\":true}]},"
+        "{\"name\":\"b\",\"nics\":[{\"netdev\":\"e0\"},{\"netdev\":\"lan\",\"addresses\":"
+        "[\"10.70.0.2/24\",\"fe80::1/64\"]}]}],\"seen\":["
+        "{\"at\":\"a/e0\",\"from\":\"b/e0\",\"way\":\"raw\"},"
+        "{\"at\":\"b/e0\",\"from\":\"a/e0\",\"way\":\"raw\"}]}";
+    static const char *const rows[][2] = {{"10.67.3.0/24", "docker0 on alpha"},
+                                          {"10.68.0.0/16", "a route of wg0 on alpha"},
+                                          {"10.69.0.0/16", "a route of alpha"},
+                                          {"10.70.0.0/24", "lan on b"}};
+    struct mn_survey survey, copy = {.n_nodes = 0}, again;
+    struct mn_takens taken = {.items = NULL};
+    struct mn_mesh mesh;
+    struct mn_diag diag = {.text = ""};
+    char *one, net[MN_ADDR_TEXT];
+
+    (void)state;
+    if (parse(text, &survey, &diag) || mn_survey_mesh(&survey, NULL, &mesh, &diag))
+        fail_msg("%s", diag.text);
+    strcpy(mesh.nodes[0].name, "alpha"); /* whose MAC tells */
+    assert_int_equal(mn_survey_merge(&copy, &survey, &diag), MN_OK);
+    one = text_of(&copy);
+    assert_int_equal(parse(one, &again, &diag), MN_OK);
+    cJSON_free(one);
+    mn_taken_add_survey(&taken, &mesh, &again);
+    assert_int_equal(taken.count, COUNT(rows));
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        assert_string_equal(mn_addr_format(&taken.items[i].net, net, sizeof net), rows[i][0]);
+        assert_string_equal(taken.items[i].what, rows[i][1]);
+        assert_int_equal(taken.items[i].how, MN_TAKEN_USED);
+    }
+    mn_takens_free(&taken);
+    mn_mesh_free(&mesh);
+    mn_survey_free(&again);
+    mn_survey_free(&copy);
+    mn_survey_free(&survey);
+}
+
 static void wrong_surveys_are_explained(void **state)
 {
     static const char *const rows[][2] = {
@@ -165,6 +213,11 @@ static void wrong_surveys_are_explained(void **state)
         {"{\"version\":1,\"nodes\":[{\"name\":\"a/b\"}]}", "without a slash"},
         {"{\"version\":1,\"nodes\":[{\"name\":\"a\"},{\"name\":\"a\"}]}", "nodes[1].name is \"a\""},
         {"{\"version\":1,\"nodes\":[{\"name\":\"a\",\"nics\":[{}]}]}", "nics[0].netdev is missing"},
+        {"{\"version\":1,\"nodes\":[{\"name\":\"a\",\"taken\":[{\"net\":\"10.0.0.1\"}]}]}",
+         "nodes[0].taken is \"10.0.0.1\"; expected networks"},
+        {"{\"version\":1,\"nodes\":[{\"name\":\"a\",\"taken\":[{\"net\":\"10.0.0.0/"
+         "8\",\"netdev\":7}]}]}",
+         "nodes[0].netdev is 7"},
         {"{\"version\":1,\"nodes\":[{\"name\":\"a\",\"nics\":[{\"netdev\":\"abcdefghijklmnop\"}]}]"
          "}",
          "1 to 15 bytes"},
@@ -277,6 +330,7 @@ int main(void)
         cmocka_unit_test(a_hosts_ports_are_taken_bare_or_not),
         cmocka_unit_test(the_office_stays_the_office_beside_bare_cables),
         cmocka_unit_test(json_comes_back_as_it_went),
+        cmocka_unit_test(what_nodes_use_is_taken),
         cmocka_unit_test(wrong_surveys_are_explained),
         cmocka_unit_test(texts_of_strangers_are_fit_to_be_shown),
         cmocka_unit_test(merging_takes_what_is_new),

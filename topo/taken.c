@@ -89,13 +89,6 @@ static int is_cable(const struct mn_mesh *mesh, int node, int nic)
     return 0;
 }
 
-static int is_nobodys(const struct mn_addr *net)
-{
-    if (net->family == AF_INET6)
-        return mn_addr_is_link_local(net) || net->bytes[0] == 0xff || mn_addr_is_loopback(net);
-    return mn_addr_is_loopback(net) || net->bytes[0] >= 224 || net->bytes[0] == 0;
-}
-
 void mn_taken_add_mesh(struct mn_takens *list, const struct mn_mesh *mesh)
 {
     size_t total = 0, *first = mn_zalloc((mesh->n_nodes + 1) * sizeof *first);
@@ -111,7 +104,7 @@ void mn_taken_add_mesh(struct mn_takens *list, const struct mn_mesh *mesh)
         for (size_t i = 0; i < mesh->nodes[n].n_nics; i++) {
             const struct mn_mesh_nic *nic = &mesh->nodes[n].nics[i];
             for (size_t a = 0; a < nic->n_addrs && !cable[first[n] + i]; a++)
-                if (!is_nobodys(&nic->addrs[a]))
+                if (!mn_addr_is_nobodys(&nic->addrs[a]))
                     mn_taken_add(list, &nic->addrs[a], MN_TAKEN_USED, "%s on %s", nic->netdev,
                                  mesh->nodes[n].name);
         }
@@ -137,14 +130,6 @@ static int is_own_cable(const struct mn_mesh *mesh, int self, const struct mn_ni
     return 0;
 }
 
-static const struct mn_nic *nic_at(const struct mn_host *host, int ifindex)
-{
-    for (size_t i = 0; i < host->n_nics; i++)
-        if (host->nics[i].ifindex == ifindex)
-            return &host->nics[i];
-    return NULL;
-}
-
 static void add_addrs(struct mn_takens *list, const struct mn_mesh *mesh, int self,
                       const struct mn_host *host)
 {
@@ -153,7 +138,7 @@ static void add_addrs(struct mn_takens *list, const struct mn_mesh *mesh, int se
         if (nic->kind == MN_NIC_LOOPBACK || is_own_cable(mesh, self, nic))
             continue;
         for (size_t a = 0; a < nic->n_addrs; a++)
-            if (!is_nobodys(&nic->addrs[a]))
+            if (!mn_addr_is_nobodys(&nic->addrs[a]))
                 mn_taken_add(list, &nic->addrs[a], MN_TAKEN_USED, "%s on %s", nic->netdev,
                              host->hostname);
     }
@@ -167,8 +152,8 @@ static enum mn_err add_routes(struct mn_takens *list, const struct mn_mesh *mesh
     enum mn_err err = mn_host_destinations(&to, &count, diag);
 
     for (size_t i = 0; i < count && !err; i++) {
-        const struct mn_nic *nic = nic_at(host, to[i].ifindex);
-        if (to[i].to.prefix > 1 && !is_nobodys(&to[i].to) && !is_own_cable(mesh, self, nic))
+        const struct mn_nic *nic = mn_host_nic_by_index(host, to[i].ifindex);
+        if (to[i].to.prefix > 1 && !mn_addr_is_nobodys(&to[i].to) && !is_own_cable(mesh, self, nic))
             mn_taken_add(list, &to[i].to, MN_TAKEN_USED, "a route of %s%s%s",
                          nic ? nic->netdev : "", nic ? " on " : "", host->hostname);
     }

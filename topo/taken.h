@@ -2,7 +2,7 @@
 #ifndef MN_TAKEN_H
 #define MN_TAKEN_H
 
-#include "topo/mesh.h"
+#include "topo/survey.h"
 
 enum mn_taken_how {
     MN_TAKEN_USED,   /* seen: an address, a route */
@@ -34,6 +34,10 @@ void mn_taken_add_mesh(struct mn_takens *list, const struct mn_mesh *mesh);
  * routes, loopback, multicast and IPv6 link-local are nobody's. */
 enum mn_err mn_taken_add_host(struct mn_takens *list, const struct mn_mesh *mesh,
                               const struct mn_host_source *src, struct mn_diag *diag);
+/* The same of all nodes of a survey, with what their routes lead to; those of the mesh by MAC, else
+ * by name. */
+void mn_taken_add_survey(struct mn_takens *list, const struct mn_mesh *mesh,
+                         const struct mn_survey *survey);
 void mn_takens_free(struct mn_takens *list);
 
 #endif
