@@ -33,8 +33,8 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_DURATION,
      .arg = "TIME",
      .def = "60s",
-     .min = 10000,
-     .max = 3600e3,
+     .min = MN_APPLY_ROLLBACK_MIN_MS,
+     .max = MN_APPLY_ROLLBACK_MAX_MS,
      .offset = offsetof(struct mn_topo_apply, rollback_ms),
      .help = "Each node undoes everything by itself after this time unless it was reached again "
              "and told to keep it."},

@@ -244,6 +244,77 @@ static void show_cables(struct mn_out *out, const struct mn_apply_run *run)
     mn_out_table_end(out);
 }
 
+static int far_answers(const cJSON *far)
+{
+    const char *state = text_of(far, "state");
+
+    return state && !strcmp(state, "answers");
+}
+
+static void show_far_row(struct mn_out *out, const struct mn_apply_node *node, const cJSON *far)
+{
+    const cJSON *name;
+    char over[256] = "";
+
+    cJSON_ArrayForEach(name, cJSON_GetObjectItemCaseSensitive(far, "path"))
+    {
+        size_t used = strlen(over);
+        if (cJSON_IsString(name))
+            snprintf(over + used, sizeof over - used, "%s%s", used ? ", " : "", name->valuestring);
+    }
+    mn_out_row(out);
+    mn_out_cell(out, node->name);
+    mn_out_cell(out, text_of(far, "node"));
+    mn_out_cell(out, text_of(far, "address"));
+    mn_out_color(out, MN_RED);
+    mn_out_cell(out, text_of(far, "state"));
+    mn_out_cell(out, over);
+}
+
+/* Those that answer are a number: in a large mesh they are many. */
+static void show_far(struct mn_out *out, const struct mn_apply_run *run)
+{
+    static const struct mn_col cols[] = {{"node", "NODE", 0},
+                                         {"far", "BEHIND OTHERS", 0},
+                                         {"address", "ADDRESS", 0},
+                                         {"state", "STATE", 0},
+                                         {"path", "OVER", MN_DROP(1)}};
+    int64_t answers = 0, left_out = 0, rest = 0;
+    const cJSON *c, *more;
+
+    for (size_t i = 0; i < run->n; i++) {
+        cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(run->nodes[i].check, "far"))
+        {
+            answers += far_answers(c);
+            rest += !far_answers(c);
+        }
+        more = cJSON_GetObjectItemCaseSensitive(run->nodes[i].check, "far_left_out");
+        if (cJSON_IsNumber(more) && more->valuedouble > 0 && more->valuedouble < 1e9)
+            left_out += (int64_t)more->valuedouble;
+    }
+    if (rest)
+        mn_out_table(out, "far", NULL, cols, 5);
+    else
+        mn_out_list_begin(out, "far", NULL);
+    for (size_t i = 0; i < run->n; i++)
+        cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(run->nodes[i].check, "far"))
+        {
+            if (!far_answers(c))
+                show_far_row(out, &run->nodes[i], c);
+        }
+    if (rest)
+        mn_out_table_end(out);
+    else
+        mn_out_list_end(out);
+    mn_out_int(out, "far_answers", NULL, answers);
+    mn_out_int(out, "far_left_out", NULL, left_out);
+    if (answers)
+        mn_out_note(out, MN_PLAIN, "%lld address%s behind other nodes answer%s", (long long)answers,
+                    answers == 1 ? "" : "es", answers == 1 ? "s" : "");
+    if (left_out)
+        mn_out_note(out, MN_YELLOW, "%lld more were not asked", (long long)left_out);
+}
+
 static void show_gids(struct mn_out *out, const struct mn_apply_run *run)
 {
     const cJSON *gid;
@@ -284,6 +355,7 @@ void mn_topo_apply_show_end(struct mn_out *out, const struct mn_apply_run *run, 
 
     mn_out_note(out, MN_PLAIN, "%s", "");
     show_cables(out, run);
+    show_far(out, run);
     show_gids(out, run);
     mn_out_bool(out, "kept", NULL, !err);
     mn_out_table(out, "results", NULL, cols, 4);

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "fleet/apply_kernel.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"
 #include "topo/mesh_check.h"
@@ -154,6 +155,27 @@ static void look_at_neighbours(struct round *r, int first)
     nl_cache_free(cache);
 }
 
+/* Who has asked this host is known to it without having been asked: it is forgotten, so that he is.
+ */
+static void forget_heard(struct round *r)
+{
+    struct nl_cache *cache = NULL;
+
+    if (rtnl_neigh_alloc_cache(r->sock, &cache) < 0)
+        return;
+    for (size_t i = 0; i < r->n; i++) {
+        int ifindex = (int)if_nametoindex(r->checks[i].netdev);
+        for (struct nl_object *obj = nl_cache_get_first(cache); obj; obj = nl_cache_get_next(obj)) {
+            struct rtnl_neigh *entry = (struct rtnl_neigh *)obj;
+            if (r->checks[i].answer != MN_CABLE_ANSWERS &&
+                is_neighbour(entry, &r->checks[i], ifindex) &&
+                (rtnl_neigh_get_state(entry) & (NUD_STALE | NUD_DELAY)))
+                (void)rtnl_neigh_delete(r->sock, entry, 0);
+        }
+    }
+    nl_cache_free(cache);
+}
+
 /* A Linux host says of all its addresses, on whichever NIC it is asked, that they are there: a
  * cable in the wrong port is known by the MAC alone. */
 static void compare_macs(struct round *r)
@@ -210,6 +232,7 @@ static void ask_until(struct round *r, double deadline)
 
     while (silent(r) && mn_seconds() < deadline) {
         if (mn_seconds() >= again) {
+            forget_heard(r);
             for (size_t i = 0; i < r->n; i++)
                 if (r->checks[i].answer != MN_CABLE_ANSWERS)
                     send_one(r, i);
@@ -267,5 +290,36 @@ enum mn_err mn_cables_ask(struct mn_cable_check *checks, size_t n, unsigned ms,
     nl_socket_free(r.news);
     free(r.fds);
     free(r.known);
+    return err;
+}
+
+enum mn_err mn_carriers_wait(const char *const *nics, size_t n, unsigned ms, char ***dark,
+                             size_t *n_dark, struct mn_diag *diag)
+{
+    double deadline = mn_seconds() + ms / 1e3;
+    struct nl_sock *sock = NULL, *news = NULL;
+    enum mn_err err = mn_nl_open(&sock, diag);
+    size_t missing = n;
+
+    *dark = NULL;
+    *n_dark = 0;
+    if (!err)
+        err = open_news(&news, diag);
+    while (!err && missing) {
+        double left = deadline - mn_seconds();
+        missing = 0;
+        for (size_t i = 0; i < n; i++)
+            missing += !has_carrier(sock, nics[i]);
+        if (!missing || left <= 0)
+            break;
+        poll(&(struct pollfd){.fd = nl_socket_get_fd(news), .events = POLLIN}, 1,
+             (int)(left * 1e3) + 1);
+        drain(news);
+    }
+    for (size_t i = 0; i < n && !err; i++)
+        if (!has_carrier(sock, nics[i]))
+            mn_text_push(dark, n_dark, nics[i]);
+    nl_socket_free(sock);
+    nl_socket_free(news);
     return err;
 }

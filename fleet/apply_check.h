@@ -34,6 +34,11 @@ size_t mn_cables_to(const struct mn_mesh *mesh, int node, const struct mn_host *
 enum mn_err mn_cables_ask(struct mn_cable_check *checks, size_t n, unsigned ms,
                           struct mn_diag *diag);
 
+/* Waits until each of the NICs (names) has a carrier, at most ms: a NIC may train its link anew
+ * after a change. dark: those that have none then, each and the array the caller's to free. */
+enum mn_err mn_carriers_wait(const char *const *nics, size_t n, unsigned ms, char ***dark,
+                             size_t *n_dark, struct mn_diag *diag);
+
 /* Waits until the RDMA device of each cable's end has a RoCE v2 GID for each address, at most ms.
  * missing: "rocep1s0f0 port 1 (enp1s0f0np0): 10.0.1.1", each and the array the caller's to free. */
 enum mn_err mn_gids_wait(const struct mn_mesh *mesh, int node, unsigned ms, char ***missing,

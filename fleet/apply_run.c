@@ -1,4 +1,4 @@
-/* Planning and making; what comes after is in apply_run_end.c. */
+/* Planning and making; what comes after is in apply_run_check.c and apply_run_end.c. */
 #include "fleet/apply_run.h"
 
 #include <stdio.h>
@@ -107,6 +107,7 @@ static enum mn_err check_plan(struct mn_apply_node *node)
     const cJSON *changes = cJSON_GetObjectItemCaseSensitive(node->plan, "changes"), *note;
     const cJSON *files = cJSON_GetObjectItemCaseSensitive(node->plan, "files");
     const cJSON *notes = cJSON_GetObjectItemCaseSensitive(node->plan, "notes");
+    const cJSON *carriers = cJSON_GetObjectItemCaseSensitive(node->plan, "carriers");
     const char *name = text_of(node->plan, "node"), *stands = text_of(node->plan, "stands");
     struct mn_changes list;
     struct mn_diag why;
@@ -115,6 +116,7 @@ static enum mn_err check_plan(struct mn_apply_node *node)
                mn_strlcpy(node->name, name, sizeof node->name);
 
     cJSON_ArrayForEach(note, notes) good &= cJSON_IsString(note);
+    cJSON_ArrayForEach(note, carriers) good &= cJSON_IsString(note);
     good = good && !mn_changes_parse(changes, &list, &why);
     if (good) {
         node->n_kernel = list.count;

@@ -49,7 +49,8 @@ size_t mn_apply_run_changes(const struct mn_apply_run *run); /* of all nodes */
  * outcomes say so: waits for those that cannot be reached, as long as their timers run and a bit
  * more. */
 enum mn_err mn_apply_run_make(struct mn_apply_run *run, struct mn_diag *diag);
-/* Neighbours that are no nodes of this run are not asked for. MN_ERR_FAILED: a cable is silent. */
+/* Nodes that are not of this run are not asked for, nor those that lie behind them. MN_ERR_FAILED:
+ * a cable is silent, a NIC has lost its carrier, a node in between passes nothing on. */
 enum mn_err mn_apply_run_check(struct mn_apply_run *run, struct mn_diag *diag);
 enum mn_err mn_apply_run_keep(struct mn_apply_run *run, struct mn_diag *diag);
 

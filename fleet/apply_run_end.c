@@ -1,4 +1,4 @@
-/* Checking, keeping, and undoing everywhere. */
+/* Keeping, and undoing everywhere. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,10 +9,8 @@
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"
 
-#define CHECK_MS_MIN 5000 /* a new IPv6 address takes two before it can be used */
-#define CHECK_MS_MAX 15000
-#define BACK_MS      30000 /* for a node to be reached again after its timer has ended */
-#define AGAIN_MS     1000
+#define BACK_MS  30000 /* for a node to be reached again after its timer has ended */
+#define AGAIN_MS 1000
 
 /* A person who presses Ctrl-C once more may not leave some nodes kept and some not. */
 static void hold_signals(struct mn_apply_run *run, sigset_t *old)
@@ -142,82 +140,6 @@ void mn_run_undo(struct mn_apply_run *run)
         undo_lost(run, lost);
 }
 
-/* --- checking --------------------------------------------------------------------------------- */
-
-static const char *text_of(const cJSON *json, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
-
-    return cJSON_IsString(item) ? item->valuestring : "?";
-}
-
-static enum mn_err judge_cable(struct mn_apply_node *node, const cJSON *cable)
-{
-    const char *state = text_of(cable, "state"), *peer = text_of(cable, "peer");
-    const char *at = text_of(cable, "address"), *netdev = text_of(cable, "netdev");
-    const char *name = text_of(cable, "cable");
-
-    if (!strcmp(state, "answers") || !strcmp(state, "no carrier"))
-        return MN_OK;
-    if (!strcmp(state, "wrong NIC"))
-        return mn_fail(
-            &node->diag, MN_ERR_FAILED,
-            "%s: %s answers at %s over %s by another NIC than the mesh file has for cable "
-            "%s: a cable is in the wrong port, or the file is of another day",
-            node->host, peer, at, netdev, name);
-    return mn_fail(&node->diag, MN_ERR_FAILED, "%s: %s does not answer at %s over %s, cable %s",
-                   node->host, peer, at, netdev, name);
-}
-
-static enum mn_err judge(struct mn_apply_node *node)
-{
-    const cJSON *cables = cJSON_GetObjectItemCaseSensitive(node->check, "cables");
-    const cJSON *gids = cJSON_GetObjectItemCaseSensitive(node->check, "missing_gids");
-    enum mn_err err = MN_OK;
-
-    if (!cJSON_IsArray(cables) || !cJSON_IsArray(gids))
-        return mn_fail(&node->diag, MN_ERR_PROTO, "%s: its answer is no check of cables",
-                       node->host);
-    for (const cJSON *c = cables->child; c && !err; c = c->next)
-        err = judge_cable(node, c);
-    return err;
-}
-
-enum mn_err mn_apply_run_check(struct mn_apply_run *run, struct mn_diag *diag)
-{
-    cJSON **asks = mn_zalloc((run->n + 1) * sizeof *asks);
-    unsigned wait = run->rollback_ms / 4;
-
-    wait = wait < CHECK_MS_MIN ? CHECK_MS_MIN : wait > CHECK_MS_MAX ? CHECK_MS_MAX : wait;
-    for (size_t i = 0; i < run->n; i++) {
-        asks[i] = cJSON_CreateObject();
-        cJSON_AddStringToObject(asks[i], "mesh", run->mesh_text);
-        cJSON_AddNumberToObject(asks[i], "wait_ms", wait);
-        cJSON *peers = cJSON_AddArrayToObject(asks[i], "peers");
-        /* After going back there need not be addresses. */
-        for (size_t k = 0; k < run->n && !run->undo; k++)
-            cJSON_AddItemToArray(peers, cJSON_CreateString(run->nodes[k].name));
-    }
-    enum mn_err first = mn_run_ask(run, "apply-check", asks, diag);
-    for (size_t i = 0; i < run->n; i++) {
-        struct mn_apply_node *node = &run->nodes[i];
-        node->check = node->answer;
-        node->answer = NULL;
-        if (!node->err)
-            node->err = judge(node);
-        if (node->err && !first) {
-            first = node->err;
-            *diag = node->diag;
-        }
-    }
-    mn_run_free_asks(run, asks);
-    if (!first && *run->stop)
-        first = mn_fail(diag, MN_ERR_FAILED, "interrupted");
-    if (first)
-        mn_run_undo(run);
-    return first;
-}
-
 /* --- keeping ---------------------------------------------------------------------------------- */
 
 enum mn_err mn_apply_run_keep(struct mn_apply_run *run, struct mn_diag *diag)
@@ -233,7 +155,8 @@ enum mn_err mn_apply_run_keep(struct mn_apply_run *run, struct mn_diag *diag)
     enum mn_err err = mn_run_ask(run, "apply-keep", asks, diag);
     for (size_t i = 0; i < run->n; i++) {
         struct mn_apply_node *node = &run->nodes[i];
-        const char *said = node->answer ? text_of(node->answer, "said") : "";
+        const cJSON *told = cJSON_GetObjectItemCaseSensitive(node->answer, "said");
+        const char *said = cJSON_IsString(told) ? told->valuestring : "";
         if (!asks[i] || node->err)
             continue;
         node->kept = 1;

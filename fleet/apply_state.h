@@ -5,6 +5,10 @@
 
 #include "fleet/apply.h"
 
+/* How long a node may wait to be told to keep changes; less is too short for a check of them. */
+#define MN_APPLY_ROLLBACK_MIN_MS 10000
+#define MN_APPLY_ROLLBACK_MAX_MS (3600 * 1000)
+
 #define MN_APPLY_ID 33 /* 32 hexadecimal digits: who has it may keep or undo the changes */
 
 struct mn_apply_state {

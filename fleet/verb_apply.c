@@ -4,25 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fleet/apply_check.h"
 #include "fleet/apply_keeper.h"
 #include "fleet/apply_place.h"
+#include "fleet/verb_apply_impl.h"
 #include "fleet/verbs.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
 #include "topo/mesh_check.h"
 #include "topo/mesh_file.h"
-
-#define ROLLBACK_MIN_MS 5000
-#define ROLLBACK_MAX_MS (3600 * 1000)
-#define WAIT_MAX_MS     30000
-
-struct site {
-    struct mn_mesh mesh;
-    struct mn_host host;
-    struct mn_kernel *kernel;
-    int node;
-};
 
 static const char *text_of(const cJSON *ask, const char *key)
 {
@@ -31,8 +20,8 @@ static const char *text_of(const cJSON *ask, const char *key)
     return cJSON_IsString(item) ? item->valuestring : NULL;
 }
 
-static enum mn_err number_of(const cJSON *ask, const char *key, unsigned min, unsigned max,
-                             unsigned *value, struct mn_diag *diag)
+enum mn_err mn_ask_number(const cJSON *ask, const char *key, unsigned min, unsigned max,
+                          unsigned *value, struct mn_diag *diag)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(ask, key);
 
@@ -43,9 +32,8 @@ static enum mn_err number_of(const cJSON *ask, const char *key, unsigned min, un
     return MN_OK;
 }
 
-/* Texts of ask, which owns them; the caller frees the array. */
-static enum mn_err list_of(const cJSON *ask, const char *key, const char ***list, size_t *n,
-                           struct mn_diag *diag)
+enum mn_err mn_ask_texts(const cJSON *ask, const char *key, const char ***list, size_t *n,
+                         struct mn_diag *diag)
 {
     const cJSON *array = cJSON_GetObjectItemCaseSensitive(ask, key), *item;
 
@@ -73,12 +61,12 @@ static enum mn_err id_of(const cJSON *ask, const char **id, struct mn_diag *diag
     return MN_OK;
 }
 
-static enum mn_err site_open(const cJSON *ask, struct site *s, struct mn_diag *diag)
+enum mn_err mn_apply_site_open(const cJSON *ask, struct mn_apply_site *s, struct mn_diag *diag)
 {
     const char *text = text_of(ask, "mesh");
     char why[256];
 
-    *s = (struct site){.node = -1};
+    *s = (struct mn_apply_site){.node = -1};
     mn_mesh_init(&s->mesh);
     enum mn_err err = text ? mn_mesh_parse("mesh file", text, strlen(text), &s->mesh, diag)
                            : mn_fail(diag, MN_ERR_PROTO, "\"mesh\": expected a mesh file's text");
@@ -95,21 +83,21 @@ static enum mn_err site_open(const cJSON *ask, struct site *s, struct mn_diag *d
     return err;
 }
 
-static void site_close(struct site *s)
+void mn_apply_site_close(struct mn_apply_site *s)
 {
     mn_kernel_close(s->kernel);
     mn_host_free(&s->host);
     mn_mesh_free(&s->mesh);
 }
 
-static enum mn_err make_plan(const cJSON *ask, struct site *s, struct mn_apply_plan *plan,
+static enum mn_err make_plan(const cJSON *ask, struct mn_apply_site *s, struct mn_apply_plan *plan,
                              struct mn_diag *diag)
 {
     struct mn_apply_want want = {.mesh = &s->mesh, .node = s->node, .host = &s->host};
     const char **take;
 
     *plan = (struct mn_apply_plan){.manager = NULL};
-    enum mn_err err = list_of(ask, "take", &take, &want.n_take, diag);
+    enum mn_err err = mn_ask_texts(ask, "take", &take, &want.n_take, diag);
     want.take = take;
     if (!err && cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(ask, "undo")))
         err = mn_apply_plan_back(&want, s->kernel, plan, diag);
@@ -119,7 +107,7 @@ static enum mn_err make_plan(const cJSON *ask, struct site *s, struct mn_apply_p
     return err;
 }
 
-static cJSON *texts_json(char *const *texts, size_t n)
+cJSON *mn_texts_json(char *const *texts, size_t n)
 {
     cJSON *list = cJSON_CreateArray();
 
@@ -128,14 +116,42 @@ static cJSON *texts_json(char *const *texts, size_t n)
     return list;
 }
 
+static int is_ours(const struct mn_apply_site *s, const struct mn_apply_plan *plan,
+                   const char *netdev)
+{
+    const struct mn_mesh_node *node = &s->mesh.nodes[s->node];
+
+    for (size_t i = 0; i < plan->kernel.count; i++)
+        if (!strcmp(plan->kernel.items[i].nic, netdev))
+            return 1;
+    for (size_t i = 0; i < node->n_nics; i++)
+        if (node->nics[i].n_addrs && node->nics[i].role != MN_ROLE_MANAGEMENT &&
+            !strcmp(node->nics[i].netdev, netdev))
+            return 1;
+    return 0;
+}
+
+/* NICs that have a carrier and are to have one afterwards. */
+static cJSON *carriers_json(const struct mn_apply_site *s, const struct mn_apply_plan *plan)
+{
+    cJSON *list = cJSON_CreateArray();
+
+    for (size_t i = 0; i < s->host.n_nics; i++) {
+        const struct mn_nic *nic = &s->host.nics[i];
+        if (nic->admin_up && nic->carrier && is_ours(s, plan, nic->netdev))
+            cJSON_AddItemToArray(list, cJSON_CreateString(nic->netdev));
+    }
+    return list;
+}
+
 enum mn_err mn_verb_apply_plan(const cJSON *ask, cJSON **answer, struct mn_diag *diag)
 {
     static const char *const stands[] =
         {[MN_STAND_NONE] = "none", [MN_STAND_TRIED] = "tried", [MN_STAND_ORPHAN] = "orphan"};
     struct mn_apply_plan plan = {.manager = NULL};
-    struct site site;
+    struct mn_apply_site site;
     char text[512];
-    enum mn_err err = site_open(ask, &site, diag);
+    enum mn_err err = mn_apply_site_open(ask, &site, diag);
 
     if (!err)
         err = make_plan(ask, &site, &plan, diag);
@@ -145,13 +161,14 @@ enum mn_err mn_verb_apply_plan(const cJSON *ask, cJSON **answer, struct mn_diag 
         cJSON_AddStringToObject(json, "manager", plan.manager->name);
         cJSON_AddItemToObject(json, "changes", mn_changes_json(&plan.kernel));
         cJSON_AddItemToObject(json, "files", mn_changes_json(&plan.files));
-        cJSON_AddItemToObject(json, "notes", texts_json(plan.notes, plan.n_notes));
+        cJSON_AddItemToObject(json, "carriers", carriers_json(&site, &plan));
+        cJSON_AddItemToObject(json, "notes", mn_texts_json(plan.notes, plan.n_notes));
         cJSON_AddStringToObject(json, "stands", stands[mn_keeper_stand(text, sizeof text)]);
         cJSON_AddStringToObject(json, "stands_by", text);
         *answer = json;
     }
     mn_apply_plan_free(&plan);
-    site_close(&site);
+    mn_apply_site_close(&site);
     return err;
 }
 
@@ -188,15 +205,46 @@ static int files_shown(const cJSON *json, const struct mn_changes *files)
     return same;
 }
 
+/* How long an address has to live is less every second. */
+static void drop_lifetimes(struct mn_changes *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        char *text = list->items[i].kind == MN_CHANGE_ADDRESS ? list->items[i].from : NULL;
+        char *at = text ? strstr(text, "_lft ") : NULL;
+        while (at && at > text && *at != ' ')
+            at--;
+        if (at)
+            *at = '\0';
+    }
+}
+
+static int changes_shown(const cJSON *json, const struct mn_changes *changes)
+{
+    struct mn_changes shown, now;
+    cJSON *copy = mn_changes_json(changes);
+    int same = !mn_changes_parse(json, &shown, NULL) && !mn_changes_parse(copy, &now, NULL);
+
+    cJSON_Delete(copy);
+    if (same) {
+        drop_lifetimes(&shown);
+        drop_lifetimes(&now);
+        cJSON *a = mn_changes_json(&shown), *b = mn_changes_json(&now);
+        same = cJSON_Compare(a, b, 1);
+        cJSON_Delete(a);
+        cJSON_Delete(b);
+        mn_changes_free(&now);
+    }
+    mn_changes_free(&shown);
+    return same;
+}
+
 /* What people have seen is what is made. */
 static enum mn_err check_shown(const cJSON *ask, const struct mn_apply_plan *plan,
                                struct mn_diag *diag)
 {
-    cJSON *now = mn_changes_json(&plan->kernel);
-    int same = cJSON_Compare(cJSON_GetObjectItemCaseSensitive(ask, "changes"), now, 1) &&
+    int same = changes_shown(cJSON_GetObjectItemCaseSensitive(ask, "changes"), &plan->kernel) &&
                files_shown(cJSON_GetObjectItemCaseSensitive(ask, "files"), &plan->files);
 
-    cJSON_Delete(now);
     return same ? MN_OK
                 : mn_fail(diag, MN_ERR_AGAIN,
                           "what would be changed is no longer what was shown; nothing was changed: "
@@ -208,14 +256,14 @@ enum mn_err mn_verb_apply(const cJSON *ask, cJSON **answer, struct mn_diag *diag
     struct mn_apply_state state = {.id = ""};
     struct mn_apply_plan plan = {.manager = NULL};
     const char *id, *who = text_of(ask, "who");
-    struct site site;
-    enum mn_err err = site_open(ask, &site, diag);
+    struct mn_apply_site site;
+    enum mn_err err = mn_apply_site_open(ask, &site, diag);
 
     if (!err)
         err = id_of(ask, &id, diag);
     if (!err)
-        err = number_of(ask, "rollback_ms", ROLLBACK_MIN_MS, ROLLBACK_MAX_MS, &state.rollback_ms,
-                        diag);
+        err = mn_ask_number(ask, "rollback_ms", MN_APPLY_ROLLBACK_MIN_MS, MN_APPLY_ROLLBACK_MAX_MS,
+                            &state.rollback_ms, diag);
     if (!err)
         err = make_plan(ask, &site, &plan, diag);
     if (!err)
@@ -235,62 +283,7 @@ enum mn_err mn_verb_apply(const cJSON *ask, cJSON **answer, struct mn_diag *diag
         cJSON_AddNumberToObject(*answer, "made", (double)plan.kernel.count);
     }
     mn_apply_plan_free(&plan);
-    site_close(&site);
-    return err;
-}
-
-static cJSON *cables_json(const struct mn_cable_check *checks, size_t n)
-{
-    static const char *const words[] = {[MN_CABLE_SILENT] = "silent",
-                                        [MN_CABLE_ANSWERS] = "answers",
-                                        [MN_CABLE_CROSSED] = "wrong NIC",
-                                        [MN_CABLE_DARK] = "no carrier"};
-    cJSON *list = cJSON_CreateArray();
-    char text[MN_ADDR_TEXT];
-
-    for (size_t i = 0; i < n; i++) {
-        cJSON *map = cJSON_CreateObject();
-        struct mn_addr far = checks[i].far;
-        far.prefix = -1;
-        cJSON_AddStringToObject(map, "cable", checks[i].link->name);
-        cJSON_AddStringToObject(map, "netdev", checks[i].netdev);
-        cJSON_AddStringToObject(map, "peer", checks[i].peer);
-        cJSON_AddStringToObject(map, "address", mn_addr_format(&far, text, sizeof text));
-        cJSON_AddStringToObject(map, "state", words[checks[i].answer]);
-        cJSON_AddItemToArray(list, map);
-    }
-    return list;
-}
-
-enum mn_err mn_verb_apply_check(const cJSON *ask, cJSON **answer, struct mn_diag *diag)
-{
-    struct mn_cable_check *checks = NULL;
-    const char **peers = NULL;
-    char **missing = NULL;
-    size_t n_peers, n = 0, n_missing = 0;
-    unsigned ms;
-    struct site site;
-    enum mn_err err = site_open(ask, &site, diag);
-
-    if (!err)
-        err = number_of(ask, "wait_ms", 0, WAIT_MAX_MS, &ms, diag);
-    if (!err)
-        err = list_of(ask, "peers", &peers, &n_peers, diag);
-    if (!err) {
-        n = mn_cables_to(&site.mesh, site.node, &site.host, peers, n_peers, &checks);
-        err = mn_cables_ask(checks, n, ms, diag);
-    }
-    if (!err)
-        err = mn_gids_wait(&site.mesh, site.node, ms, &missing, &n_missing, diag);
-    if (!err) {
-        *answer = cJSON_CreateObject();
-        cJSON_AddItemToObject(*answer, "cables", cables_json(checks, n));
-        cJSON_AddItemToObject(*answer, "missing_gids", texts_json(missing, n_missing));
-    }
-    mn_texts_free(missing, n_missing);
-    free(checks);
-    free(peers);
-    site_close(&site);
+    mn_apply_site_close(&site);
     return err;
 }
 

@@ -257,7 +257,7 @@ wait_held()
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"another apply is under way there: by "*", process $job, since "* ]]
     # It may have planned before the other began.
-    jq -n --rawfile mesh mesh.yaml '{mesh: $mesh, id: ("0" * 32), who: "late", rollback_ms: 5000, changes: []}' >ask
+    jq -n --rawfile mesh mesh.yaml '{mesh: $mesh, id: ("0" * 32), who: "late", rollback_ms: 10000, changes: []}' >ask
     run on a env MESHNET_NODE=a MESHNET_ROOT="$PWD/root.a" "$MESHNET" node apply <ask
     [ "$status" -ne 0 ]
     touch go
@@ -923,4 +923,158 @@ kill_keeper()
     [[ "$stderr" == *"a: "*"no longer what was shown"* ]]
     grep -q 'by hand' root.a/etc/meshnet/meshnet-ip.sh
     states | diff before -
+}
+
+# breaks NODE COMMAND…: what happens there between the change and its check.
+breaks()
+{
+    local node=$1
+    shift
+    cat >ssh.before <<-END
+	if [ "\$2" = $node ] && [[ "\$3" == *"node apply-check"* ]]; then
+	    nsenter --net=/run/netns/$NS-$node $*
+	fi
+	END
+}
+
+# undone_everywhere TEXT: nothing was kept, for this reason.
+undone_everywhere()
+{
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"$1"* ]]
+    states | diff before -
+    [ -z "$(find root.* -name 'apply-*.json')" ]
+}
+
+@test "topo apply: packets have to pass the node in between, both ways; who does not let them is named" {
+    line
+    states >before
+    breaks b sysctl -qw net.ipv4.conf.p0.forwarding=0
+    apply --yes --rollback 12s
+    undone_everywhere "a: packets to c at 10.77.0.3, or their answers, do not pass b: at b net/ipv4/conf/p0/forwarding is 0"
+    # The way back alone.
+    breaks c ip route del 10.77.0.0/31
+    apply --yes --rollback 12s
+    undone_everywhere "do not pass b: at c the route 10.77.0.0/31 via 10.77.0.2 over p0 has gone"
+    rm ssh.before
+    apply --yes --json
+    [ "$status" -eq 0 ]
+    jq -e '.far == [] and .far_answers == 2 and .far_left_out == 0' <<<"$output"
+}
+
+@test "topo apply: a firewall between that drops what passes undoes it, and is named" {
+    line
+    on b nft -f - <<-END || skip "no nftables here"
+	table inet mine { chain forward { type filter hook forward priority 10; policy drop; }; }
+	END
+    states >before
+    apply --yes --rollback 12s
+    undone_everywhere "do not pass b: at b the policy of chain forward of table inet mine drops what goes from p0 to p1"
+    on b nft flush ruleset
+    on b nft -f - <<-END
+	table inet mine { chain forward { type filter hook forward priority 10; reject with icmpx admin-prohibited; }; }
+	END
+    apply --yes --rollback 12s
+    undone_everywhere "do not pass b: b sends them back; at b chain forward of table inet mine drops"
+}
+
+@test "topo apply: IPv6 is to pass the node in between, too" {
+    line6
+    states >before
+    breaks b sysctl -qw net.ipv6.conf.all.forwarding=0
+    apply --yes --rollback 16s
+    undone_everywhere "a: packets to c at fd77::3, or their answers, do not pass b: at b net/ipv6/conf/all/forwarding is 0"
+    rm ssh.before
+    apply --yes --json
+    [ "$status" -eq 0 ]
+    jq -e '.far == [] and .far_answers == 2' <<<"$output"
+}
+
+@test "topo apply: a node that answers nobody is not taken for one that is not reached" {
+    line
+    on c nft -f - <<-END || skip "no nftables here"
+	table inet mine { chain input { type filter hook input priority 0; policy drop; iifname mgmt accept; ct state established,related accept; }; }
+	END
+    apply --yes --rollback 12s --json
+    [ "$status" -eq 0 ]
+    jq -e '.far_answers == 1 and ([.far[] | {node, far, state, path}] == [{node: "a", far: "c", state: "asks itself", path: "b"}])' <<<"$output"
+}
+
+@test "topo apply: nodes behind those that are not asked are not asked for" {
+    line
+    apply --yes --hosts a,c --json
+    [ "$status" -eq 0 ]
+    jq -e '.far == [] and .far_answers == 0' <<<"$output"
+}
+
+@test "topo apply: a NIC that loses its carrier by the change undoes it; one that had none does not" {
+    pair
+    # A NIC that is switched off loses its IPv6 addresses, which would be another reason.
+    sed -i 's/, "fd77::[12].64"//' mesh.yaml
+    ip -n $NS-a link set p0 up
+    ip -n $NS-b link set p1 up
+    states >before
+    breaks b ip link set p1 down
+    apply --yes --rollback 12s
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"a: p0 had a carrier before the change and has none since"* ]]
+    [[ "$output" == *"no carrier"* ]]
+    ip -n $NS-b link set p1 up
+    states | diff before -
+    # It comes back: that is waited for.
+    cat >ssh.before <<-END
+	if [ "\$2" = b ] && [[ "\$3" == *"node apply-check"* ]]; then
+	    ip -n $NS-b link set p1 down
+	    (sleep 2; ip -n $NS-b link set p1 up) >/dev/null 2>&1 3>&- &
+	fi
+	END
+    apply --yes --rollback 60s
+    [ "$status" -eq 0 ]
+    rm ssh.before
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    ip -n $NS-b link set p1 down
+    apply --hosts a --yes --rollback 12s
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"p0 mtu: 1500 -> 9000"* ]]
+}
+
+# all_of NODE: addresses and routes with all that is set of them, lifetimes as whether there are any.
+all_of()
+{
+    on "$1" ip -o address show | grep -v ' fe80:' | sed -E 's/_lft [0-9]+sec/_lft some/g; s/^[0-9]+: //' | sort
+    { on "$1" ip route show table all; on "$1" ip -6 route show table all; } |
+        grep -v -e 'table local' -e ^fe80: -e ff00: | sort
+}
+
+@test "topo apply: addresses come back with all that was set of them" {
+    pair
+    ip -n $NS-a link set p0 up
+    ip -n $NS-b link set p1 up
+    ip -n $NS-a addr add 10.55.0.1/24 brd 10.55.0.255 label p0:x metric 77 dev p0
+    ip -n $NS-a addr add 10.56.0.1/24 scope link noprefixroute valid_lft 9000 preferred_lft 8000 dev p0
+    ip -n $NS-a addr add 10.57.0.1 peer 10.58.0.1/24 dev p0
+    ip -n $NS-a addr add fd55::1/64 metric 78 nodad dev p0
+    all_of a >before
+    grep -q 'metric 77.*p0:x' before
+    held apply-check
+    "$MESHNET" topo apply --mesh mesh.yaml --yes --rollback 10s >out 2>err 3>&- &
+    job=$!
+    wait_held
+    kill -KILL $job
+    touch go
+    rm ssh.before
+    wait $job || true
+    for _ in $(seq 300); do
+        [ ! -e root.a/run/meshnet/apply.last ] || break
+        sleep 0.1
+    done
+    all_of a | diff before -
+    apply --yes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"p0 address: - 10.55.0.1/24 brd 10.55.0.255 label p0:x metric 77"* ]]
+    [[ "$output" == *"p0 address: - 10.56.0.1/24 scope 253 noprefixroute valid_lft "*" preferred_lft "* ]]
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    all_of a | diff before -
 }
