@@ -7,12 +7,24 @@
 struct nl_sock;
 struct nl_cache;
 struct rtnl_link;
-struct rtnl_addr;
+struct mn_kernel_address {
+    int ifindex;
+    char *text;
+};
 
+/* As it was at the last refresh. */
 struct mn_kernel {
     struct nl_sock *sock;
-    struct nl_cache *links, *addrs, *routes; /* as they were at the last refresh */
+    struct nl_cache *links, *routes;
+    struct mn_kernel_address *addrs;
+    size_t n_addrs;
 };
+
+/* Into the kernel; a code of libnl below 0 after an error. */
+int mn_kernel_read_addresses(struct mn_kernel *kernel);
+void mn_kernel_drop_addresses(struct mn_kernel *kernel);
+/* Who set the address adds the route to its subnet too, or there is another's. */
+int mn_address_has_own_route(const char *text);
 
 /* The NIC of a change: of its name, if that has its MAC; else the only one with its MAC. NULL and
  * MN_ERR_NOTFOUND: it is gone. */

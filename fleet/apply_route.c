@@ -4,7 +4,6 @@
 
 #include <linux/rtnetlink.h>
 #include <netlink/netlink.h>
-#include <netlink/route/addr.h>
 #include <netlink/route/link.h>
 #include <netlink/route/nexthop.h>
 #include <netlink/route/route.h>
@@ -43,7 +42,9 @@ static int goes_with_address(const struct mn_kernel *kernel, struct rtnl_route *
     size_t n = mn_kernel_addresses(kernel, ifindex, &have);
     for (size_t i = 0; i < n; i++) {
         struct mn_addr addr, net;
-        if (strchr(have[i], ' ') || mn_addr_parse(have[i], &addr, NULL))
+        char plain[MN_ADDR_TEXT];
+        snprintf(plain, sizeof plain, "%.*s", (int)strcspn(have[i], " "), have[i]);
+        if (mn_address_has_own_route(have[i]) || mn_addr_parse(plain, &addr, NULL))
             continue;
         net = mn_addr_network(&addr);
         goes |= mn_addr_equal(&net, to) && net.prefix == to->prefix;
