@@ -252,8 +252,8 @@ static void uncabled(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
     const struct mn_mesh *mesh = &s->mesh;
 
     const struct mn_settings *settings = &mesh->settings;
-    int refused = settings->reach == MN_REACH_DIRECT || settings->allow_tcp == MN_TCP_NEVER ||
-                  settings->transport == MN_TRANSPORT_VERBS;
+    int refused =
+        mn_reach_barred_by(settings->reach, settings->transport, settings->allow_tcp) != NULL;
 
     for (size_t a = 0; a < mesh->n_nodes; a++)
         for (size_t b = a + 1; b < mesh->n_nodes; b++) {

@@ -84,8 +84,7 @@ int mn_net_explain(enum mn_err err, const char *doing, const struct mn_diag *dia
 static void find_pointers(struct mn_config *config)
 {
     const struct mn_settings *s = &config->settings;
-    int far = config->uncabled && s->reach != MN_REACH_DIRECT && s->allow_tcp != MN_TCP_NEVER &&
-              s->transport != MN_TRANSPORT_VERBS;
+    int far = config->uncabled && !mn_reach_barred_by(s->reach, s->transport, s->allow_tcp);
 
     if (s->transport != MN_TRANSPORT_TCP && s->allow_tcp != MN_TCP_ALLOWED && s->gpu_direct)
         mn_transport_verbs.pointers(config);

@@ -107,8 +107,7 @@ static int has_rdma(const struct mn_side *side)
 
 int mn_plan_reaches_far(const struct mn_side *side)
 {
-    return side->reach != MN_REACH_DIRECT && side->kind != MN_TRANSPORT_VERBS &&
-           side->allow_tcp != MN_TCP_NEVER;
+    return !mn_reach_barred_by(side->reach, side->kind, side->allow_tcp);
 }
 
 /* Nothing but TCP gets there, and no cable's RDMA is passed over by it. */
@@ -123,9 +122,7 @@ static enum mn_err choose_far(const struct mn_side *c, const struct mn_side *a,
     return mn_fail(diag, MN_ERR_CONFIG,
                    "no cable joins %s and %s, and on %s the setting %s forbids another way",
                    c->node, a->node, against->node,
-                   against->reach == MN_REACH_DIRECT     ? "transport.reach: direct"
-                   : against->kind == MN_TRANSPORT_VERBS ? "transport.kind: verbs"
-                                                         : "transport.allow_tcp: false");
+                   mn_reach_barred_by(against->reach, against->kind, against->allow_tcp));
 }
 
 static int tcp_possible(const struct mn_side *side)

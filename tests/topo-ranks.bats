@@ -2,32 +2,13 @@
 # meshnet topo ranks: an order along the cables, as launchers take it.
 
 load helper
+load meshes
 
 setup()
 {
     unset MESHNET_CONFIG MESHNET_NODE
     cd "$BATS_TEST_TMPDIR"
     export HOME=$PWD NO_COLOR=1
-}
-
-# mesh_of FILE NODES PAIR…: cables between numbered nodes.
-mesh_of()
-{
-    local file=$1 n=$2 i pair net=0
-    declare -A nics
-    shift 2
-    for pair; do
-        net=$((net + 1))
-        nics[${pair%-*}]+="{netdev: e$net, addresses: [10.$((net / 250)).$((net % 250)).1/30]},"
-        nics[${pair#*-}]+="{netdev: e$net, addresses: [10.$((net / 250)).$((net % 250)).2/30]},"
-    done
-    {
-        echo "version: 1"
-        echo "nodes:"
-        for ((i = 0; i < n; i++)); do
-            echo "  - {name: n$i, hostname: host$i, nics: [${nics[$i]%,}]}"
-        done
-    } >"$file"
 }
 
 ranks()

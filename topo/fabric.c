@@ -46,16 +46,16 @@ static int is_rdma(const struct mn_mesh *mesh, const struct mn_mesh_nic *const n
     return mesh->settings.transport != MN_TRANSPORT_TCP && nics[0]->device[0] && nics[1]->device[0];
 }
 
-static double rate_of(const struct mn_mesh *mesh, const struct mn_mesh_nic *const nics[2])
+double mn_fabric_nic_rate(const struct mn_mesh_nic *a, const struct mn_mesh_nic *b, int rdma)
 {
-    long speed = nics[0]->speed_mbps, other = nics[1]->speed_mbps;
-    int mtu = nics[0]->mtu ? nics[0]->mtu : nics[1]->mtu;
+    long speed = a->speed_mbps, other = b->speed_mbps;
+    int mtu = a->mtu ? a->mtu : b->mtu;
 
     if (!speed || (other && other < speed))
         speed = other;
-    if (nics[1]->mtu && nics[1]->mtu < mtu)
-        mtu = nics[1]->mtu;
-    return (double)speed * 1e6 / 8 * mn_fabric_payload(mtu ? mtu : MTU, is_rdma(mesh, nics));
+    if (b->mtu && b->mtu < mtu)
+        mtu = b->mtu;
+    return (double)speed * 1e6 / 8 * mn_fabric_payload(mtu ? mtu : MTU, rdma);
 }
 
 /* The number of the NIC's capacity group, -1 for none; names of a node's groups are its own. */
@@ -120,7 +120,7 @@ void mn_fabric_from_mesh(const struct mn_mesh *mesh, struct mn_fabric *fabric)
             continue;
         int a = link->ends[0].node, b = link->ends[1].node;
         int at =
-            mn_fabric_add(fabric, a, b, rate_of(mesh, nics),
+            mn_fabric_add(fabric, a, b, mn_fabric_nic_rate(nics[0], nics[1], is_rdma(mesh, nics)),
                           is_rdma(mesh, nics) ? MN_FABRIC_RDMA_LATENCY : MN_FABRIC_TCP_LATENCY);
         fabric->cables[at].link = (int)l;
         fabric->cables[at].weight = mn_way_weight(mesh->nodes[a].name, mesh->nodes[b].name);

@@ -55,5 +55,7 @@ int mn_fabric_direction(const struct mn_fabric_cable *cable, int node);
 
 /* The part of the wire's bits that is payload in full packets of that MTU. */
 double mn_fabric_payload(int mtu, int rdma);
+/* Payload bytes/s between two NICs, by what the mesh file says of them; 0 = no speed is given. */
+double mn_fabric_nic_rate(const struct mn_mesh_nic *a, const struct mn_mesh_nic *b, int rdma);
 
 #endif

@@ -117,6 +117,11 @@ struct mn_mesh {
     uint64_t given; /* bit per row of mn_setting_rows that the file has */
 };
 
+/* The setting that keeps nodes without a common cable apart, "transport.reach: direct", or NULL:
+ * TCP may reach them. */
+const char *mn_reach_barred_by(enum mn_reach reach, enum mn_transport_kind kind,
+                               enum mn_allow_tcp allow_tcp);
+
 void mn_settings_default(struct mn_settings *settings);
 /* MESHNET_SILENCE=30s, MESHNET_DEVICE_MODE=per-link, … override; a bad value is MN_ERR_CONFIG
  * naming variable, value and what was expected. */

@@ -154,26 +154,33 @@ int mn_routes_path_by(const struct mn_fabric *fabric, struct mn_routes *routes, 
     return to_near + 1;
 }
 
-int mn_route_other(struct mn_routes *routes, int from, int to, int *nodes)
+int mn_route_beside(struct mn_routes *routes, const int *nodes, int hops, int *other)
 {
-    size_t n = routes->ways.n;
     char *barred = mn_zalloc(routes->ways.n_edges + 1);
-    int *path = mn_zalloc((n + 1) * sizeof *path);
-    int hops = mn_routes_path(routes, from, to, path), at = to;
+    int from = nodes[0], to = nodes[hops], at = to;
 
     for (int i = 0; i < hops; i++) {
-        const struct mn_way_edge *edge = mn_routes_edge(routes, path[i], path[i + 1]);
+        const struct mn_way_edge *edge = mn_routes_edge(routes, nodes[i], nodes[i + 1]);
         barred[edge - routes->ways.edges] = edge->count == 1;
     }
     mn_way_look(&routes->ways, from, barred, &routes->view);
     routes->looked = -1;
     hops = from == to ? -1 : routes->view.hops[to];
-    for (int i = hops; nodes && i >= 0; i--) {
-        nodes[i] = at;
+    for (int i = hops; other && i >= 0; i--) {
+        other[i] = at;
         if (i)
             at = mn_way_other_end(&routes->ways.edges[routes->view.last[at]], at);
     }
     free(barred);
+    return hops;
+}
+
+int mn_route_other(struct mn_routes *routes, int from, int to, int *nodes)
+{
+    int *path = mn_zalloc((routes->ways.n + 1) * sizeof *path);
+    int hops = mn_routes_path(routes, from, to, path);
+
+    hops = hops < 0 ? -1 : mn_route_beside(routes, path, hops, nodes);
     free(path);
     return hops;
 }

@@ -79,6 +79,8 @@ int mn_routes_path_by(const struct mn_fabric *fabric, struct mn_routes *routes, 
  * has one of them, and the other is free: both ways may go over the same nodes. As
  * mn_routes_path. */
 int mn_route_other(struct mn_routes *routes, int from, int to, int *nodes);
+/* The same beside a way of so many hops over these nodes; other: room for n, or NULL. */
+int mn_route_beside(struct mn_routes *routes, const int *nodes, int hops, int *other);
 /* The longest of all ways; -1: not all nodes are joined. Remembers no ways. */
 int mn_routes_diameter(struct mn_routes *routes);
 
