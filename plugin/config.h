@@ -56,7 +56,7 @@ struct mn_config {
     /* The addresses that the mesh file gives nodes which share a cable with this one. */
     struct mn_beside {
         struct mn_addr addr;
-        char link[MN_NAME_MAX], netdev[IF_NAMESIZE]; /* netdev: the own end */
+        char node[MN_NAME_MAX], link[MN_NAME_MAX], netdev[IF_NAMESIZE]; /* netdev: the own end */
     } beside[MN_MAX_BESIDE];
     int n_beside;
     int uncabled; /* the mesh file has nodes that share no cable with this one */

@@ -174,7 +174,7 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     uint64_t count = mn_get(&b, 1);
     if (b.bad || count > MN_MAX_LOCALS || side->sockets_per_link > 8 || side->qps_per_link > 4 ||
         side->kind > MN_TRANSPORT_TCP || side->allow_tcp > MN_TCP_AUTO ||
-        side->reach > MN_REACH_DIRECT)
+        side->reach > MN_REACH_MANAGEMENT)
         return mn_fail(diag, MN_ERR_PROTO, "LINKS frame out of bounds");
     for (uint64_t i = 0; i < count; i++, side->n_locals++)
         if (!get_local(&b, &side->locals[i]) || !get_end(&b, &side->rdma[i]))

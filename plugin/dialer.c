@@ -72,6 +72,9 @@ static void leave(struct mn_chan *chan)
 
 static void end(struct dialer *d)
 {
+    for (int i = 0; i < d->n_candidates; i++)
+        if (d->candidates[i].connector == MN_ROUTED)
+            mn_far_rest(&d->ways[d->candidates[i].acceptor]);
     if (d->conn) {
         leave(&d->conn->chan);
         mn_conn_close(d->conn);
@@ -195,6 +198,27 @@ static void add_tables(struct dialer *d, struct mn_diag *diag)
              ". The peer's addresses when it listened:\n  %s\nOwn addresses:\n  %s", theirs, mine);
 }
 
+static void no_way(const struct dialer *d, const char *mine, const char *theirs,
+                   struct mn_diag *diag)
+{
+    static const char *const routes[] =
+        {[MN_REACH_AUTO] = "no route leads from here to one of them",
+         [MN_REACH_CABLES] = "no route leads along the cables to one of them, and transport.reach: "
+                             "cables takes no other way",
+         [MN_REACH_MANAGEMENT] = "transport.reach: management takes no other way"};
+    const char *management = d->self.reach == MN_REACH_CABLES ? ""
+                             : d->handle.n_far                ? ", nor to its management address"
+                             : d->handle.truncated
+                                 ? ", and the peer's handle had no room for a management address"
+                                 : ", and the peer has told no management address";
+
+    mn_fail(diag, MN_ERR_CONFIG,
+            "no cable to the peer and no way to it: own addresses %s, the peer's %s share no "
+            "subnet under both netmasks, %s%s; give both a management network (role: management in "
+            "the mesh file) or routes through neighbours (meshnet topo apply)",
+            mine, theirs, routes[d->self.reach], management);
+}
+
 static enum mn_err find_candidates(const struct mn_config *config, struct dialer *d,
                                    struct mn_diag *diag)
 {
@@ -235,16 +259,7 @@ static enum mn_err find_candidates(const struct mn_config *config, struct dialer
             "set transport.gpu_direct: false",
             mine, theirs);
     else if (!(n = mn_far_ways(config, &d->handle, d->ways)))
-        mn_fail(diag, MN_ERR_CONFIG,
-                "no cable to the peer and no way to it: own addresses %s, the peer's %s share no "
-                "subnet under both netmasks, no route leads from here to one of them%s; give both "
-                "a management network (role: management in the mesh file) or routes through "
-                "neighbours (meshnet topo apply)",
-                mine, theirs,
-                d->handle.n_far ? ", nor to its management address"
-                : d->handle.truncated
-                    ? ", and the peer's handle had no room for a management address"
-                    : ", and the peer has told no management address");
+        no_way(d, mine, theirs, diag);
     for (int i = 0; i < n; i++)
         d->candidates[d->n_candidates++] = (struct mn_pair){MN_ROUTED, (uint8_t)i};
     if (n)
@@ -328,15 +343,15 @@ static enum mn_err explain(const struct dialer *d, enum mn_err code, const char 
         routed ? d->ways[pair.acceptor].to : d->handle.locals[pair.acceptor].addr;
     const char *netdev = routed ? NULL : d->self.locals[pair.connector].netdev;
     int silent = code == MN_ERR_LINK_DEAD && (!d->conn || d->conn->state == MN_CONN_CONNECT);
-    char addr[MN_ADDR_TEXT], reach[256] = "", way[256];
+    char addr[MN_ADDR_TEXT], reach[512] = "", way[512];
 
     remote.prefix = -1;
-    if (routed && silent)
-        return mn_fail(diag, code,
-                       "peer port %u, which has no cable to this node, %s: %s; a node on the way "
-                       "may not forward (ip_forward, Docker's FORWARD policy), a firewall or "
-                       "rp_filter may drop it",
-                       d->handle.port, mn_far_text(&d->ways[pair.acceptor], way, sizeof way), why);
+    if (routed && silent) {
+        const struct mn_far_way *tried = &d->ways[pair.acceptor];
+        return mn_fail(diag, code, "peer port %u, which has no cable to this node, %s: %s; %s",
+                       d->handle.port, mn_far_text(d->config, tried, way, sizeof way), why,
+                       mn_far_why(d->config, tried, d->handle.port, reach, sizeof reach));
+    }
     if (silent)
         mn_reach_why(netdev, &remote, d->handle.port, reach, sizeof reach);
     return mn_fail(diag, code, "peer %s port %u over %s: %s%s%s",
@@ -417,6 +432,9 @@ static enum mn_err advance(const struct mn_config *config, struct dialer *d, int
         if (!d->conn && mn_now_ms() < d->pause_end_ms)
             return MN_ERR_AGAIN;
         enum mn_err err = d->conn ? MN_OK : dial_current(config, d, traffic_class, diag);
+        if (!err && d->conn->state == MN_CONN_CONNECT &&
+            d->candidates[d->current].connector == MN_ROUTED)
+            mn_far_ask(&d->ways[d->candidates[d->current].acceptor]);
         if (!err)
             err = mn_conn_step(d->conn, diag);
         if (!err || err == MN_ERR_AGAIN)

@@ -1,22 +1,15 @@
 #include "plugin/far.h"
 
+#include <ifaddrs.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "plugin/conn.h"
+#include "topo/base/alloc.h"
 #include "topo/base/log.h"
-
-#define SILENT_MS  60000
-#define SILENT_MAX 32
-#define TOLD_MAX   256
-
-/* --- own addresses ------------------------------------------------------------------------------
- */
 
 static int is_cable(const struct mn_config *config, const struct mn_nic *nic)
 {
@@ -36,17 +29,17 @@ static int is_local(const struct mn_config *config, const struct mn_addr *addr)
     return 0;
 }
 
-/* The first address of a NIC that others can come to, IPv4 before IPv6. */
-static const struct mn_addr *address_of(const struct mn_nic *nic)
+/* The first of a NIC's addresses that others can come to, IPv4 before IPv6. */
+static const struct mn_addr *address_of(const struct mn_addr *addrs, size_t n)
 {
     const char *only = getenv("NCCL_SOCKET_FAMILY");
     int wanted = !only || !*only ? AF_UNSPEC : strcasecmp(only, "AF_INET6") ? AF_INET : AF_INET6;
 
     for (int family = AF_INET;; family = AF_INET6) {
-        for (size_t i = 0; i < nic->n_addrs; i++)
-            if (nic->addrs[i].family == family && (!wanted || wanted == family) &&
-                !mn_addr_is_link_local(&nic->addrs[i]) && !mn_addr_is_loopback(&nic->addrs[i]))
-                return &nic->addrs[i];
+        for (size_t i = 0; i < n; i++)
+            if (addrs[i].family == family && (!wanted || wanted == family) &&
+                !mn_addr_is_link_local(&addrs[i]) && !mn_addr_is_loopback(&addrs[i]))
+                return &addrs[i];
         if (family == AF_INET6)
             return NULL;
     }
@@ -54,7 +47,8 @@ static const struct mn_addr *address_of(const struct mn_nic *nic)
 
 static void add(struct mn_config *config, const struct mn_nic *nic, const char *why)
 {
-    const struct mn_addr *addr = nic->admin_up && nic->carrier ? address_of(nic) : NULL;
+    const struct mn_addr *addr =
+        nic->admin_up && nic->carrier ? address_of(nic->addrs, nic->n_addrs) : NULL;
     char text[MN_ADDR_TEXT];
 
     if (!addr || is_cable(config, nic) || is_local(config, addr) || config->n_far == MN_MAX_FAR)
@@ -69,11 +63,11 @@ static void add(struct mn_config *config, const struct mn_nic *nic, const char *
             mn_addr_format(addr, text, sizeof text), nic->netdev, why);
 }
 
-/* Whether some node of the mesh shares no cable with this one. A NIC is one cable's end: more nodes
- * than NICs need no look at each. */
+/* Whether some node of the mesh shares neither a cable nor a route of the file with this one. A NIC
+ * is one cable's end: without routes more nodes than NICs need no look at each. */
 static int lacks_cables(const struct mn_mesh *mesh, int self)
 {
-    if (mesh->n_nodes > mesh->nodes[self].n_nics + 1)
+    if (!mesh->n_routes && mesh->n_nodes > mesh->nodes[self].n_nics + 1)
         return 1;
     for (size_t n = 0; n < mesh->n_nodes; n++) {
         int joined = (int)n == self;
@@ -81,6 +75,9 @@ static int lacks_cables(const struct mn_mesh *mesh, int self)
             joined = !mn_link_is_bare(&mesh->links[i / 2]) &&
                      mesh->links[i / 2].ends[i % 2].node == self &&
                      mesh->links[i / 2].ends[!(i % 2)].node == (int)n;
+        for (size_t i = 0; i < 2 * mesh->n_routes && !joined; i++)
+            joined = mesh->routes[i / 2].ends[i % 2].node == self &&
+                     mesh->routes[i / 2].ends[!(i % 2)].node == (int)n;
         if (!joined)
             return 1;
     }
@@ -97,8 +94,9 @@ static void note_neighbour(struct mn_config *config, const struct mn_mesh_node *
                 continue;
             struct mn_beside *beside = &config->beside[config->n_beside++];
             beside->addr = node->nics[i].addrs[a];
-            snprintf(beside->link, sizeof beside->link, "%s", link);
-            snprintf(beside->netdev, sizeof beside->netdev, "%s", netdev);
+            mn_strlcpy(beside->node, node->name, sizeof beside->node);
+            mn_strlcpy(beside->link, link, sizeof beside->link);
+            mn_strlcpy(beside->netdev, netdev, sizeof beside->netdev);
         }
 }
 
@@ -132,8 +130,8 @@ void mn_far_choose(struct mn_config *config, const struct mn_host *host, const s
     config->uncabled = self >= 0 && lacks_cables(mesh, self);
     if (self >= 0)
         note_neighbours(config, mesh, self);
-    if (s->reach == MN_REACH_DIRECT || s->transport == MN_TRANSPORT_VERBS ||
-        s->allow_tcp == MN_TCP_NEVER)
+    if (s->reach == MN_REACH_DIRECT || s->reach == MN_REACH_CABLES ||
+        s->transport == MN_TRANSPORT_VERBS || s->allow_tcp == MN_TCP_NEVER)
         return;
     for (size_t i = 0; self >= 0 && i < mesh->nodes[self].n_nics; i++) {
         const struct mn_mesh_nic *file = &mesh->nodes[self].nics[i];
@@ -153,153 +151,76 @@ void mn_far_choose(struct mn_config *config, const struct mn_host *host, const s
             add(config, &host->nics[i], "it seems to be for management");
 }
 
-/* --- ways ---------------------------------------------------------------------------------------
+/* --- what has become of them --------------------------------------------------------------------
  */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
-    struct mn_addr to;
-    uint64_t until_ms;
-} silent[SILENT_MAX];
-static struct {
-    uint64_t node_id;
-    enum mn_far_kind kind;
-} told[TOLD_MAX];
-static unsigned n_told, next_silent;
+#define ADDRS_MAX 16
 
-void mn_far_silent(const struct mn_addr *to)
+/* Those that a NIC has now. */
+static size_t addresses_now(const struct ifaddrs *list, const char *netdev,
+                            struct mn_addr addrs[ADDRS_MAX])
 {
-    pthread_mutex_lock(&lock);
-    unsigned at = 0;
-    while (at < SILENT_MAX && !mn_addr_equal(&silent[at].to, to))
-        at++;
-    if (at == SILENT_MAX)
-        at = next_silent++ % SILENT_MAX;
-    silent[at].to = *to;
-    silent[at].until_ms = mn_now_ms() + SILENT_MS;
-    pthread_mutex_unlock(&lock);
+    size_t n = 0;
+
+    for (; list && n < ADDRS_MAX; list = list->ifa_next)
+        if (list->ifa_addr && !strcmp(list->ifa_name, netdev) &&
+            mn_addr_from_sockaddr(list->ifa_addr, &addrs[n]) >= 0) {
+            addrs[n].prefix = addrs[n].family == AF_INET6 ? 128 : 32;
+            n++;
+        }
+    return n;
 }
 
-static int was_silent(const struct mn_addr *to)
+/* Once for each change. is: family 0 for none. */
+static void tell_change(int which, const char *netdev, struct mn_addr was, struct mn_addr is)
 {
-    uint64_t now = mn_now_ms();
-    int found = 0;
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct mn_addr told[MN_MAX_FAR];
+    static int said[MN_MAX_FAR];
+    char before[MN_ADDR_TEXT], now[MN_ADDR_TEXT];
 
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < SILENT_MAX; i++)
-        found |= silent[i].until_ms > now && mn_addr_equal(&silent[i].to, to);
+    int news = !said[which] || !mn_addr_equal(&told[which], &is);
+    told[which] = is;
+    said[which] = 1;
     pthread_mutex_unlock(&lock);
-    return found;
+    was.prefix = is.prefix = -1;
+    mn_addr_format(&was, before, sizeof before);
+    if (news && is.family)
+        MN_INFO("%s has lost its address %s; nodes without a cable to this one come to %s from now "
+                "on",
+                netdev, before, mn_addr_format(&is, now, sizeof now));
+    else if (news)
+        MN_INFO("%s has lost its address %s and has no other: nodes without a cable to this one "
+                "cannot come over it",
+                netdev, before);
 }
 
-/* This host's address on the way there, by the kernel's routes. 0: there is no way. */
-static int source_towards(const struct mn_addr *to, struct mn_addr *from)
+int mn_far_now(const struct mn_config *config, struct mn_local far[MN_MAX_FAR])
 {
-    struct sockaddr_storage ss;
-    socklen_t len = mn_addr_sockaddr(to, 9, 0, &ss);
-    int fd = socket(to->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    int found = fd >= 0 && !connect(fd, (struct sockaddr *)&ss, len);
+    struct ifaddrs *list;
+    int n = 0;
 
-    len = sizeof ss;
-    found = found && !getsockname(fd, (struct sockaddr *)&ss, &len) &&
-            mn_addr_from_sockaddr((struct sockaddr *)&ss, from) >= 0;
-    if (fd >= 0)
-        close(fd);
-    if (found)
-        from->prefix = -1;
-    return found;
-}
-
-int mn_far_ways(const struct mn_config *config, const struct mn_handle *peer,
-                struct mn_far_way ways[MN_FAR_WAYS])
-{
-    struct mn_far_way found[MN_FAR_WAYS];
-    int n_found = 0, n = 0;
-
-    for (int i = 0; i < peer->n_locals + peer->n_far; i++) {
-        int is_far = i >= peer->n_locals;
-        struct mn_far_way *way = &found[n_found];
-        way->to = is_far ? peer->far[i - peer->n_locals].addr : peer->locals[i].addr;
-        way->to.prefix = -1;
-        /* An address that this host has too, a container bridge's say, is not the peer. */
-        if (mn_addr_is_loopback(&way->to) || !source_towards(&way->to, &way->from) ||
-            mn_addr_equal(&way->to, &way->from))
+    if (!config->n_far || getifaddrs(&list)) {
+        memcpy(far, config->far, sizeof config->far);
+        return config->n_far;
+    }
+    for (int i = 0; i < config->n_far; i++) {
+        struct mn_addr addrs[ADDRS_MAX];
+        size_t count = addresses_now(list, config->far[i].netdev, addrs), kept = 0;
+        while (kept < count && !mn_addr_equal(&addrs[kept], &config->far[i].addr))
+            kept++;
+        const struct mn_addr *other = kept < count ? NULL : address_of(addrs, count);
+        if (kept == count)
+            tell_change(i, config->far[i].netdev, config->far[i].addr,
+                        other ? *other : (struct mn_addr){.family = AF_UNSPEC});
+        if (kept == count && (!other || is_local(config, other)))
             continue;
-        way->kind = is_far                         ? MN_FAR_MANAGEMENT
-                    : is_local(config, &way->from) ? MN_FAR_CABLES
-                                                   : MN_FAR_ELSEWHERE;
-        n_found++;
+        far[n] = config->far[i];
+        if (other)
+            far[n].addr = *other;
+        n++;
     }
-    for (int late = 0; late < 2; late++)
-        for (int kind = MN_FAR_CABLES; kind <= MN_FAR_ELSEWHERE; kind++)
-            for (int i = 0; i < n_found; i++)
-                if ((int)found[i].kind == kind && was_silent(&found[i].to) == late)
-                    ways[n++] = found[i];
-    /* An office's gateway takes packets to anywhere and says nothing: nobody waits for it who has a
-     * better way. */
-    int better = 0, kept = 0;
-    for (int i = 0; i < n; i++)
-        better += ways[i].kind != MN_FAR_ELSEWHERE;
-    for (int i = 0; i < n; i++)
-        if (!better || ways[i].kind != MN_FAR_ELSEWHERE)
-            ways[kept++] = ways[i];
-    return kept;
-}
-
-char *mn_far_text(const struct mn_far_way *way, char *text, size_t size)
-{
-    static const char *const kinds[] = {"along the cables, through neighbours that forward",
-                                        "over the management network", "over the routing table"};
-    char from[MN_ADDR_TEXT], to[MN_ADDR_TEXT];
-
-    snprintf(text, size, "%s (%s to %s)", kinds[way->kind],
-             mn_addr_format(&way->from, from, sizeof from),
-             mn_addr_format(&way->to, to, sizeof to));
-    return text;
-}
-
-static int is_news(uint64_t node_id, enum mn_far_kind kind)
-{
-    int news = 1;
-
-    pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < n_told && news; i++)
-        news = told[i].node_id != node_id || told[i].kind != kind;
-    if (news && n_told < TOLD_MAX) {
-        told[n_told].node_id = node_id;
-        told[n_told++].kind = kind;
-    }
-    pthread_mutex_unlock(&lock);
-    return news;
-}
-
-static long speed_of(const struct mn_config *config, const struct mn_addr *from)
-{
-    for (int d = 0; d < config->n_devices; d++)
-        for (int i = 0; i < config->devices[d].n_locals; i++)
-            if (mn_addr_equal(&config->devices[d].locals[i].addr, from))
-                return config->devices[d].locals[i].speed_mbps;
-    for (int i = 0; i < config->n_far; i++)
-        if (mn_addr_equal(&config->far[i].addr, from))
-            return config->far[i].speed_mbps;
-    return 0;
-}
-
-void mn_far_tell(const struct mn_config *config, uint64_t node_id, const char *peer,
-                 const struct mn_far_way *way)
-{
-    char text[256], speed[64] = "";
-    long mbps = speed_of(config, &way->from);
-
-    if (!is_news(node_id, way->kind))
-        return;
-    if (mbps > 0)
-        snprintf(speed, sizeof speed, ", at most %.4g Gb/s", (double)mbps / 1000);
-    MN_INFO("peer %s has no cable to this node: TCP reaches it %s%s, shared with what else goes "
-            "there%s",
-            peer, mn_far_text(way, text, sizeof text), speed,
-            way->kind == MN_FAR_CABLES
-                ? "; a cable between the two would be faster"
-                : "; a cable between the two, or routes through neighbours (meshnet topo apply), "
-                  "would be faster");
+    freeifaddrs(list);
+    return n;
 }

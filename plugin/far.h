@@ -1,5 +1,6 @@
 /* Peers without a common cable: at which addresses of this host they find it, and by which way this
- * one goes to theirs. What the kernel's routing table says is asked; nothing is sent. */
+ * one goes to theirs (far_way.c), as the kernel's routing table says. A way is probed in both
+ * directions by the TCP connection that is opened over it, and which the data then takes. */
 #ifndef MN_FAR_H
 #define MN_FAR_H
 
@@ -12,13 +13,17 @@
 void mn_far_choose(struct mn_config *config, const struct mn_host *host, const struct mn_mesh *mesh,
                    int self);
 
+/* Those of config->far that this host has now, with the address that their NIC got instead where
+ * one has changed since. Returns how many. */
+int mn_far_now(const struct mn_config *config, struct mn_local far[MN_MAX_FAR]);
+
 /* The link by which the mesh file makes the peer of a handle a neighbour, or NULL: such a one is
  * not reached in another way because an address is gone. */
 const struct mn_beside *mn_far_neighbour(const struct mn_config *config,
                                          const struct mn_handle *peer);
 
 enum mn_far_kind {
-    MN_FAR_CABLES,     /* along cables, through neighbours that forward */
+    MN_FAR_CABLES,     /* along cables, through neighbours that forward; never a default route */
     MN_FAR_MANAGEMENT, /* over the management network */
     MN_FAR_ELSEWHERE   /* wherever the routing table leads, to an address of a cable */
 };
@@ -27,17 +32,28 @@ struct mn_far_way {
     struct mn_addr to;
     enum mn_far_kind kind;
     struct mn_addr from; /* this host's address on that way */
+    struct mn_addr via;  /* the first node on it; family 0: none is in between */
+    int ifindex;
 };
 #define MN_FAR_WAYS (MN_MAX_LOCALS + MN_MAX_FAR)
 
 /* The ways to the peer of a handle, best first: along cables, over management, else elsewhere;
- * those that were silent lately behind all others. Returns how many. */
+ * those that were silent lately behind all others; of one kind alone where transport.reach says so.
+ * Returns how many. */
 int mn_far_ways(const struct mn_config *config, const struct mn_handle *peer,
                 struct mn_far_way ways[MN_FAR_WAYS]);
 /* Nobody answered on that way: for a minute others are tried before it. */
 void mn_far_silent(const struct mn_addr *to);
-/* "along the cables (from 10.0.1.1)", … Returns text. */
-char *mn_far_text(const struct mn_far_way *way, char *text, size_t size);
+/* While a connection along the cables is tried: where its packets get to is looked at, see hops.h;
+ * and once it has come to an end. Others are left alone. */
+void mn_far_ask(const struct mn_far_way *way);
+void mn_far_rest(const struct mn_far_way *way);
+/* "along the cables through b (10.0.1.1 to 10.0.2.2)", … Returns text. */
+char *mn_far_text(const struct mn_config *config, const struct mn_far_way *way, char *text,
+                  size_t size);
+/* Where nobody answers: at which node it seems to end, and what to do. Returns text. */
+char *mn_far_why(const struct mn_config *config, const struct mn_far_way *way, uint16_t port,
+                 char *text, size_t size);
 /* Says at INFO, once for each peer and kind of way, how it is reached and what would be faster. */
 void mn_far_tell(const struct mn_config *config, uint64_t node_id, const char *peer,
                  const struct mn_far_way *way);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "plugin/arrive.h"
+#include "plugin/far.h"
 #include "plugin/listen.h"
 #include "plugin/reopen.h"
 #include "plugin/transport.h"
@@ -158,9 +159,7 @@ static int tell_gids(const struct mn_config *config, const struct mn_device *dev
 enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_device *device,
                              void *handle, struct mn_listener **listener, struct mn_diag *diag)
 {
-    struct mn_handle h = {.node_id = config->node_id,
-                          .instance = (uint32_t)getpid(),
-                          .n_far = config->n_far};
+    struct mn_handle h = {.node_id = config->node_id, .instance = (uint32_t)getpid()};
     struct mn_listener *l = calloc(1, sizeof *l);
 
     if (!l)
@@ -169,7 +168,8 @@ enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_dev
     l->device = device;
     struct mn_local at[MN_MAX_LOCALS + MN_MAX_FAR];
     memcpy(at, device->locals, (size_t)device->n_locals * sizeof *at);
-    memcpy(at + device->n_locals, config->far, (size_t)config->n_far * sizeof *at);
+    h.n_far = mn_far_now(config, h.far);
+    memcpy(at + device->n_locals, h.far, (size_t)h.n_far * sizeof *at);
     enum mn_err err = mn_random(l->nonce, sizeof l->nonce, diag);
     if (!err)
         err = mn_listen_all(&config->settings.port_range, device->name, at,
@@ -191,7 +191,6 @@ enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_dev
     memcpy(h.nonce, l->nonce, sizeof h.nonce);
     memcpy(h.locals, device->locals, sizeof h.locals);
     h.n_locals = device->n_locals;
-    memcpy(h.far, config->far, sizeof h.far);
     if (tell_gids(config, device, &h))
         l->door = mn_reopen_hold_door(config);
     mn_handle_write(&h, mn_config_key(config), handle);

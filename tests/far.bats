@@ -7,24 +7,12 @@ load namespaces
 
 setup()
 {
-    local i=0 node
     [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
     NS=mnr$$
     unset MESHNET_CONFIG MESHNET_NODE MESHNET_RANK MESHNET_WORLD "${!NCCL_@}"
     export NO_COLOR=1 MESHNET_TOKEN=00112233445566778899aabbccddeeff
     cd "$BATS_TEST_TMPDIR" || return
-    ip netns add $NS-m
-    ip -n $NS-m link add br0 type bridge
-    ip -n $NS-m link set br0 up
-    for node in a b c d; do
-        i=$((i + 1))
-        ip netns add $NS-$node
-        ip -n $NS-$node link set lo up
-        ip link add mgmt netns $NS-$node type veth peer name p$node netns $NS-m
-        ip -n $NS-m link set p$node master br0 up
-        ip -n $NS-$node addr add 10.9.1.$i/24 dev mgmt
-        ip -n $NS-$node link set mgmt up
-    done
+    managed 10.9.1 a b c d
     cable a ab 10.2.1.0/31 b ba 10.2.1.1/31
     cable b bc 10.2.2.0/31 c cb 10.2.2.1/31
     cable c cd 10.2.3.0/31 d dc 10.2.3.1/31
@@ -64,15 +52,19 @@ teardown()
     done
 }
 
-# Routes to the opposite node through one neighbour, the same one in both directions.
+# route_through [NODE…]: routes to the opposite node through one neighbour, the same one in both
+# directions; those nodes forward.
 route_through()
 {
-    local node
+    local node nic
+    for node in a b c d; do
+        on $node sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.{all,default}.rp_filter=0
+        for nic in $(on $node ls /proc/sys/net/ipv4/conf); do
+            on $node sysctl -qw net.ipv4.conf.$nic.rp_filter=0
+        done
+    done
     for node in "$@"; do
         on $node sysctl -qw net.ipv4.ip_forward=1
-    done
-    for node in a b c d; do
-        on $node sysctl -qw net.ipv4.conf.all.rp_filter=0
     done
     ip -n $NS-a route add 10.2.2.1 via 10.2.1.1
     ip -n $NS-a route add 10.2.3.0 via 10.2.4.0
@@ -129,7 +121,7 @@ right()
     before=$(bytes a mgmt)
     all_ranks --collective all-to-all --sizes 1M --iters 4
     right
-    grep -q 'TCP reaches it along the cables, through neighbours that forward (10.2.' said.0
+    grep -q 'TCP reaches it along the cables through [bd] (10.2.' said.0
     run grep 'over the management network' said.0 said.1 said.2 said.3
     [ "$status" -eq 1 ]
     # Rank 0's control connections are there; the data of 4 runs would be more than 8 MiB.
@@ -147,8 +139,150 @@ right()
     done
     MESHNET_HANDSHAKE=2s all_ranks --collective all-to-all --sizes 64K
     right
-    grep -q 'along the cables.*nobody answers; a node on the way may not forward' said.0
+    silent_way 'packets get as far as b, which forwards: its firewall may drop what passes (Docker'
+}
+
+# silent_way CAUSE: rank 0 has named that of the way through b, has gone over the management network
+# and has warned of nothing.
+silent_way()
+{
+    grep -q "along the cables through b (10.2.1.0 to 10.2.2.1): nobody answers.*; .*$1.*trying the next way" said.0
+    grep -q 'TCP reaches it over the management network (10.9.1.1 to 10.9.1.3)' said.0
+    run grep WARN said.0
+    [ "$status" -eq 1 ]
+}
+
+@test "far: a neighbour that does not forward is named, and the management network taken" {
+    route_through
+    MESHNET_HANDSHAKE=2s all_ranks --collective all-to-all --sizes 64K
+    right
+    silent_way 'b passes nothing on, or says nothing of it: forwarding is off there (sysctl'
+}
+
+@test "far: a strict rp_filter behind the node that forwards is thought of" {
+    route_through a b c d
+    # What comes from a goes back by the other side: each packet comes in where no route leads.
+    ip -n $NS-c route replace 10.2.1.0 via 10.2.3.1
+    ip -n $NS-c route replace 10.2.4.1 via 10.2.2.0
+    on c sysctl -qw net.ipv4.conf.all.rp_filter=1
+    MESHNET_HANDSHAKE=2s all_ranks --collective all-to-all --sizes 64K
+    right
+    silent_way 'packets get as far as b, which forwards.*(a strict rp_filter)'
+}
+
+@test "far: a way that has no way back is not taken" {
+    route_through a b c d
+    ip -n $NS-c route del 10.2.1.0
+    ip -n $NS-c route del 10.2.4.1
+    MESHNET_HANDSHAKE=2s all_ranks --collective all-to-all --sizes 64K
+    right
+    silent_way 'packets get as far as b, which forwards.*or has no route back'
+}
+
+@test "far: without a management network a way that drops ends in an error that names the node" {
+    route_through a b c d
+    sed '/netdev: mgmt/d' mesh.yaml >cables.yaml
+    for node in b d; do
+        on $node sysctl -qw net.ipv4.ip_forward=0
+    done
+    export MESHNET_CONFIG=$PWD/cables.yaml
+    MESHNET_HANDSHAKE=2s MESHNET_CONNECT=9s run all_ranks --collective all-to-all --sizes 64K
+    echo "$output"
+    [ "$status" -ne 0 ]
+    grep -q 'along the cables through \([bd]\) .*\1 passes nothing on.*Not connected within 9 s' said.0
+    run grep 'over the management network' said.0
+    [ "$status" -eq 1 ]
+}
+
+@test "far: a cable that has the default route is no way along the cables" {
+    route_through
+    ip -n $NS-a route flush via 10.2.1.1
+    ip -n $NS-a route flush via 10.2.4.0
+    ip -n $NS-a route add default via 10.2.1.1
+    all_ranks --collective all-to-all --sizes 64K
+    right
+    grep -q 'TCP reaches it over the management network (10.9.1.1 to 10.9.1.3)' said.0
+    # Nor is a router beside the nodes of the mesh.
+    ip -n $NS-a route del default
+    ip -n $NS-a addr add 10.2.9.1/24 dev ab
+    ip -n $NS-a route add 10.2.2.0/23 via 10.2.9.2
+    all_ranks --collective all-to-all --sizes 64K
+    right
+    grep -q 'TCP reaches it over the management network (10.9.1.1 to 10.9.1.3)' said.0
+    run grep 'along the cables' said.0
+    [ "$status" -eq 1 ]
+}
+
+@test "far: each way can be forced, and the error says that it was" {
+    export MESHNET_REACH=management
+    route_through a b c d
+    all_ranks --collective all-to-all --sizes 64K
+    right
     grep -q 'TCP reaches it over the management network' said.0
+    run grep 'along the cables' said.0
+    [ "$status" -eq 1 ]
+    export MESHNET_REACH=cables
+    all_ranks --collective all-to-all --sizes 64K
+    right
+    grep -q 'TCP reaches it along the cables through' said.0
+    run grep 'over the management network' said.0
+    [ "$status" -eq 1 ]
+    for node in a b c d; do
+        ip -n $NS-$node route show | sed -n 's/^\(10.2.[0-9.]* via [0-9.]*\).*/\1/p' | xargs -rn 3 ip -n $NS-$node route del
+    done
+    run all_ranks --collective all-to-all --sizes 64K
+    echo "$output"
+    [ "$status" -ne 0 ]
+    grep -q 'no route leads along the cables to one of them, and transport.reach: cables takes no other way' said.0
+    sed -i '/netdev: mgmt/d' mesh.yaml
+    export MESHNET_REACH=management
+    run all_ranks --collective all-to-all --sizes 64K
+    echo "$output"
+    [ "$status" -ne 0 ]
+    grep -q 'transport.reach: management takes no other way, and the peer has told no management address' said.0
+}
+
+@test "far: a management address that changed since the job began is looked for anew" {
+    local node rank=0 pids=() i pid failed=
+    for node in a b c d; do
+        on $node env MESHNET_NODE=$node MESHNET_LOG=info HOLD=$PWD/changed timeout -k 1 100 \
+            "$BUILD/tests/nccl_pairs" "$BUILD/lib/libnccl-net-mesh.so" $rank 4 10.9.1.1 18660 \
+            >pairs.$node 2>&1 3>&- &
+        pids+=($!)
+        rank=$((rank + 1))
+    done
+    for i in $(seq 300); do
+        [ "$(grep -h 'channel 1: ring' pairs.? | wc -l)" -lt 4 ] || break
+        sleep 0.1
+    done
+    # The ranks of the test itself meet there: the old one stays where nobody looks for it.
+    ip -n $NS-c addr add 10.9.1.3/32 dev lo
+    ip -n $NS-c addr del 10.9.1.3/24 dev mgmt
+    ip -n $NS-c addr add 10.9.1.77/24 dev mgmt
+    touch changed
+    for pid in "${pids[@]}"; do
+        wait $pid || failed=$?
+    done
+    cat pairs.?
+    [ -z "$failed" ]
+    grep -q 'mgmt has lost its address 10.9.1.3; nodes without a cable to this one come to 10.9.1.77 from now on' pairs.c
+    grep -q 'over the management network (10.9.1.1 to 10.9.1.77)' pairs.a
+}
+
+@test "far: a management address that is gone when a peer comes is an error that says so" {
+    local stream=$BUILD/tests/stream plugin=$BUILD/lib/libnccl-net-mesh.so i pid
+    on c env MESHNET_NODE=c timeout -k 1 60 "$stream" "$plugin" receive handle 0 >receive 2>&1 3>&- &
+    pid=$!
+    for i in $(seq 300); do
+        [ ! -s handle ] || break
+        sleep 0.1
+    done
+    ip -n $NS-c addr flush dev mgmt
+    run on a env MESHNET_NODE=a MESHNET_CONNECT=5s MESHNET_HANDSHAKE=4s timeout -k 1 60 "$stream" "$plugin" send handle 0
+    echo "$output"
+    kill $pid
+    [ "$status" -ne 0 ]
+    [[ "$output" == *"over the management network (10.9.1.1 to 10.9.1.3): nobody answers"*"check that the peer still has it"* ]]
 }
 
 @test "far: one setting forbids it, and the error says which" {
@@ -212,12 +346,7 @@ shape_of()
     local shape=$1 n=$2 i from to
     declare -A nics=()
     for ((i = 0; i < n; i++)); do
-        ip netns add $NS-n$i
-        ip -n $NS-n$i link set lo up
-        ip link add mgmt netns $NS-n$i type veth peer name q$i netns $NS-m
-        ip -n $NS-m link set q$i master br0 up
-        ip -n $NS-n$i addr add 10.9.2.$((i + 1))/24 dev mgmt
-        ip -n $NS-n$i link set mgmt up
+        managed_node n$i 10.9.2.$((i + 1))/24
         nics[$i]="      - {netdev: mgmt, addresses: [10.9.2.$((i + 1))/24], role: management}"$'\n'
     done
     for ((i = 0; i < n; i++)); do
@@ -256,7 +385,7 @@ like_nccl()
     done
     rm -f fabric*
     for ((i = 0; i < n; i++)); do
-        ip -n $NS-m link del q$i
+        ip -n $NS-m link del pn$i
         ip netns del $NS-n$i
     done
     return $failed

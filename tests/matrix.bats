@@ -8,24 +8,12 @@ load valid
 
 setup()
 {
-    local i=0 node
     [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
     NS=mnm$$
     unset MESHNET_CONFIG MESHNET_NODE MESHNET_RANK MESHNET_WORLD "${!NCCL_@}"
     export NO_COLOR=1 MESHNET_TOKEN=00112233445566778899aabbccddeeff
     cd "$BATS_TEST_TMPDIR"
-    ip netns add $NS-m
-    ip -n $NS-m link add br0 type bridge
-    ip -n $NS-m link set br0 up
-    for node in a b c d; do
-        i=$((i + 1))
-        ip netns add $NS-$node
-        ip -n $NS-$node link set lo up
-        ip link add mgmt netns $NS-$node type veth peer name p$node netns $NS-m
-        ip -n $NS-m link set p$node master br0 up
-        ip -n $NS-$node addr add 10.9.0.$i/24 dev mgmt
-        ip -n $NS-$node link set mgmt up
-    done
+    managed 10.9.0 a b c d
     cable a ab 10.1.1.1/30 b ba 10.1.1.2/30
     cable a ab2 10.1.2.1/30 b ba2 10.1.2.2/30
     cable b bc 10.1.3.1/30 c cb 10.1.3.2/30

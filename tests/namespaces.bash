@@ -10,6 +10,31 @@ cable()
     ip -n "$NS-$4" link set "$5" up
 }
 
+# managed PREFIX NODE…: namespaces whose NIC "mgmt", PREFIX.1/24 and on, is at a bridge that they share.
+managed()
+{
+    local prefix=$1 i=0 node
+    shift
+    ip netns add "$NS-m"
+    ip -n "$NS-m" link add br0 type bridge
+    ip -n "$NS-m" link set br0 up
+    for node; do
+        i=$((i + 1))
+        managed_node "$node" "$prefix.$i/24"
+    done
+}
+
+# managed_node NODE ADDRESS: one more.
+managed_node()
+{
+    ip netns add "$NS-$1"
+    ip -n "$NS-$1" link set lo up
+    ip link add mgmt netns "$NS-$1" type veth peer name "p$1" netns "$NS-m"
+    ip -n "$NS-m" link set "p$1" master br0 up
+    ip -n "$NS-$1" addr add "$2" dev mgmt
+    ip -n "$NS-$1" link set mgmt up
+}
+
 # lossy NODE NIC PERCENT: of what comes in there so much is lost; by netem where the kernel has it,
 # which then is on what goes out.
 lossy()

@@ -68,7 +68,7 @@ struct mn_mesh_route {
 
 enum mn_transport_kind { MN_TRANSPORT_AUTO, MN_TRANSPORT_VERBS, MN_TRANSPORT_TCP };
 enum mn_allow_tcp { MN_TCP_NEVER, MN_TCP_ALLOWED, MN_TCP_AUTO };
-enum mn_reach { MN_REACH_AUTO, MN_REACH_DIRECT };
+enum mn_reach { MN_REACH_AUTO, MN_REACH_DIRECT, MN_REACH_CABLES, MN_REACH_MANAGEMENT };
 enum mn_device_mode { MN_DEVICE_MESH, MN_DEVICE_PER_LINK };
 
 /* TCP ports from first to last; first 0: any. */
@@ -82,7 +82,7 @@ struct mn_settings {
     /* transport: */
     enum mn_transport_kind transport; /* kind: auto | verbs | tcp (default auto) */
     enum mn_allow_tcp allow_tcp;      /* allow_tcp: auto (default) | true | false */
-    enum mn_reach reach;              /* reach: auto (default) | direct: over cables alone */
+    enum mn_reach reach;              /* reach: auto (default) | direct | cables | management */
     int sockets_per_link;             /* 0 = auto (default), 1..8 */
     int qps_per_link;                 /* 0 = auto (default), 1..4 */
     unsigned chunk_bytes;             /* default 256K, 64K..4M */

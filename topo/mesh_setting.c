@@ -16,11 +16,10 @@ const struct mn_setting mn_setting_rows[] = {
      "MESHNET_ALLOW_TCP",
      "Whether TCP may be used where RDMA cannot be; auto: only between NICs without RDMA, and by "
      "reach."},
-    {"transport", "reach", MN_SETTING_CHOICE, "auto", 0, 0, "auto|direct", AT(reach),
-     "MESHNET_REACH",
-     "Nodes without a common cable: auto reaches them by TCP through neighbours that forward or "
-     "over "
-     "the management network; direct refuses."},
+    {"transport", "reach", MN_SETTING_CHOICE, "auto", 0, 0, "auto|direct|cables|management",
+     AT(reach), "MESHNET_REACH",
+     "Nodes without a common cable: auto reaches them by TCP through neighbours that forward, else "
+     "over the management network; cables or management: by that alone; direct: not at all."},
     {"transport", "sockets_per_link", MN_SETTING_INT, "0", 0, 8, NULL, AT(sockets_per_link),
      "MESHNET_SOCKETS_PER_LINK",
      "TCP sockets of one connection on each link; 0 lets meshnet choose."},

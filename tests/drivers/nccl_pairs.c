@@ -4,11 +4,15 @@
  *   nccl_pairs LIBRARY RANK RANKS HOST PORT    (HOST and PORT: where rank 0 listens; token as text
  *                                               in $MESHNET_TOKEN)
  *
+ * Where $HOLD names a file, the trees are begun when it is there.
+ *
  * The pairs of trees and PAT: NCCL's trees.cc and connect.cc, one GPU a node. */
+#include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/plane.h"
 #include "topo/base/alloc.h"
@@ -148,6 +152,14 @@ static enum mn_err channel(struct mn_group_plan *plan, struct mn_plugin *plugin,
     return err;
 }
 
+static void hold(void)
+{
+    const char *file = getenv("HOLD");
+
+    for (int i = 0; file && i < TIMEOUT_MS / 100 && access(file, F_OK); i++)
+        (void)poll(NULL, 0, 100);
+}
+
 static enum mn_err run(char **argv, struct mn_diag *diag)
 {
     struct mn_group_plan plan = {.rank = atoi(argv[2]),
@@ -173,7 +185,9 @@ static enum mn_err run(char **argv, struct mn_diag *diag)
         if (!err)
             err = channel(&plan, plugins[c], &groups[c], diag);
     }
-    for (int phase = RING; phase < PHASES && !err; phase++)
+    for (int phase = RING; phase < PHASES && !err; phase++) {
+        if (phase == TREE_1)
+            hold();
         for (c = 0; c < CHANNELS && !err; c++) {
             err = phase_of(groups[c], (enum phase)phase, diag);
             if (err)
@@ -181,6 +195,8 @@ static enum mn_err run(char **argv, struct mn_diag *diag)
             else
                 printf("rank %d channel %d: %s\n", plan.rank, c, names[phase]);
         }
+        fflush(stdout);
+    }
     for (c = CHANNELS - 1; c >= 0; c--) {
         mn_group_leave(groups[c]);
         if (plugins[c])

@@ -1,0 +1,278 @@
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plugin/conn.h"
+#include "plugin/far.h"
+#include "plugin/hops.h"
+#include "plugin/reach.h"
+#include "plugin/towards.h"
+#include "topo/base/log.h"
+
+#define SILENT_MS  60000
+#define SILENT_MAX 32
+#define TOLD_MAX   256
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    struct mn_addr to;
+    uint64_t until_ms;
+} silent[SILENT_MAX];
+static struct {
+    uint64_t node_id;
+    enum mn_far_kind kind;
+} told[TOLD_MAX];
+static unsigned n_told, next_silent;
+
+void mn_far_silent(const struct mn_addr *to)
+{
+    pthread_mutex_lock(&lock);
+    unsigned at = 0;
+    while (at < SILENT_MAX && !mn_addr_equal(&silent[at].to, to))
+        at++;
+    if (at == SILENT_MAX)
+        at = next_silent++ % SILENT_MAX;
+    silent[at].to = *to;
+    silent[at].until_ms = mn_now_ms() + SILENT_MS;
+    pthread_mutex_unlock(&lock);
+}
+
+static int was_silent(const struct mn_addr *to)
+{
+    uint64_t now = mn_now_ms();
+    int found = 0;
+
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < SILENT_MAX; i++)
+        found |= silent[i].until_ms > now && mn_addr_equal(&silent[i].to, to);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static int is_cable(const struct mn_config *config, int ifindex)
+{
+    for (int d = 0; d < config->n_devices; d++)
+        for (int i = 0; i < config->devices[d].n_locals; i++)
+            if (config->devices[d].locals[i].ifindex == (uint32_t)ifindex)
+                return 1;
+    return 0;
+}
+
+static const struct mn_beside *beside_of(const struct mn_config *config, const struct mn_addr *addr)
+{
+    for (int b = 0; b < config->n_beside; b++)
+        if (mn_addr_equal(&config->beside[b].addr, addr))
+            return &config->beside[b];
+    return NULL;
+}
+
+/* A NIC of the mesh may have the default route, or a router beside the neighbours: what goes there
+ * does not go along cables. Without a mesh file nobody knows which addresses are neighbours'. */
+static int goes_along_cables(const struct mn_config *config, const struct mn_towards *way)
+{
+    int all_known = config->n_beside && config->n_beside < MN_MAX_BESIDE;
+
+    return is_cable(config, way->ifindex) && way->prefix &&
+           (!way->via.family || !all_known || beside_of(config, &way->via));
+}
+
+static int is_wanted(enum mn_reach reach, enum mn_far_kind kind)
+{
+    return reach == MN_REACH_CABLES       ? kind == MN_FAR_CABLES
+           : reach == MN_REACH_MANAGEMENT ? kind == MN_FAR_MANAGEMENT
+                                          : 1;
+}
+
+int mn_far_ways(const struct mn_config *config, const struct mn_handle *peer,
+                struct mn_far_way ways[MN_FAR_WAYS])
+{
+    struct mn_far_way found[MN_FAR_WAYS];
+    int n_found = 0, n = 0;
+
+    for (int i = 0; i < peer->n_locals + peer->n_far; i++) {
+        int is_far = i >= peer->n_locals;
+        struct mn_far_way *way = &found[n_found];
+        way->to = is_far ? peer->far[i - peer->n_locals].addr : peer->locals[i].addr;
+        way->to.prefix = -1;
+        /* An address that this host has too, a container bridge's say, is not the peer. */
+        struct mn_towards towards;
+        if (mn_addr_is_loopback(&way->to) || !mn_towards(&way->to, &towards) ||
+            mn_addr_equal(&way->to, &towards.from))
+            continue;
+        way->from = towards.from;
+        way->via = towards.via;
+        way->ifindex = towards.ifindex;
+        way->kind = is_far                                ? MN_FAR_MANAGEMENT
+                    : goes_along_cables(config, &towards) ? MN_FAR_CABLES
+                                                          : MN_FAR_ELSEWHERE;
+        n_found += is_wanted(config->settings.reach, way->kind);
+    }
+    for (int late = 0; late < 2; late++)
+        for (int kind = MN_FAR_CABLES; kind <= MN_FAR_ELSEWHERE; kind++)
+            for (int i = 0; i < n_found; i++)
+                if ((int)found[i].kind == kind && was_silent(&found[i].to) == late)
+                    ways[n++] = found[i];
+    /* An office's gateway takes packets to anywhere and says nothing: nobody waits for it who has a
+     * better way. */
+    int better = 0, kept = 0;
+    for (int i = 0; i < n; i++)
+        better += ways[i].kind != MN_FAR_ELSEWHERE;
+    for (int i = 0; i < n; i++)
+        if (!better || ways[i].kind != MN_FAR_ELSEWHERE)
+            ways[kept++] = ways[i];
+    return kept;
+}
+
+/* The node's name where the mesh file makes it a neighbour, else the address. */
+static const char *name_of(const struct mn_config *config, const struct mn_addr *addr,
+                           char text[MN_ADDR_TEXT])
+{
+    const struct mn_beside *beside = beside_of(config, addr);
+
+    return beside ? beside->node : mn_addr_format(addr, text, MN_ADDR_TEXT);
+}
+
+/* " through b and 10.2.2.1": as heard, else the first node alone. */
+static void name_nodes(const struct mn_config *config, const struct mn_far_way *way, char *text,
+                       size_t size)
+{
+    struct mn_hop hops[MN_HOPS_MAX];
+    char name[MN_ADDR_TEXT];
+    size_t used = 0;
+    int known = mn_hops_heard(&way->to, hops), n = 0;
+
+    text[0] = 0;
+    for (int i = 0; i < known && used < size; i++)
+        if (hops[i].kind == MN_HOP_PASSES)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", n++ ? " and " : " through ",
+                                     name_of(config, &hops[i].at, name));
+    if (!n && way->via.family)
+        snprintf(text, size, " through %s", name_of(config, &way->via, name));
+}
+
+char *mn_far_text(const struct mn_config *config, const struct mn_far_way *way, char *text,
+                  size_t size)
+{
+    static const char *const kinds[] = {"along the cables", "over the management network",
+                                        "over the routing table"};
+    char from[MN_ADDR_TEXT], to[MN_ADDR_TEXT], nodes[256] = "";
+
+    if (way->kind != MN_FAR_MANAGEMENT)
+        name_nodes(config, way, nodes, sizeof nodes);
+    snprintf(text, size, "%s%s (%s to %s)", kinds[way->kind], nodes,
+             mn_addr_format(&way->from, from, sizeof from),
+             mn_addr_format(&way->to, to, sizeof to));
+    return text;
+}
+
+#define MEND                                                                                       \
+    "meshnet topo apply sets routes, forwarding and rules, meshnet doctor looks for the cause"
+
+/* The last node that was heard, and what may be wrong there or behind it. */
+static void say_hops(const struct mn_config *config, const struct mn_far_way *way, uint16_t port,
+                     char *text, size_t size)
+{
+    struct mn_hop hops[MN_HOPS_MAX];
+    char name[MN_ADDR_TEXT];
+    int known = mn_hops_heard(&way->to, hops);
+    const struct mn_hop *last = known ? &hops[known - 1] : NULL;
+    const char *node = name_of(config, last ? &last->at : &way->via, name);
+
+    if (last && last->kind == MN_HOP_ARRIVED)
+        snprintf(text, size,
+                 "UDP comes through: a firewall on the peer, or in between, drops TCP port %u",
+                 port);
+    else if (last && last->kind == MN_HOP_REFUSES && mn_addr_equal(&last->at, &way->from))
+        snprintf(text, size,
+                 "%s, through which it goes, does not answer: check that cable and the address",
+                 name_of(config, way->via.family ? &way->via : &way->to, name));
+    else if (last && last->kind == MN_HOP_REFUSES)
+        snprintf(text, size, "%s refuses to pass it on, %s; " MEND, node,
+                 last->forbidden ? "by a rule of its firewall"
+                                 : "as it has no route there or the cable behind it is out");
+    else if (last)
+        snprintf(text, size,
+                 "packets get as far as %s, which forwards: its firewall may drop what passes "
+                 "(Docker's FORWARD policy: nft list ruleset), or what is behind it drops what "
+                 "comes this way (a strict rp_filter) or has no route back; " MEND,
+                 node);
+    else
+        snprintf(text, size,
+                 "%s passes nothing on, or says nothing of it: forwarding is off there (sysctl "
+                 "net.ipv4.ip_forward), its rp_filter is strict, or its firewall drops it; " MEND,
+                 node);
+}
+
+char *mn_far_why(const struct mn_config *config, const struct mn_far_way *way, uint16_t port,
+                 char *text, size_t size)
+{
+    char via[MN_ADDR_TEXT];
+
+    if (way->kind == MN_FAR_CABLES) {
+        say_hops(config, way, port, text, size);
+    } else if (way->kind == MN_FAR_ELSEWHERE && way->via.family) {
+        snprintf(text, size, "no route along the cables leads there, %s takes the packets; " MEND,
+                 mn_addr_format(&way->via, via, sizeof via));
+    } else {
+        mn_reach_why(NULL, &way->to, port, text, size);
+    }
+    return text;
+}
+
+void mn_far_ask(const struct mn_far_way *way)
+{
+    if (way->kind == MN_FAR_CABLES)
+        mn_hops_ask(&way->to);
+}
+
+void mn_far_rest(const struct mn_far_way *way)
+{
+    if (way->kind == MN_FAR_CABLES)
+        mn_hops_rest(&way->to);
+}
+
+static int is_news(uint64_t node_id, enum mn_far_kind kind)
+{
+    int news = 1;
+
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < n_told && news; i++)
+        news = told[i].node_id != node_id || told[i].kind != kind;
+    if (news && n_told < TOLD_MAX) {
+        told[n_told].node_id = node_id;
+        told[n_told++].kind = kind;
+    }
+    pthread_mutex_unlock(&lock);
+    return news;
+}
+
+static long speed_of(const struct mn_config *config, int ifindex)
+{
+    for (int d = 0; d < config->n_devices; d++)
+        for (int i = 0; i < config->devices[d].n_locals; i++)
+            if (config->devices[d].locals[i].ifindex == (uint32_t)ifindex)
+                return config->devices[d].locals[i].speed_mbps;
+    for (int i = 0; i < config->n_far; i++)
+        if (config->far[i].ifindex == (uint32_t)ifindex)
+            return config->far[i].speed_mbps;
+    return 0;
+}
+
+void mn_far_tell(const struct mn_config *config, uint64_t node_id, const char *peer,
+                 const struct mn_far_way *way)
+{
+    char text[512], speed[64] = "";
+    long mbps = speed_of(config, way->ifindex);
+
+    if (!is_news(node_id, way->kind))
+        return;
+    if (mbps > 0)
+        snprintf(speed, sizeof speed, ", at most %.4g Gb/s", (double)mbps / 1000);
+    MN_INFO("peer %s has no cable to this node: TCP reaches it %s%s, shared with what else goes "
+            "there%s",
+            peer, mn_far_text(config, way, text, sizeof text), speed,
+            way->kind == MN_FAR_CABLES
+                ? "; a cable between the two would be faster"
+                : "; a cable between the two, or routes through neighbours (meshnet topo apply), "
+                  "would be faster");
+}
