@@ -58,7 +58,7 @@ families()
 
 @test "bundle: the same bytes each time, with aliases, licences and how to use it" {
     cmp first/meshnet-plugin-*.tar.gz second/meshnet-plugin-*.tar.gz
-    for alias in libnccl-net librccl-net librccl-net-mesh; do
+    for alias in libnccl-net librccl-net librccl-net-mesh libnccl-tuner-mesh; do
         [ "$(readlink root/bundle/$alias.so)" = libnccl-net-mesh.so ]
     done
     [ -s root/bundle/libnccl-net-mesh-coll.so ]

@@ -18,7 +18,7 @@ setup()
     for name in libnccl-net-mesh libnccl-net-mesh-coll libnccl-net-meshtrace; do
         [ -f "$LIB/$name.so" ]
     done
-    for name in libnccl-net librccl-net librccl-net-mesh; do
+    for name in libnccl-net librccl-net librccl-net-mesh libnccl-tuner-mesh; do
         [ "$(readlink "$LIB/$name.so")" = libnccl-net-mesh.so ]
         [ -e "$LIB/$name.so" ]
     done
@@ -26,7 +26,7 @@ setup()
         cmp "$page" "root/share/man/man${page##*.}/${page##*/}"
     done
     # Nothing else.
-    [ "$(find root ! -type d | wc -l)" -eq $((7 + $(ls "$BATS_TEST_DIRNAME"/../docs/man/*.[1-9] | wc -l))) ]
+    [ "$(find root ! -type d | wc -l)" -eq $((8 + $(ls "$BATS_TEST_DIRNAME"/../docs/man/*.[1-9] | wc -l))) ]
 }
 
 @test "install: what is installed runs with what is installed" {

@@ -100,6 +100,7 @@ struct mn_settings {
     int gpu_direct;           /* default true */
     /* plugin: */
     enum mn_device_mode device_mode; /* mesh (default) | per-link */
+    int tuner;                       /* default true */
     struct mn_ports port_range;      /* any (default) | first-last */
     char key_file[256];              /* cluster key; "" = none */
 };

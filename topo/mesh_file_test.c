@@ -204,6 +204,7 @@ static void every_key_is_read(void **state)
     assert_int_equal(s->service_level, 3);
     assert_int_equal(s->gpu_direct, 0);
     assert_int_equal(s->device_mode, MN_DEVICE_PER_LINK);
+    assert_int_equal(s->tuner, 0);
     assert_int_equal(s->port_range.first, 20000);
     assert_int_equal(s->port_range.last, 20009);
     assert_string_equal(s->key_file, "/etc/meshnet/key");

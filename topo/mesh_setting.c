@@ -62,6 +62,9 @@ const struct mn_setting mn_setting_rows[] = {
      "Whether NICs may reach GPU memory themselves where the host can; false: NCCL copies."},
     {"plugin", "device_mode", MN_SETTING_CHOICE, "mesh", 0, 0, "mesh|per-link", AT(device_mode),
      "MESHNET_DEVICE_MODE", "One device that owns every link, or one device for each link."},
+    {"plugin", "tuner", MN_SETTING_BOOL, "true", 0, 0, NULL, AT(tuner), "MESHNET_TUNER",
+     "Whether NCCL is told which algorithms follow the cables; false: it decides as without a "
+     "mesh."},
     {"plugin", "port_range", MN_SETTING_PORTS, "any", 1, 65535, NULL, AT(port_range),
      "MESHNET_PORT_RANGE", "TCP ports to listen on for data and ranks; any: the kernel chooses."},
     {"plugin", "key_file", MN_SETTING_STRING, "", 0, sizeof(((struct mn_settings *)0)->key_file),

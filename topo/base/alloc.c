@@ -5,6 +5,7 @@
 #include <linux/magic.h>
 #include <math.h>
 #include <poll.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,26 @@
 
 #define PIPE_MS 60000 /* without a byte */
 
+static _Thread_local jmp_buf *trying;
+
+enum mn_err mn_memory_try(void (*work)(void *arg), void *arg, struct mn_diag *diag)
+{
+    jmp_buf here, *volatile outer = trying;
+
+    if (setjmp(here)) {
+        trying = outer;
+        return mn_fail(diag, MN_ERR_NOMEM, "out of memory");
+    }
+    trying = &here;
+    work(arg);
+    trying = outer;
+    return MN_OK;
+}
+
 void mn_no_memory(void)
 {
+    if (trying)
+        longjmp(*trying, 1);
     fputs("meshnet: out of memory\n", stderr);
     /* Without handlers and buffers: they would allocate again. */
     _exit(mn_err_exit_code(MN_ERR_NOMEM));

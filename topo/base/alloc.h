@@ -10,6 +10,11 @@
  * inside NCCL's calls uses calloc or mn_push() and returns MN_ERR_NOMEM instead, for NCCL's process
  * is not ours to end. */
 _Noreturn void mn_no_memory(void);
+/* Calls work(arg) so that mn_no_memory() below it, on this thread, ends work and nothing else: then
+ * MN_ERR_NOMEM, and what work had allocated is lost. For what was written for the command and has
+ * to run inside NCCL's calls. work holds no lock meanwhile, and calls nothing that does while it
+ * calls mn_zalloc() or its like. */
+enum mn_err mn_memory_try(void (*work)(void *arg), void *arg, struct mn_diag *diag);
 /* Zeroed memory; when there is none, these and mn_grow() call mn_no_memory(). */
 void *mn_zalloc(size_t size);
 char *mn_strdup(const char *text); /* NULL gives NULL */

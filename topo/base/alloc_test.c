@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -228,6 +229,54 @@ static void test_words(void **state)
     assert_string_equal(text, "on");
 }
 
+struct two_levels {
+    int inner, after_inner, after_all;
+};
+
+static void run_out(void *arg)
+{
+    (void)arg;
+    mn_no_memory();
+}
+
+static void two_levels(void *arg)
+{
+    struct two_levels *l = arg;
+    struct mn_diag diag;
+
+    l->inner = mn_memory_try(run_out, NULL, &diag);
+    l->after_inner = 1;
+    mn_no_memory();
+    l->after_all = 1;
+}
+
+static void no_work(void *arg)
+{
+    ++*(int *)arg;
+}
+
+static void test_memory_try(void **state)
+{
+    struct two_levels l = {0, 0, 0};
+    struct mn_diag diag;
+    int done = 0;
+
+    (void)state;
+    assert_int_equal(mn_memory_try(two_levels, &l, &diag), MN_ERR_NOMEM);
+    assert_non_null(strstr(diag.text, "memory"));
+    assert_int_equal(l.inner, MN_ERR_NOMEM);
+    assert_true(l.after_inner && !l.after_all);
+    assert_int_equal(mn_memory_try(no_work, &done, &diag), MN_OK);
+    assert_int_equal(done, 1);
+    /* Afterwards it ends the process again. */
+    pid_t child = fork();
+    if (!child)
+        mn_no_memory();
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +288,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_pipes, make_folder, remove_folder),
         cmocka_unit_test(test_strlcpy),
         cmocka_unit_test(test_words),
+        cmocka_unit_test(test_memory_try),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

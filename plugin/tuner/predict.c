@@ -1,0 +1,104 @@
+/* What the model says of each collective, way and size, and what NCCL's protocols add. */
+#include <math.h>
+#include <string.h>
+
+#include "plugin/tuner/tuning_impl.h"
+#include "topo/model.h"
+
+#define MICRO 1e6
+#define GAIN  0.95f /* what one channel has to be better by, for NCCL's own choice is a good one */
+
+/* NCCL's constants from 2.22 on (src/graph/tuning.cc), for versions that do not hand them over: in
+ * microseconds, of each collective and of each step over a network. */
+static const double base_default[MN_TUNING_WAYS][NCCL_NUM_PROTOCOLS] =
+    {[MN_TUNING_RING] = {6.6, 14, 8.4},
+     [MN_TUNING_TREE] = {6.8, 14, 8.4},
+     [MN_TUNING_PAT] = {8, 8, 8}};
+static const double step_default[MN_TUNING_WAYS][NCCL_NUM_PROTOCOLS] =
+    {[MN_TUNING_RING] = {2.7, 4, 14},
+     [MN_TUNING_TREE] = {5, 8.5, 14},
+     [MN_TUNING_PAT] = {14, 14, 14}};
+
+static const struct {
+    int algorithm;
+    enum mn_model_algo model;
+} ways[MN_TUNING_WAYS] = {[MN_TUNING_RING] = {NCCL_ALGO_RING, MN_MODEL_RING},
+                          [MN_TUNING_TREE] = {NCCL_ALGO_TREE, MN_MODEL_TREE},
+                          [MN_TUNING_PAT] = {NCCL_ALGO_PAT, MN_MODEL_PAT}};
+
+static const enum mn_model_op ops[NCCL_TUNER_NUM_FUNCTIONS] =
+    {[ncclFuncBroadcast] = MN_MODEL_BROADCAST,
+     [ncclFuncReduce] = MN_MODEL_REDUCE,
+     [ncclFuncAllGather] = MN_MODEL_ALL_GATHER,
+     [ncclFuncReduceScatter] = MN_MODEL_REDUCE_SCATTER,
+     [ncclFuncAllReduce] = MN_MODEL_ALL_REDUCE};
+
+/* One after the other. */
+static int steps_of(int function, enum mn_tuning_way way, int nodes)
+{
+    int depth = 0;
+
+    while ((1 << depth) < nodes && depth < 30)
+        depth++;
+    if (way == MN_TUNING_TREE)
+        return 2 * depth;
+    if (way == MN_TUNING_PAT)
+        return depth;
+    return (function == ncclFuncAllReduce ? 2 : 1) * (nodes - 1);
+}
+
+/* The model knows a network's latency; a protocol's is what its steps take longer than LL's in a
+ * ring, NCCL's quickest. */
+static void add_protocols(const ncclTunerConstants_v5_t *c, int function, enum mn_tuning_way way,
+                          struct mn_tuning *t)
+{
+    int steps = steps_of(function, way, t->nodes), a = ways[way].algorithm;
+    double quickest = c ? c->hwLatencies[NCCL_HW_NET][NCCL_ALGO_RING][NCCL_PROTO_LL]
+                        : step_default[MN_TUNING_RING][NCCL_PROTO_LL];
+
+    for (int p = 0; p < NCCL_NUM_PROTOCOLS; p++) {
+        double base = c ? c->baseLatencies[a][p] : base_default[way][p],
+               step = (c ? c->hwLatencies[NCCL_HW_NET][a][p] : step_default[way][p]) - quickest;
+        t->protocol[function][way][p] = (float)(base + (step > 0 ? steps * step : 0));
+    }
+}
+
+/* 0: something in it is not known. */
+static int predict(const struct mn_model *model, int function, enum mn_tuning_way way,
+                   struct mn_tuning *t)
+{
+    for (int k = 0; k < MN_TUNING_SIZES; k++) {
+        struct mn_model_result two, one;
+        double bytes = ldexp(1, k);
+        if (mn_model_predict(model, ops[function], ways[way].model, bytes, 2, &two) ||
+            mn_model_predict(model, ops[function], ways[way].model, bytes, 1, &one))
+            return 0;
+        t->times[function][way][k] = (float)(two.seconds * MICRO);
+        t->one_channel[function][way][k] = one.seconds < two.seconds * (double)GAIN;
+        if (t->one_channel[function][way][k])
+            t->times[function][way][k] = (float)(one.seconds * MICRO);
+    }
+    return 1;
+}
+
+void mn_tuning_predict(const struct mn_fabric *fabric, const int *order,
+                       const ncclTunerConstants_v5_t *constants, struct mn_tuning *t)
+{
+    struct mn_routes routes;
+    struct mn_model model = {.fabric = fabric,
+                             .routes = &routes,
+                             .node_of_rank = order,
+                             .n_ranks = t->nodes,
+                             .host = {.hop = MN_FABRIC_TCP_LATENCY}};
+
+    mn_routes_find(fabric, &routes);
+    t->predicts = 1;
+    for (int f = 0; f < NCCL_TUNER_NUM_FUNCTIONS && t->predicts; f++)
+        for (enum mn_tuning_way way = 0; way < MN_TUNING_WAYS && t->predicts; way++) {
+            if (!mn_model_does(ways[way].model, ops[f]))
+                continue;
+            add_protocols(constants, f, way, t);
+            t->predicts = predict(&model, f, way, t);
+        }
+    mn_routes_free(&routes);
+}
