@@ -1,5 +1,6 @@
 #!/usr/bin/env bats
-# The places that work without a lock, as models, under a checker of the memory model of C11.
+# What must hold in every order of steps, as models: the places that work without a lock, under a
+# checker of the memory model of C11, and recovery when a link goes, under spin.
 
 load helper
 
@@ -22,4 +23,39 @@ setup_file()
     echo "$output"
     [ "$status" -eq 0 ]
     [ "$(grep -c '^ok .* a bad end found' <<<"$output")" -eq 4 ]
+}
+
+# search OPTION...: every state of the model of recovery.
+search()
+{
+    local dir
+    dir=$(mktemp -d -p "$BATS_TEST_TMPDIR")
+    cd "$dir"
+    spin -a "$@" "$BATS_TEST_DIRNAME/models/failover.pml"
+    # What it generates warns.
+    gcc -w -O2 -DSAFETY -o pan pan.c
+    ./pan -m10000
+}
+
+@test "recovery: two links, two messages of two segments, two faults at any time: no bad end" {
+    command -v spin || skip "the checker is not here (package spin)"
+    # Of the ways over another node the longer form, -DRELAY with two faults, takes 3 GB.
+    for options in "" "-DRELAY -DFAULTS=1" "-DROWS" "-DROWS -DRELAY"; do
+        run search $options
+        echo "$options: $output"
+        [ "$status" -eq 0 ]
+        grep -q 'errors: 0$' <<<"$output"
+        ! grep -q 'Search not completed' <<<"$output"
+    done
+}
+
+@test "recovery: without fence, drain, turn, end, epoch or claim it ends badly" {
+    command -v spin || skip "the checker is not here (package spin)"
+    for options in -DWITHOUT_FENCE -DWITHOUT_DRAIN -DWITHOUT_TURN "-DRELAY -DWITHOUT_END" \
+        "-DRELAY -DWITHOUT_EPOCH" "-DROWS -DWITHOUT_CLAIM"; do
+        run search $options
+        echo "$options: $output"
+        grep -q 'assertion violated' <<<"$output"
+        grep -q 'errors: 1$' <<<"$output"
+    done
 }
