@@ -1,0 +1,181 @@
+# For ci/gpu-check, which sources this: four ranks in four network namespaces, cabled as a ring, with a
+# management network beside the cables, which comes last as on a host whose ports are on the board.
+# Opposite nodes have no cable, no route leads to them, and nobody forwards.
+
+RING_NODES='a b c d'
+RING_NS=mngpu$$
+RING_PIDS=()
+
+# ring_cable NODE NIC ADDRESS NODE NIC ADDRESS
+ring_cable()
+{
+    ip link add "$2" netns "$RING_NS-$1" type veth peer name "$5" netns "$RING_NS-$4" &&
+        ip -n "$RING_NS-$1" addr add "$3" dev "$2" && ip -n "$RING_NS-$4" addr add "$6" dev "$5" &&
+        ip -n "$RING_NS-$1" link set "$2" up && ip -n "$RING_NS-$4" link set "$5" up
+}
+
+# ring_up: the namespaces and the mesh file, $WORK/ring.yaml.
+ring_up()
+{
+    local node n=0
+    for node in $RING_NODES m; do
+        ip netns add "$RING_NS-$node" && ip -n "$RING_NS-$node" link set lo up || return
+    done
+    ring_cable a ab 10.217.1.0/31 b ba 10.217.1.1/31 &&
+        ring_cable b bc 10.217.2.0/31 c cb 10.217.2.1/31 &&
+        ring_cable c cd 10.217.3.0/31 d dc 10.217.3.1/31 &&
+        ring_cable d da 10.217.4.0/31 a ax 10.217.4.1/31 &&
+        ip -n "$RING_NS-m" link add br0 type bridge &&
+        ip -n "$RING_NS-m" link set br0 up || return
+    for node in $RING_NODES; do
+        n=$((n + 1))
+        ip link add mgmt netns "$RING_NS-$node" type veth peer name "p$node" netns "$RING_NS-m" &&
+            ip -n "$RING_NS-m" link set "p$node" master br0 up &&
+            ip -n "$RING_NS-$node" addr add "10.217.9.$n/24" dev mgmt &&
+            ip -n "$RING_NS-$node" link set mgmt up || return
+    done
+    cat >"$WORK/ring.yaml" <<-END
+	version: 1
+	nodes:
+	  - name: a
+	    nics:
+	      - {netdev: ab, addresses: [10.217.1.0/31]}
+	      - {netdev: ax, addresses: [10.217.4.1/31]}
+	      - {netdev: mgmt, addresses: [10.217.9.1/24], role: management}
+	  - name: b
+	    nics:
+	      - {netdev: ba, addresses: [10.217.1.1/31]}
+	      - {netdev: bc, addresses: [10.217.2.0/31]}
+	      - {netdev: mgmt, addresses: [10.217.9.2/24], role: management}
+	  - name: c
+	    nics:
+	      - {netdev: cb, addresses: [10.217.2.1/31]}
+	      - {netdev: cd, addresses: [10.217.3.0/31]}
+	      - {netdev: mgmt, addresses: [10.217.9.3/24], role: management}
+	  - name: d
+	    nics:
+	      - {netdev: dc, addresses: [10.217.3.1/31]}
+	      - {netdev: da, addresses: [10.217.4.0/31]}
+	      - {netdev: mgmt, addresses: [10.217.9.4/24], role: management}
+	END
+}
+
+ring_down()
+{
+    local node
+    [ ${#RING_PIDS[@]} -eq 0 ] || kill "${RING_PIDS[@]}" 2>/dev/null
+    for node in a b c d; do
+        ip -n "$RING_NS-m" link del "p$node" 2>/dev/null
+    done
+    for node in $RING_NODES m; do
+        ip netns del "$RING_NS-$node" 2>/dev/null
+    done
+}
+
+# ring_variables NODE: what meshnet env says there, to be evaluated.
+ring_variables()
+{
+    nsenter --net="/run/netns/$RING_NS-$1" env NCCL_DEBUG=INFO \
+        "$BUILD/bin/meshnet" env --mesh "$WORK/ring.yaml" --plugin "$PLUGIN" 2>"$WORK/ring.env.$1"
+}
+
+# ring_ranks NAME SECONDS MOST: a rank on each node, with the variables of "meshnet env" where NAME is
+# with, with none else; what they say is in $WORK/NAME.log.RANK. The worst of their exit codes: 124
+# when one was still at it after so long.
+ring_ranks()
+{
+    local name=$1 limit=$2 most=$3 rank=0 node variables code=0 one
+    RING_PIDS=()
+    for node in $RING_NODES; do
+        variables=''
+        if [ "$name" = with ] && ! variables=$(ring_variables $node); then
+            cat "$WORK/ring.env.$node"
+            return 2
+        fi
+        (
+            unset ${!NCCL_@} ${!MESHNET_@}
+            eval "$variables"
+            exec env RANK=$rank WORLD_SIZE=4 LOCAL_RANK=0 MASTER_ADDR=10.217.9.1 MASTER_PORT=29517 \
+                timeout -k 5 "$limit" nsenter --net="/run/netns/$RING_NS-$node" \
+                python3 "$RANK" run "$most" "$WORK/$name"
+        ) >"$WORK/$name.log.$rank" 2>&1 &
+        RING_PIDS+=($!)
+        rank=$((rank + 1))
+    done
+    for one in "${RING_PIDS[@]}"; do
+        wait "$one"
+        one=$?
+        # 137: it did not end when told to.
+        [ $one -ne 137 ] || one=124
+        [ $one -le $code ] || code=$one
+    done
+    RING_PIDS=()
+    return $code
+}
+
+# ring_said NAME PATTERN: how many of the four said so.
+ring_said()
+{
+    grep -lE "$2" "$WORK/$1".log.* 2>/dev/null | wc -l
+}
+
+# ring_tell NAME: what matters of what they said, else how it ended.
+ring_tell()
+{
+    if ! grep -qiE 'WARN|error|refused|unreachable' "$WORK/$1".log.*; then
+        tail -qn 3 "$WORK/$1".log.*
+        return
+    fi
+    grep -hiE 'WARN|error|refused|unreachable' "$WORK/$1".log.* | cut -c 1-300 | sort | uniq -c |
+        sort -rn | head -n 12
+}
+
+# ring LIMIT MOST: 0 when it runs with what meshnet env says, and not without.
+ring()
+{
+    local limit=$1 most=$2 code bad=0
+    if ! ring_up 2>"$WORK/ring.up"; then
+        ring_down
+        echo "the ring is left out, for this user may make no network namespaces here:" \
+            "$(head -n 1 "$WORK/ring.up")"
+        return 77
+    fi
+    say "ring of four: stock NCCL with the variables of meshnet env and no other"
+    ring_ranks with "$limit" "$most"
+    code=$?
+    case $code in
+    0) echo "with the plugin: it starts, and all results of $(ring_results) are right" ;;
+    124) echo "with the plugin: hangs: not done within $limit s" ;;
+    *) echo "with the plugin: fails with $code" ;;
+    esac
+    [ $code -eq 0 ] && [ -s "$WORK/with" ] || bad=1
+    if [ "$(ring_said with '[Uu]sing network meshnet')" -ne 4 ]; then
+        echo "not every rank used meshnet"
+        bad=1
+    fi
+    [ $bad -eq 0 ] || ring_tell with
+    grep -hoE 'peer . has no cable to this node: .*' "$WORK"/with.log.* | sort -u | head -n 4
+
+    limit=$(((limit + 4) / 5))
+    say "the same without the plugin and without any variable, for $limit s"
+    ring_ranks without "$limit" 64K
+    code=$?
+    case $code in
+    0)
+        echo "without the plugin: it works, so that this ring shows nothing"
+        bad=1
+        ;;
+    124) echo "without the plugin: hangs: not done within $limit s" ;;
+    *) echo "without the plugin: fails with $code" ;;
+    esac
+    ring_tell without
+    ring_down
+    return $bad
+}
+
+# ring_results: "all_gather, all_reduce, …".
+ring_results()
+{
+    python3 -c 'import json, sys
+print(", ".join(sorted({row["op"] for row in json.load(open(sys.argv[1]))["rows"]})))' "$WORK/with"
+}

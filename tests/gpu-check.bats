@@ -1,0 +1,118 @@
+#!/usr/bin/env bats
+# ci/gpu-check's ring of four without a GPU: the namespaces, cables, variables, time limits and verdicts
+# are its own; in NCCL's place a rank moves the bytes by meshnet bench, or without the plugin meets the
+# others at its first NIC's address, as NCCL's bootstrap does.
+
+load helper
+
+setup()
+{
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    command -v python3 >/dev/null || skip "no python3"
+    unset "${!NCCL_@}" MESHNET_CONFIG MESHNET_NODE
+    cd "$BATS_TEST_TMPDIR"
+    export NO_COLOR=1 SEEN=$PWD/seen BENCH=$MESHNET FAKE=
+    mkdir seen
+    cat >ranks.py <<-'END'
+	import json, os, socket, subprocess, sys, time
+
+	def first_address():
+	    nics = json.loads(subprocess.check_output(["ip", "-j", "-4", "addr", "show"]))
+	    return next(a["local"] for n in nics if n["ifname"] != "lo" for a in n["addr_info"])
+
+	def without(rank, path):
+	    if rank == 0:
+	        server = socket.create_server((first_address(), 29600))
+	        with open(path + ".tmp", "w") as file:
+	            file.write(first_address())
+	        os.rename(path + ".tmp", path + ".at")
+	        kept = [server.accept() for _ in range(3)]
+	        return 0
+	    while not os.path.exists(path + ".at"):
+	        time.sleep(0.05)
+	    try:
+	        socket.create_connection((open(path + ".at").read(), 29600), 60)
+	    except OSError as error:
+	        print("WARN socket error:", error)
+	        return 1
+	    return 0
+
+	def with_plugin(rank, path):
+	    print("NCCL INFO Using network meshnet", flush=True)
+	    out = subprocess.run([os.environ["BENCH"], "bench", "--collective", "all-reduce,all-to-all",
+	                          "--algorithm", "direct", "--sizes", "8,64K", "--duration", "20ms",
+	                          "--timeout", "30s", "--json", "--plugin", os.environ["NCCL_NET_PLUGIN"]],
+	                         env=dict(os.environ, MESHNET_LOG="info", MESHNET_TOKEN="00112233445566778899aabbccddeeff"),
+	                         stdout=subprocess.PIPE, text=True)
+	    if out.returncode:
+	        return out.returncode
+	    if rank == 0:
+	        rows = [{"op": row["collective"], "wrong": row["wrong"]}
+	                for row in json.loads(out.stdout)["collectives"]]
+	        with open(path, "w") as file:
+	            json.dump({"rows": rows}, file)
+	        return 1 if sum(row["wrong"] for row in rows) else 0
+	    return 0
+
+	if sys.argv[1] == "probe":
+	    sys.exit(os.environ["FAKE"] == "no gpu")
+	rank, path, fake = int(os.environ["RANK"]), sys.argv[3], os.environ["FAKE"]
+	plugin = "NCCL_NET_PLUGIN" in os.environ
+	with open(f"{os.environ['SEEN']}/{'with' if plugin else 'without'}.{rank}", "w") as file:
+	    for name in sorted(os.environ):
+	        if name.startswith(("NCCL_", "MESHNET_")):
+	            print(f"{name}={os.environ[name]}", file=file)
+	if plugin and fake == "hangs" and rank == 2:
+	    time.sleep(1000)
+	if plugin and fake == "wrong":
+	    sys.exit(1)
+	if not plugin and fake == "works":
+	    sys.exit(0)
+	sys.exit(with_plugin(rank, path) if plugin else without(rank, path))
+	END
+}
+
+# check OPTION…: the ring case, with these ranks; nothing of it stays.
+check()
+{
+    local before after
+    before=$(ip netns list | sort)
+    run --separate-stderr timeout -k 1 120 "$TOP/ci/gpu-check" --build "$BUILD" --cases ring --program "$PWD/ranks.py" "$@"
+    echo "$output"
+    echo "$stderr"
+    after=$(ip netns list | grep mngpu || true)
+    [ -z "$after" ]
+}
+
+@test "gpu-check: the ring starts with what meshnet env says and with nothing else, and not without" {
+    TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+    check --limit 60
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"with the plugin: it starts, and all results of all_reduce, alltoall are right"* ]]
+    [[ "$output" == *"peer c has no cable to this node: TCP reaches it over the management network (10.217.9.1 to 10.217.9.3)"* ]]
+    # Rank 2 has no way to the first cable of rank 0, which waits for it.
+    [[ "$output" == *"without the plugin: hangs: not done within 12 s"*"Network is unreachable"* ]]
+    [ ! -s seen/without.0 ]
+    [ ! -s seen/without.3 ]
+    [ "$(cut -d = -f 1 seen/with.2 | paste -sd ' ')" = 'MESHNET_CONFIG NCCL_DEBUG NCCL_NET NCCL_NET_PLUGIN NCCL_SOCKET_IFNAME' ]
+    grep -q '^NCCL_SOCKET_IFNAME==mgmt$' seen/with.2
+}
+
+@test "gpu-check: a ring that hangs, is wrong, or works without the plugin is a failure that is said" {
+    TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+    FAKE=hangs check --limit 5
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"with the plugin: hangs: not done within 5 s"*"without the plugin: "* ]]
+    FAKE=wrong check --limit 5
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"with the plugin: fails with 1"*"not every rank used meshnet"* ]]
+    FAKE=works check --limit 20
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"with the plugin: it starts"*"without the plugin: it works, so that this ring shows nothing"* ]]
+    FAKE='no gpu' check
+    [ "$status" -eq 77 ]
+    check --limit 0
+    [ "$status" -eq 2 ]
+    check --cases triangle
+    [ "$status" -eq 2 ]
+}
