@@ -8,11 +8,7 @@ MESH=$TOP/configs/ring4.yaml
 
 setup_file()
 {
-    local node
-    lab_up "$MESH"
-    for node in spark-a spark-b spark-c spark-d; do
-        serve_on $node "$MESH"
-    done
+    ring_up
 }
 
 teardown_file()

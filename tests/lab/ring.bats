@@ -8,11 +8,7 @@ MESH=$TOP/configs/ring4.yaml
 
 setup_file()
 {
-    local node
-    lab_up "$MESH"
-    for node in spark-a spark-b spark-c spark-d; do
-        serve_on $node "$MESH"
-    done
+    ring_up
 }
 
 teardown_file()
@@ -61,32 +57,11 @@ END
         "$BATS_TEST_TMPDIR/report"
 }
 
-# The ring with its management network, for all nodes.
-with_management()
-{
-    awk '/^  - name: / { n++ } { print }
-        /^    nics:/ { printf "      - {netdev: mgmt, addresses: [10.255.0.%d/24], role: management}\n", n }' \
-        "$MESH" >"$1"
-}
-
 @test "bench: with a management network and no setting, every collective runs, neighbours over RDMA" {
-    local file=$BUILD/ring-managed.yaml node jobs=() rank=1
-    with_management "$file"
-    for node in spark-b spark-c spark-d; do
-        start_on $node "$SLOW MESHNET_CONFIG=$file MESHNET_TOKEN=$TOKEN RANK=$rank WORLD_SIZE=4 \
-            MASTER_ADDR=10.255.0.1 MASTER_PORT=18600 $MESHNET bench --collective all-reduce,all-to-all \
-            --algorithm direct --sizes 4K,64K --duration 100ms --timeout 60s >/root/rank 2>&1"
-        jobs+=("$JOB")
-        rank=$((rank + 1))
-    done
-    run --separate-stderr on spark-a "$SLOW MESHNET_LOG=info MESHNET_CONFIG=$file MESHNET_TOKEN=$TOKEN \
-        RANK=0 WORLD_SIZE=4 MASTER_ADDR=10.255.0.1 MASTER_PORT=18600 $MESHNET bench --json \
-        --collective all-reduce,all-to-all --algorithm direct --sizes 4K,64K --duration 100ms --timeout 60s"
-    echo "$stderr"
-    on spark-c cat /root/rank
-    [ "$status" -eq 0 ]
-    wait "${jobs[@]}"
-    jq -e '[.. | objects | select(has("wrong")) | .wrong] | length > 0 and all(. == 0)' <<<"$output"
+    managed "$MESH" >"$BUILD/ring-managed.yaml"
+    lab sync
+    collectives_at "$BUILD/ring-managed.yaml" '' --collective all-reduce,all-to-all --algorithm direct \
+        --sizes 4K,64K --duration 100ms
     [[ "$stderr" == *"spark-c has no cable to this node: TCP reaches it over the management network"* ]]
     [[ "$stderr" == *"sending to peer spark-b by RDMA"*  ]]
     [[ "$stderr" == *"sending to peer spark-c by TCP"* ]]
@@ -94,13 +69,26 @@ with_management()
 }
 
 @test "verify-plugin: opposite nodes keep the rules" {
-    local file=$BUILD/ring-managed.yaml
-    with_management "$file"
-    serve_on spark-c "$file" --port 18517
-    run --separate-stderr on spark-a "echo $TOKEN >/root/token; chmod 600 /root/token
-        $SLOW MESHNET_CONFIG=$file $MESHNET verify-plugin --peer spark-c --port 18517 --rule connect --rule close --rule transfer.sizes --timeout 90s --total 8m \
-        --token-file /root/token --json $PLUGIN"
-    echo "$stderr"
-    echo "$output" | tail -40
+    opposite_keeps_rules spark-a spark-c "$BUILD/ring-managed.yaml"
+}
+
+# The node in between forwards, and both ends have a route to the other's cable.
+@test "bench: opposite nodes reach each other through the kernel between, over TCP along the cables and over RDMA" {
+    local file=$BUILD/ring-routed.yaml
+    (cat "$MESH" && printf 'routes:\n  - {ends: [%s, %s], via: %s}\n' spark-a/right spark-c/left spark-b) >"$file"
+    lab sync
+    on spark-b 'sysctl -qw net.ipv4.ip_forward=1'
+    on spark-a 'ip route add 10.0.2.0/24 via 10.0.1.2'
+    on spark-c 'ip route add 10.0.1.0/24 via 10.0.2.1'
+    bench_on spark-a spark-c "$MESH" --sizes 100K --iters 8 --tests bandwidth --direction both
     [ "$status" -eq 0 ]
+    jq -e '.wrong_messages == 0 and .checked_messages > 0 and
+        (.counters_here | .transport == "TCP" and .carried_by == "enp1s0f0np0") and
+        (.counters_peer | .transport == "TCP" and .carried_by == "enp1s0f1np1")' "$BATS_TEST_TMPDIR/report"
+    serve_on spark-c "$file" --port 18518
+    bench_on spark-a spark-c "$file" --port 18518 --sizes 100K --iters 8 --tests bandwidth --direction both
+    on spark-a 'ip route del 10.0.2.0/24'
+    on spark-c 'ip route del 10.0.1.0/24'
+    [ "$status" -eq 0 ]
+    carried_by_rdma enp1s0f0np0 enp1s0f1np1
 }

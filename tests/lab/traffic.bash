@@ -22,6 +22,59 @@ serve_on()
         exit 1"
 }
 
+# ring_up: the machines of $MESH, a serve on each; until ring_down.
+ring_up()
+{
+    local node
+    lab_up "$MESH"
+    for node in spark-a spark-b spark-c spark-d; do
+        serve_on $node "$MESH"
+    done
+}
+
+# managed FILE: it with the lab's management network, for all its nodes.
+managed()
+{
+    awk '/^  - name: / { n++ } { print }
+        /^    nics:/ { printf "      - {netdev: mgmt, addresses: [10.255.0.%d/24], role: management}\n", n }' "$1"
+}
+
+# collectives_at FILE VARIABLES OPTION…: bench --collective on a rank of each of the four nodes, rank 0 at
+# spark-a; what that reports is in $output, what it says in $stderr. Fails when a rank does, or an element
+# is wrong.
+collectives_at()
+{
+    local file=$1 set="$SLOW MESHNET_LOG=info MESHNET_CONFIG=$1 MESHNET_TOKEN=$TOKEN $2" node jobs=() rank=1 job
+    set+=" WORLD_SIZE=4 MASTER_ADDR=10.255.0.1 MASTER_PORT=18600"
+    shift 2
+    for node in spark-b spark-c spark-d; do
+        start_on $node "$set RANK=$rank $MESHNET bench --timeout 60s $* >/root/rank 2>&1"
+        jobs+=("$JOB")
+        rank=$((rank + 1))
+    done
+    run --separate-stderr on spark-a "$set RANK=0 $MESHNET bench --json --timeout 60s $*"
+    echo "$stderr"
+    [ "$status" -eq 0 ] || on spark-c cat /root/rank
+    for job in "${jobs[@]}"; do
+        wait $job || status=1
+    done
+    [ "$status" -eq 0 ] &&
+        jq -e '[.. | objects | select(has("wrong")) | .wrong] | length > 0 and all(. == 0)' <<<"$output"
+}
+
+# opposite_keeps_rules NODE PEER FILE: verify-plugin between the two.
+opposite_keeps_rules()
+{
+    serve_on "$2" "$3" --port 18517
+    run --separate-stderr on "$1" "(umask 077; echo $TOKEN >/root/token)
+        $SLOW MESHNET_CONFIG=$3 $MESHNET verify-plugin --peer $2 --port 18517 --rule connect \
+            --rule close --rule transfer.sizes --timeout 90s --total 8m --token-file /root/token \
+            --json $PLUGIN"
+    echo "$stderr"
+    echo "$output" | tail -40
+    [ "$status" -eq 0 ]
+}
+
 # bench_at NODE FILE OPTION…: into $output and $status, and into the file report.
 bench_at()
 {
