@@ -1,5 +1,4 @@
 /* What many cycles leave behind, and how a process ends: communicators come and go for days. */
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,94 +7,24 @@
 #include <unistd.h>
 
 #include "bench/check/kit.h"
+#include "bench/check/leak.h"
 #include "bench/check/peer.h"
 
 #define CYCLES    48
 #define REG_TURNS 4000
 #define MESSAGES  4000
-#define LEAST     16 /* bytes a cycle: a smaller loss cannot be told from the allocator's own */
-
-/* There when the sanitizers' allocator takes the place of the C library's. */
-size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
-
-/* In use by all threads, mapped pieces included. */
-static size_t heap_bytes(void)
-{
-    struct mallinfo2 info = mallinfo2();
-
-    if (__sanitizer_get_current_allocated_bytes)
-        return __sanitizer_get_current_allocated_bytes();
-    return info.uordblks + info.hblkhd;
-}
-
-static size_t mapped_bytes(void)
-{
-    FILE *file = fopen("/proc/self/statm", "re");
-    size_t pages = 0;
-
-    if (file && fscanf(file, "%zu", &pages) != 1)
-        pages = 0;
-    if (file)
-        fclose(file);
-    return pages * 4096;
-}
 
 struct leak {
+    struct mn_leak leak;
     struct mn_check *check;
-    void (*cycle)(struct leak *leak);
-    size_t (*measure)(void);
-    int cycles;
-    size_t least;
-    const char *what, *unit;
     struct mn_pair pair;
     struct mn_buf out, in;
     unsigned char area[65536];
 };
 
-static void run_cycles(struct leak *leak)
+static void connection(void *ctx)
 {
-    for (int i = 0; i < leak->cycles; i++)
-        leak->cycle(leak);
-}
-
-/* What a plugin frees on a thread of its own may take a moment. */
-static size_t settled(struct leak *leak, size_t limit)
-{
-    size_t now;
-
-    for (int i = 0; (now = leak->measure()) > limit && i < 100; i++) {
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-        if (mn_check_expired(leak->check))
-            break;
-    }
-    return now;
-}
-
-/* A cache fills once, a leak grows with every part alike: three parts after a first one. */
-static void judge_growth(struct leak *leak)
-{
-    const size_t step = leak->least * (size_t)leak->cycles;
-    size_t before, after[3];
-
-    mn_check_step(leak->check, "%d %ss, four times", leak->cycles, leak->unit);
-    run_cycles(leak);
-    before = leak->measure();
-    for (int part = 0; part < 3; part++) {
-        size_t start = part ? after[part - 1] : before;
-        run_cycles(leak);
-        after[part] = settled(leak, start + step - 1);
-        if (after[part] < start + step) {
-            mn_check_note(leak->check, "%zu bytes of %s before, %zu after %d %ss", before,
-                          leak->what, after[part], leak->cycles * (part + 1), leak->unit);
-            return;
-        }
-    }
-    mn_check_fail(leak->check, "%s grew from %zu to %zu, %zu, %zu bytes, each after %d more %ss",
-                  leak->what, before, after[0], after[1], after[2], leak->cycles, leak->unit);
-}
-
-static void connection(struct leak *leak)
-{
+    struct leak *leak = ctx;
     struct mn_pair pair;
 
     mn_kit_connect(leak->check, &pair);
@@ -103,8 +32,9 @@ static void connection(struct leak *leak)
     mn_kit_close(leak->check, &pair);
 }
 
-static void registration(struct leak *leak)
+static void registration(void *ctx)
 {
+    struct leak *leak = ctx;
     void *comm = leak->pair.recv, *mhandle = NULL;
 
     mn_check_ok(leak->check, "regMr",
@@ -112,8 +42,9 @@ static void registration(struct leak *leak)
     mn_check_ok(leak->check, "deregMr", mn_raw_dereg(&leak->check->raw, comm, mhandle));
 }
 
-static void message(struct leak *leak)
+static void message(void *ctx)
 {
+    struct leak *leak = ctx;
     struct mn_req send, recv;
 
     mn_kit_irecv(leak->check, leak->pair.recv, &leak->in, 512, 0, &recv);
@@ -121,26 +52,22 @@ static void message(struct leak *leak)
     mn_kit_wait2(leak->check, &recv, &send);
 }
 
-static void listening(struct leak *leak)
+static void listening(void *ctx)
 {
+    struct leak *leak = ctx;
     struct mn_pair pair;
 
     mn_kit_listen(leak->check, 0, &pair);
     mn_check_ok(leak->check, "closeListen", mn_raw_close_listen(&leak->check->raw, pair.listen));
 }
 
-static void judge(struct mn_check *check, void (*cycle)(struct leak *leak), int cycles,
-                  const char *unit)
+static void judge(struct mn_check *check, void (*cycle)(void *ctx), int cycles, const char *unit)
 {
     static struct leak leak; /* large; one rule a process */
 
     leak = (struct leak){.check = check,
-                         .cycle = cycle,
-                         .measure = heap_bytes,
-                         .cycles = cycles,
-                         .least = LEAST,
-                         .what = "memory in use",
-                         .unit = unit};
+                         .leak = {check, cycle, &leak, cycles, mn_leak_heap, MN_LEAK_LEAST,
+                                  "memory in use", unit}};
     mn_check_init(check);
     if (cycle == registration || cycle == message)
         mn_kit_connect(check, &leak.pair);
@@ -148,7 +75,7 @@ static void judge(struct mn_check *check, void (*cycle)(struct leak *leak), int 
         mn_kit_buf(check, leak.pair.send, 512, 0, &leak.out);
         mn_kit_buf(check, leak.pair.recv, 512, 0, &leak.in);
     }
-    judge_growth(&leak);
+    mn_leak_judge(&leak.leak);
 }
 
 static void check_memory(struct mn_check *check)
@@ -176,14 +103,10 @@ static void check_mappings(struct mn_check *check)
     static struct leak leak;
 
     leak = (struct leak){.check = check,
-                         .cycle = connection,
-                         .measure = mapped_bytes,
-                         .cycles = CYCLES,
-                         .least = 4096,
-                         .what = "mapped memory",
-                         .unit = "connection"};
+                         .leak = {check, connection, &leak, CYCLES, mn_leak_mapped, 4096,
+                                  "mapped memory", "connection"}};
     mn_check_init(check);
-    judge_growth(&leak);
+    mn_leak_judge(&leak.leak);
 }
 
 /* As most programs end: with everything open. */
