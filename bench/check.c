@@ -13,17 +13,29 @@
 #define LOOK_MS        200 /* a lost SIGCHLD delays a report by this */
 
 const struct mn_check_family *const mn_check_families[] = {
-    &mn_check_load_family,    &mn_check_device_family,
-    &mn_check_connect_family, &mn_check_handshake_family,
-    &mn_check_memory_family,  &mn_check_transfer_family,
-    &mn_check_deliver_family, &mn_check_group_family,
-    &mn_check_request_family, &mn_check_wear_family,
-    &mn_check_visible_family, &mn_check_thread_family,
-    &mn_check_close_family,   &mn_check_leave_family,
-    &mn_check_context_family, &mn_check_life_family,
-    &mn_check_death_family,   &mn_check_idle_family,
-    &mn_check_guest_family,   &mn_check_scenario_family,
-    &mn_check_collnet_family, NULL, /* the end */
+    &mn_check_load_family,
+    &mn_check_device_family,
+    &mn_check_connect_family,
+    &mn_check_handshake_family,
+    &mn_check_memory_family,
+    &mn_check_transfer_family,
+    &mn_check_deliver_family,
+    &mn_check_group_family,
+    &mn_check_request_family,
+    &mn_check_wear_family,
+    &mn_check_visible_family,
+    &mn_check_thread_family,
+    &mn_check_close_family,
+    &mn_check_leave_family,
+    &mn_check_context_family,
+    &mn_check_life_family,
+    &mn_check_death_family,
+    &mn_check_idle_family,
+    &mn_check_guest_family,
+    &mn_check_scenario_family,
+    &mn_check_collnet_family,
+    &mn_check_tuner_family,
+    NULL, /* the end */
 };
 
 const char *mn_check_status_name(enum mn_check_status status)
@@ -81,6 +93,16 @@ static enum mn_err look(const struct mn_check_target *target, struct mn_check_in
     if (!err)
         mn_warden_collect(&warden, &rule, &result, info, error);
     return err;
+}
+
+int mn_check_only_tuner(const struct mn_check_info *info)
+{
+    static const char only[] = "libnccl-tuner";
+    const char *slash = strrchr(info->path, '/');
+
+    return info->path[0] && !info->versions[0] &&
+           (info->tuner_versions[0] ||
+            strncmp(slash ? slash + 1 : info->path, only, sizeof only - 1) == 0);
 }
 
 static enum mn_err check_version(const struct mn_check_target *target,

@@ -39,6 +39,7 @@ enum mn_check_flags {
      * not wait for. */
     MN_CHECK_FIRST = 64,
     MN_CHECK_GATE = 128, /* when it fails, nothing else can be judged */
+    MN_CHECK_ANY = 256,  /* says something of a library that has no net plugin, too */
 };
 
 struct mn_check_rule {
@@ -59,12 +60,17 @@ struct mn_check_rule {
 /* Whether the rule says anything about plugins driven through this ABI version. */
 int mn_check_applies(const struct mn_check_rule *rule, int version);
 
+/* What of a library a family is about. Each has version numbers of its own: "version" is of the
+ * family's interface wherever a rule or a job is meant. */
+enum mn_check_interface { MN_CHECK_NET, MN_CHECK_TUNER };
+
 struct mn_check_family {
     const char *name;
     const char *title;
     const struct mn_check_rule *rules;
     size_t n_rules;
     int twice; /* by default, those with MN_CHECK_ENDS once more with their ends in two processes */
+    enum mn_check_interface interface;
 };
 
 /* In the order they run, NULL-terminated. */
@@ -105,7 +111,7 @@ struct mn_check_result {
 
 struct mn_check_target {
     char path[4096];   /* given to dlopen */
-    int version;       /* ABI version to drive, 0 = newest known here */
+    int version;       /* of the interface to drive, 0 = newest known here */
     unsigned limit_ms; /* per rule */
     uint64_t seed;     /* with the rule's id, all that its random choices depend on */
     const struct mn_check_profile *profile; /* the release to behave like, or NULL (profile.h) */
@@ -122,7 +128,13 @@ struct mn_check_info {
     char versions[128]; /* every ABI version exported, newest first: "v10 v9 v8" */
     int version;        /* driven, 0 = none */
     int driven[MN_CHECK_VERSIONS]; /* exported and known here, newest first, 0-terminated */
+    /* The same of its tuner; empty when it has none. */
+    char tuner_name[256], tuner_versions[64];
+    int tuner_driven[MN_CHECK_VERSIONS];
 };
+
+/* Whether it has a tuner and no net plugin, or a name under which NCCL looks for nothing else. */
+int mn_check_only_tuner(const struct mn_check_info *info);
 
 /* Looks at the library in a child process. MN_ERR_NOTFOUND: no such file; MN_ERR_USAGE: not a
  * shared library of this machine, or it lacks target->version. A library that fails to load, or has

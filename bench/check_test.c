@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "bench/check.h"
+#include "bench/check/rule.h"
 
 /* ThreadSanitizer's shadow makes 1 GiB of a message many, and every rule many times slower: it gets
  * the first of every STRIDE versions, seeds and faults. Nothing here waits for LIMIT_MS; it ends
@@ -51,6 +52,10 @@ static const struct fault faults[] = {
     {"second/libnccl-net-second-" #name, version, rule, text},
 #include SECOND_DEF
 #undef SECOND
+#define TUNER_ROW(name, version, rule, text)                                                       \
+    {"tuner/libnccl-tuner-fault-" #name, version, rule, text},
+#include TUNER_DEF
+#undef TUNER_ROW
 };
 
 #define N_FAULTS  (sizeof faults / sizeof *faults)
@@ -145,7 +150,8 @@ static void reference_passes(int version, uint64_t seed, unsigned flags)
     for (int f = 0; mn_check_families[f]; f++)
         for (size_t r = 0; r < mn_check_families[f]->n_rules; r++) {
             const struct mn_check_rule *rule = &mn_check_families[f]->rules[r];
-            if (!mn_check_applies(rule, version) || (rule->flags & flags) != flags ||
+            if (mn_check_families[f]->interface != MN_CHECK_NET ||
+                !mn_check_applies(rule, version) || (rule->flags & flags) != flags ||
                 strcmp(rule->id, LONG_RULE) == 0 ||
                 (rule->flags & MN_CHECK_PATIENT && version != 12))
                 continue;
@@ -184,6 +190,28 @@ static void test_reference_passes_with_any_seed(void **state)
     (void)state;
     for (uint64_t seed = 2; seed < 8; seed += STRIDE)
         reference_passes(10, seed, MN_CHECK_RANDOM);
+}
+
+static void test_reference_tuner_passes_in_every_version(void **state)
+{
+    int bad = 0;
+
+    (void)state;
+    for (int version = MN_TUNER_NEWEST; version >= MN_TUNER_OLDEST; version--) {
+        struct mn_check_target target = target_of("tuner/libnccl-tuner-ref", version, LIMIT_MS);
+        for (size_t r = 0; r < mn_check_tuner_family.n_rules; r++) {
+            const struct mn_check_rule *rule = &mn_check_tuner_family.rules[r];
+            struct mn_check_result result;
+            struct mn_diag diag;
+            assert_int_equal(mn_check_run(rule, &target, &result, &diag), MN_OK);
+            if (result.status == (mn_check_applies(rule, version) ? MN_CHECK_PASS : MN_CHECK_SKIP))
+                continue;
+            print_error("tuner v%d %s: %s: %s\n", version, rule->id,
+                        mn_check_status_name(result.status), result.seen);
+            bad++;
+        }
+    }
+    assert_int_equal(bad, 0);
 }
 
 static int is_found(const struct fault *fault)
@@ -360,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_reference_passes_in_every_version),
         cmocka_unit_test(test_reference_passes_with_any_seed),
+        cmocka_unit_test(test_reference_tuner_passes_in_every_version),
         cmocka_unit_test(test_faults_are_found),
         cmocka_unit_test(test_an_error_when_full_is_no_failure),
         cmocka_unit_test(test_one_process_hides_faults),

@@ -9,12 +9,12 @@
 #include "bench/check.h"
 #include "bench/check/far.h"
 #include "bench/check/profile.h"
-#include "bench/check/raw.h"
 #include "bench/trace/replay.h"
 #include "cli/cmd.h"
 #include "cli/host_name.h"
 #include "cli/plugin_path.h"
 #include "cli/rank_env.h"
+#include "cli/verify_jobs.h"
 #include "cli/verify_report.h"
 #include "cli/verify_rules.h"
 #include "topo/base/alloc.h"
@@ -49,11 +49,12 @@ static const struct mn_opt options[] = {
      .type = MN_OPT_STRING,
      .arg = "vN",
      .offset = offsetof(struct options, version),
-     .help = "Drive this ABI version instead of the newest one exported."},
+     .help = "Drive this ABI version instead of the newest one exported: of the tuner, where\n"
+             "only its rules run."},
     {.name = "all-versions",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct options, all_versions),
-     .help = "Drive every version the library exports, one after the other."},
+     .help = "Drive every version the library exports, one after the other, its tuner's too."},
     {.name = "profile",
      .type = MN_OPT_STRING,
      .arg = "RELEASE",
@@ -206,76 +207,6 @@ static int print_rules(const struct options *o)
     return mn_out_free(out) == 0 ? 0 : 1;
 }
 
-/* "v10" or "10" */
-static enum mn_err read_version(const char *text, int *version, struct mn_diag *diag)
-{
-    char known[64] = "", *end;
-    long n = strtol(text + (text[0] == 'v'), &end, 10);
-
-    for (const struct mn_raw_version *v = mn_raw_versions; v->version; v++) {
-        size_t used = strlen(known);
-        snprintf(known + used, sizeof known - used, "%sv%d", used ? ", " : "", v->version);
-        if (end > text && !*end && n == v->version) {
-            *version = v->version;
-            return MN_OK;
-        }
-    }
-    return mn_fail(diag, MN_ERR_USAGE, "--version \"%s\": expected one of %s", text, known);
-}
-
-/* The versions to drive, 0-terminated; {0} when there is none. */
-static enum mn_err choose_versions(const struct options *o, const struct mn_check_target *target,
-                                   const struct mn_check_info *info, int *versions,
-                                   struct mn_diag *diag)
-{
-    const struct mn_check_profile *profile = target->profile;
-    int n = 0;
-
-    for (int i = 0; info->driven[i]; i++) {
-        int v = info->driven[i];
-        if (profile && (v > profile->newest || v < profile->oldest))
-            continue;
-        if (target->version ? v == target->version : o->all_versions || n == 0)
-            versions[n++] = v;
-    }
-    versions[n] = 0;
-    if (n == 0 && profile && info->versions[0])
-        return mn_fail(diag, MN_ERR_USAGE, "%s looks for v%d to v%d; %s exports %s%s",
-                       profile->title, profile->newest, profile->oldest, info->path, info->versions,
-                       target->version ? ", and another one was asked for" : "");
-    return MN_OK;
-}
-
-struct jobs {
-    struct mn_verify_choice choice;
-    struct mn_check_job *jobs;
-    size_t n;
-    int version;
-};
-
-static void add_job(void *ctx, const struct mn_check_family *family,
-                    const struct mn_check_rule *rule)
-{
-    struct jobs *jobs = ctx;
-    struct mn_check_job *job;
-
-    if (!mn_verify_chosen(&jobs->choice, family, rule) ||
-        (jobs->version && !jobs->choice.names.count && !mn_check_applies(rule, jobs->version)))
-        return; /* what was asked for by name is reported as skipped */
-    if (rule->flags & MN_CHECK_PATIENT && !mn_verify_patient(&jobs->choice, rule))
-        return;
-    job = mn_grow((void **)&jobs->jobs, &jobs->n, sizeof *job);
-    *job = (struct mn_check_job){.family = family,
-                                 .rule = rule,
-                                 .version = jobs->version,
-                                 .two = jobs->choice.two_processes};
-    if (!mn_verify_twice(&jobs->choice, family, rule))
-        return;
-    job = mn_grow((void **)&jobs->jobs, &jobs->n, sizeof *job);
-    *job =
-        (struct mn_check_job){.family = family, .rule = rule, .version = jobs->version, .two = 1};
-}
-
 struct run {
     const struct mn_verify_format *format;
     struct mn_verify_report report;
@@ -325,9 +256,12 @@ static unsigned processors(void)
 static int verify(const struct options *o, struct mn_check_target *target,
                   const struct mn_verify_baseline *baseline)
 {
-    int versions[MN_CHECK_VERSIONS], n_versions = 0;
+    const struct mn_verify_choice choice = choice_of(o);
+    const struct mn_verify_wish wish = {target->version, o->all_versions, target->profile};
+    struct mn_verify_versions versions;
     struct mn_check_info info;
-    struct jobs jobs = {.choice = choice_of(o)};
+    struct mn_check_job *jobs;
+    size_t n;
     struct run run = {.format = formats[o->format],
                       .report = {.target = target,
                                  .info = &info,
@@ -347,21 +281,21 @@ static int verify(const struct options *o, struct mn_check_target *target,
                                  .done = job_done,
                                  .ctx = &run};
     struct mn_diag diag;
-    enum mn_err err = mn_check_probe(target, &info, &diag);
+    enum mn_err err;
     int failed_output;
 
+    if (mn_verify_tuner_alone(&choice))
+        target->version = 0; /* the wish is a tuner's */
+    err = mn_check_probe(target, &info, &diag);
     if (!err)
-        err = choose_versions(o, target, &info, versions, &diag);
+        err = mn_verify_versions(&choice, &wish, &info, &versions, &diag);
     if (err) {
         mn_cmd_fail(NAME, &diag);
         return err == MN_ERR_NOTFOUND ? 2 : mn_err_exit_code(err);
     }
-    info.version = versions[0];
-    do {
-        jobs.version = versions[n_versions];
-        mn_verify_each(add_job, &jobs);
-    } while (versions[n_versions] && versions[++n_versions]);
-    if (jobs.n == 0) {
+    info.version = versions.net[0];
+    jobs = mn_verify_jobs(&choice, &info, &versions, &n);
+    if (n == 0) {
         const int two = o->peer || o->two;
         mn_fail(&diag, MN_ERR_USAGE, "none of these rules %s%s%s",
                 o->stress_ms ? "chooses at random (--stress)" : "",
@@ -371,17 +305,17 @@ static int verify(const struct options *o, struct mn_check_target *target,
                           : "has two ends (--two)");
         return mn_cmd_fail(NAME, &diag);
     }
-    run.report.jobs = jobs.jobs;
-    run.report.n = jobs.n;
-    run.report.versions = n_versions;
-    plan.total_ms = total_ms(o, (unsigned)n_versions);
+    run.report.jobs = jobs;
+    run.report.n = n;
+    run.report.many = versions.n_net > 1 || versions.n_tuner > 1;
+    run.report.tuner_version = versions.tuner[0];
+    plan.total_ms = total_ms(o, (unsigned)(versions.n_net + versions.n_tuner));
     run.format->begin(&run.report);
-    err = mn_check_run_all(&plan, jobs.jobs, jobs.n, &diag);
+    err = mn_check_run_all(&plan, jobs, n, &diag);
     failed_output = run.format->end(&run.report) != 0;
     if (!err && o->write_baseline)
-        err = mn_verify_baseline_write(o->write_baseline, jobs.jobs, jobs.n, counts, &run.report,
-                                       &diag);
-    free(jobs.jobs);
+        err = mn_verify_baseline_write(o->write_baseline, jobs, n, counts, &run.report, &diag);
+    free(jobs);
     if (err)
         return mn_cmd_fail(NAME, &diag);
     return run.report.failed || run.report.late || failed_output ? 1 : 0;
@@ -453,7 +387,7 @@ static enum mn_err read_target(const struct options *o, int argc, char **argv,
     target->seed = first_seed(o);
     target->limit_ms = o->timeout_ms;
     if (o->version)
-        err = read_version(o->version, &target->version, diag);
+        err = mn_verify_read_version(o->version, &target->version, diag);
     if (!err && o->profile)
         err = mn_check_profile_find(o->profile, &target->profile, diag);
     return err ? err : find_library(argc ? argv[0] : NULL, target->path, sizeof target->path, diag);
@@ -498,7 +432,7 @@ static int run(const void *values, int argc, char **argv)
 
 const struct mn_command mn_cmd_verify_plugin = {
     .name = NAME,
-    .summary = "check a network plugin against the rules NCCL and RCCL rely on",
+    .summary = "check a network plugin, or a tuner, against the rules NCCL and RCCL rely on",
     .usage = "[OPTION]… [LIBRARY]",
     .options = options,
     .options_size = sizeof(struct options),

@@ -15,7 +15,7 @@ static void tap_job(struct mn_verify_report *report, const struct mn_check_job *
     int found = mn_verify_found(result), failed = mn_verify_counts(report, job);
     char version[16] = "", command[6000];
 
-    if (report->versions > 1)
+    if (report->many)
         snprintf(version, sizeof version, "v%d ", job->version);
     printf("%sok %zu - %s%s %s%s%s%s%s\n", failed ? "not " : "", report->number, version,
            job->rule->id, job->rule->title, mn_verify_ends(job),
@@ -140,15 +140,17 @@ static size_t junit_suite(const struct mn_verify_report *report, const struct mn
 {
     const struct mn_check_job *end = report->jobs + report->n, *job;
     size_t failed = 0, skipped = 0;
+    const int tuner = first->family->interface == MN_CHECK_TUNER;
+    const char *plugin = tuner ? report->info->tuner_name : report->info->name;
     double seconds = 0;
     char name[300];
 
-    for (job = first; job < end && job->version == first->version; job++) {
+    for (job = first; job < end && mn_verify_alike(job, first); job++) {
         failed += (size_t)mn_verify_failed(report, job);
         skipped += (size_t)is_skipped(report, job);
         seconds += job->result.ms / 1000.0;
     }
-    snprintf(name, sizeof name, "%s v%d", report->info->name[0] ? report->info->name : "?",
+    snprintf(name, sizeof name, "%s%s v%d", plugin[0] ? plugin : "?", tuner ? " tuner" : "",
              first->version);
     printf("  <testsuite");
     xml_attribute("name", name);

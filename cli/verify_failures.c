@@ -45,7 +45,7 @@ static int have_one_cause(const struct mn_check_job *a, const struct mn_check_jo
 {
     char one[CAUSE], other[CAUSE];
 
-    if (a->version != b->version)
+    if (!mn_verify_alike(a, b))
         return 0;
     mn_verify_cause(&a->result, one, sizeof one);
     mn_verify_cause(&b->result, other, sizeof other);
@@ -133,7 +133,7 @@ static void out_group(struct mn_verify_report *report, const struct group *group
     char version[16] = "", command[6000];
     char *rest = others(group);
 
-    if (report->versions > 1)
+    if (report->many)
         snprintf(version, sizeof version, "v%d ", first->version);
     mn_verify_command(report, first, command, sizeof command);
     mn_out_begin(out, NULL, NULL);

@@ -85,10 +85,16 @@ void mn_verify_command(const struct mn_verify_report *report, const struct mn_ch
              (unsigned long long)job->result.seed, library);
 }
 
+int mn_verify_alike(const struct mn_check_job *a, const struct mn_check_job *b)
+{
+    return a->version == b->version && a->family->interface == b->family->interface;
+}
+
 static void heading(struct mn_verify_report *report, const struct mn_check_job *job)
 {
-    if (report->versions > 1 && (job == report->jobs || job[-1].version != job->version))
-        mn_out_note(report->out, MN_BOLD, "ABI v%d", job->version);
+    if (report->many && job->version && (job == report->jobs || !mn_verify_alike(job - 1, job)))
+        mn_out_note(report->out, MN_BOLD, "%sABI v%d",
+                    job->family->interface == MN_CHECK_TUNER ? "tuner " : "", job->version);
 }
 
 /* Skips with one reason are one line. */
@@ -118,7 +124,7 @@ static int hold(struct mn_verify_report *report, const struct mn_check_job *job)
     const struct mn_check_job *held = report->held;
     int skipped = job->result.status == MN_CHECK_SKIP && !report->verbose;
 
-    if (held && skipped && held->version == job->version &&
+    if (held && skipped && mn_verify_alike(held, job) &&
         strcmp(held->result.seen, job->result.seen) == 0) {
         report->n_held++;
         return 1;
@@ -209,12 +215,19 @@ static void out_job(struct mn_verify_report *report, const struct mn_check_job *
 static void out_begin(struct mn_verify_report *report)
 {
     const struct mn_check_info *info = report->info;
+    const int tuner = info->tuner_versions[0] != '\0', only_tuner = mn_check_only_tuner(info);
     struct mn_out *out = report->out;
 
     mn_out_str(out, "library", "library", info->path[0] ? info->path : report->target->path);
-    mn_out_str(out, "name", "name", info->name[0] ? info->name : NULL);
-    mn_out_str(out, "exports", "exports", info->versions[0] ? info->versions : NULL);
-    mn_out_int(out, "abi", report->versions > 1 ? NULL : "ABI driven", info->version);
+    mn_out_str(out, "name", only_tuner ? NULL : "name", info->name[0] ? info->name : NULL);
+    mn_out_str(out, "exports", only_tuner ? NULL : "exports",
+               info->versions[0] ? info->versions : NULL);
+    mn_out_int(out, "abi", report->many || only_tuner ? NULL : "ABI driven", info->version);
+    mn_out_str(out, "tuner", tuner ? "tuner" : NULL, info->tuner_name[0] ? info->tuner_name : NULL);
+    mn_out_str(out, "tuner_exports", tuner ? "tuner exports" : NULL,
+               tuner ? info->tuner_versions : NULL);
+    mn_out_int(out, "tuner_abi", tuner && !report->many ? "tuner ABI driven" : NULL,
+               report->tuner_version);
     mn_out_str(out, "profile", report->profile ? "profile" : NULL, report->profile);
     mn_out_int(out, "seed", NULL, (int64_t)report->target->seed);
     mn_out_list_begin(out, "rules", NULL);

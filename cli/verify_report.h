@@ -16,7 +16,8 @@ struct mn_verify_report {
     long port;
     const struct mn_check_job *jobs;
     size_t n;
-    int versions; /* how many are driven */
+    int many;          /* several versions of one interface are driven */
+    int tuner_version; /* the newest of the tuner that is driven, 0 = none */
     int verbose, strict;
     const struct mn_verify_baseline *baseline; /* or NULL */
     /* The writer's own: */
@@ -39,6 +40,8 @@ struct mn_verify_format {
 
 extern const struct mn_verify_format mn_verify_text, mn_verify_json, mn_verify_tap, mn_verify_junit;
 
+/* Whether both are of one version of one interface. */
+int mn_verify_alike(const struct mn_check_job *a, const struct mn_check_job *b);
 /* Behind the rule's title: "", or that its ends were in two processes. */
 const char *mn_verify_ends(const struct mn_check_job *job);
 /* The command that runs this job alone in the same way. */

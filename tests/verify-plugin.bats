@@ -560,3 +560,99 @@ hostile()
     jq -c '.rules[] | [.result, .seen, .ms]' <<<"$output"
     jq -e '.rules[0].result == "warn" and (.rules[0].seen | contains("of a thread that spins"))' <<<"$output"
 }
+
+tuner()
+{
+    echo "$PLUGINS/tuner/libnccl-tuner-$1.so"
+}
+
+@test "verify-plugin: a library that has a tuner alone is judged by what is said of tuners" {
+    verify --strict "$(tuner ref)"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"tuner: ref tuner"*"tuner exports: v6 v5 v4 v3 v2"*"tuner ABI driven: 6"* ]]
+    [[ "$output" != *connect.* && "$output" != *load.symbols* && "$output" != *"ABI driven: 0"* ]]
+    [[ "$output" == *"pass  load.exports "*"pass  tuner.ranks "*" 0 failed, 0 warned, 0 skipped"* ]]
+    verify --json --all-versions "$(tuner ref)"
+    [ "$status" -eq 0 ]
+    jq -e '.tuner == "ref tuner" and .tuner_abi == 6 and .name == null and .totals.pass == .totals.rules' <<<"$output"
+    jq -e '[.rules[] | select(.family == "tuner").abi] | unique == [2, 3, 4, 5, 6]' <<<"$output"
+    jq -e '[.rules[] | select(.id | startswith("tuner.pair")).abi] == [2, 2]' <<<"$output"
+    verify --rule load "$(tuner ref)"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"skip  load.symbols"*"the library has a tuner and no net plugin"* ]]
+}
+
+@test "verify-plugin: the versions of a tuner are its own" {
+    verify --json --version v3 --rule tuner "$(tuner ref)"
+    [ "$status" -eq 0 ]
+    jq -e 'all(.rules[]; .abi == 3) and .tuner_abi == 3' <<<"$output"
+    verify --json --version 2 "$(tuner ref)"
+    [ "$status" -eq 0 ]
+    jq -e '.tuner_abi == 2 and any(.rules[]; .id == "tuner.pair" and .result == "pass")' <<<"$output"
+    verify --version v7 --rule tuner "$(tuner ref)"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"exports no tuner of v7; it exports v6 v5 v4 v3 v2"* ]]
+    verify --version v3 "$PLUGINS/libnccl-net-ref.so"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"does not export ncclNetPlugin_v3; it exports v12 "* ]]
+    verify --json --profile nccl-2.21 --rule tuner "$(tuner ref)"
+    jq -e '.tuner_abi == 2' <<<"$output"
+    verify --json --profile nccl-2.27 "$(tuner ref)"
+    jq -e '.tuner_abi == 4 and .totals.fail == 0' <<<"$output"
+    verify --profile nccl-2.20 --rule tuner "$(tuner ref)"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"NCCL 2.20 loads none of the tuner's versions v6 v5 v4 v3 v2"* ]]
+}
+
+@test "verify-plugin: a library without a tuner skips its rules, with one reason" {
+    verify "$PLUGINS/libnccl-net-ref.so" --rule load,tuner
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"skip  tuner.symbols to tuner.cost"*"the library exports no tuner (ncclTunerPlugin_vN)"* ]]
+    [[ "$output" != *"tuner exports"* ]]
+    verify --rule tuner.symbols "$(tuner fault-NO_VERSION)"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"NCCL opens a file of this name, finds none, and looks no further"* ]]
+}
+
+@test "verify-plugin: a broken tuner is told what it was asked, and shown again by the command" {
+    verify "$(tuner fault-REVIVES)"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"fail  tuner.possible"*"AllReduce of 1 bytes with rings alone"*"Tree/LL is chosen, which NCCL had marked as impossible"* ]]
+    [[ "$output" == *"grade:    must; NCCL 2.27 enqueue.cc, topoGetAlgoInfo"* ]]
+    again=$(sed -n 's/^ *again: *meshnet //p' <<<"$output" | head -n 1)
+    [[ "$again" == *"--version v6 --rule tuner.possible "* ]]
+    run --separate-stderr bash -c "$MESHNET $again"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"1 rules: 0 passed, 1 failed"* ]]
+    verify --rule tuner.ranks --version v3 "$(tuner fault-RANK_PROCESS)"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"Broadcast of 1 bytes"*"nChannels "*", but Ring/LL with nChannels "*" on another rank"* ]]
+    verify --two --json "$(tuner fault-RANK_VARIABLE)"
+    [ "$status" -eq 1 ]
+    jq -e '[.rules[].id] == ["tuner.ranks"] and .totals.fail == 1' <<<"$output"
+}
+
+@test "verify-plugin: a tuner that hangs or crashes fails its rules and no more" {
+    verify --json --timeout 2s "$(tuner fault-ASK_HANGS)"
+    [ "$status" -eq 1 ]
+    jq -e 'any(.rules[]; .id == "tuner.success" and .timed_out)' <<<"$output"
+    jq -e '[.rules[] | select(.id | startswith("load.") or . == "tuner.init") | .result] | all(. == "pass")' <<<"$output"
+    verify --rule tuner.bounds "$(tuner fault-POINTERS)"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *'crashed with SIGSEGV in step "getCollInfo: Broadcast of 1 bytes'* ]]
+}
+
+@test "verify-plugin: tuners in TAP, JUnit and a baseline" {
+    verify --format tap --all-versions --rule tuner.init,tuner.pair "$(tuner ref)"
+    [ "$status" -eq 0 ]
+    [ "$(grep -c '^ok ' <<<"$output")" -eq 10 ]
+    [[ "$output" == *"ok 1 - v6 tuner.init "* ]]
+    verify --format junit --rule tuner "$(tuner ref)"
+    [ "$status" -eq 0 ]
+    [[ "$output" == *'<testsuite name="ref tuner tuner v6"'*'failures="0"'* ]]
+    verify --version v2 --write-baseline known.txt "$(tuner fault-PAIR_NVLS)"
+    [ "$status" -eq 1 ]
+    grep -q '^tuner.pair v2 # ' known.txt
+    verify --version v2 --baseline known.txt "$(tuner fault-PAIR_NVLS)"
+    [ "$status" -eq 0 ]
+}

@@ -42,6 +42,8 @@ static void check_symbols(struct mn_check *check)
         for (const struct mn_raw_version *known = mn_raw_versions; known->version; known++)
             driven |= known->version == v;
     }
+    if (!seen[0] && mn_tuner_find(lib, 0, &check->tuner))
+        mn_check_skip(check, "the library has a tuner and no net plugin");
     if (!seen[0])
         mn_check_fail(check, "no symbol ncclNetPlugin_v2 to ncclNetPlugin_v12 is exported; "
                              "NCCL refuses the library");
@@ -171,7 +173,7 @@ static void check_exports(struct mn_check *check)
     size_t strays = 0;
     char names[256] = "";
 
-    mn_check_load(check);
+    mn_check_open(check);
     mn_check_resolve(check, info.path, sizeof info.path);
     if (mn_elf_open(info.path, &elf, &diag) != MN_OK)
         mn_check_skip(check, "%s", diag.text);
@@ -194,7 +196,7 @@ static void check_threads(struct mn_check *check)
 {
     int before = mn_check_count_threads(), after;
 
-    mn_check_load(check);
+    mn_check_open(check);
     after = mn_check_count_threads();
     if (after != before)
         mn_check_fail(check, "dlopen took the process from %d to %d threads", before, after);
@@ -208,7 +210,7 @@ static void check_signals(struct mn_check *check)
     for (int s = 1; s < NSIG; s++)
         sigaction(s, NULL, &before[s]);
     sigprocmask(SIG_SETMASK, NULL, &mask);
-    mn_check_init(check);
+    mn_check_init_all(check);
     sigprocmask(SIG_SETMASK, NULL, &mask_after);
     for (int s = 1; s < NSIG; s++) {
         if (sigaction(s, NULL, &after) == 0 && after.sa_handler != before[s].sa_handler)
@@ -260,9 +262,9 @@ static void check_descriptors(struct mn_check *check)
         mn_check_skip(check, "/proc is not there");
     memset(stats, 0, sizeof stats);
     look(check, fds, stats, "before the library was loaded");
-    mn_check_load(check);
+    mn_check_open(check);
     look(check, fds, stats, "while the library was loaded");
-    mn_check_init(check);
+    mn_check_init_all(check);
     look(check, fds, stats, "in init");
 }
 
@@ -288,7 +290,7 @@ static void check_process(struct mn_check *check)
     environment(before, sizeof before);
     if (!getcwd(here, sizeof here))
         mn_check_skip(check, "no working directory");
-    mn_check_init(check);
+    mn_check_init_all(check);
     environment(after, sizeof after);
     getrlimit(RLIMIT_NOFILE, &now);
     if (!getcwd(there, sizeof there) || strcmp(here, there) != 0)
@@ -311,7 +313,7 @@ static const struct mn_check_rule rules[] = {
      .evidence = "NCCL 2.27 plugin/plugin_open.cc, tryOpenLib: dlopen with RTLD_NOW; what does not "
                  "load is left out for good",
      .breaks = "NCCL runs over its own sockets, as if no plugin were there.",
-     .flags = MN_CHECK_FIRST | MN_CHECK_GATE},
+     .flags = MN_CHECK_FIRST | MN_CHECK_GATE | MN_CHECK_ANY},
     {"load.symbols", "a version symbol is exported",
      "NCCL looks up ncclNetPlugin_vN, newest first, and rejects a library with none", check_symbols,
      .profile = "nccl-2.27",
@@ -350,20 +352,22 @@ static const struct mn_check_rule rules[] = {
      .evidence = "ELF: a framework that opens the library with RTLD_GLOBAL, or links it, binds to "
                  "stray symbols; NCCL's RTLD_LOCAL does not",
      .breaks =
-         "The framework, or another plugin, calls a function of this library instead of its own."},
+         "The framework, or another plugin, calls a function of this library instead of its own.",
+     .flags = MN_CHECK_ANY},
     {"load.threads", "loading starts no thread",
      "NCCL opens libraries it may never use, and probes one again for tuner and profiler",
      check_threads, .grade = MN_CHECK_SHOULD,
      .evidence = "NCCL 2.27 plugin/plugin_open.cc opens the library again for tuner and profiler "
                  "and closes it, also in processes that never use it",
      .breaks =
-         "A process that never uses the plugin still runs its threads, and crashes at dlclose."},
+         "A process that never uses the plugin still runs its threads, and crashes at dlclose.",
+     .flags = MN_CHECK_ANY},
     {"load.signals", "loading and init leave signals alone",
      "handlers and mask belong to the program; NCCL's threads inherit the mask", check_signals,
      .grade = MN_CHECK_SHOULD,
      .evidence =
          "POSIX: handlers and mask belong to the program; NCCL itself does not look at them",
-     .breaks = "The framework no longer gets the signals it waits for."},
+     .breaks = "The framework no longer gets the signals it waits for.", .flags = MN_CHECK_ANY},
     {"load.consistent", "every version has the same name",
      "NCCL_NET chooses by the name in the version that is used", check_consistent,
      .grade = MN_CHECK_SHOULD,
@@ -374,13 +378,14 @@ static const struct mn_check_rule rules[] = {
      "descriptors belong to the program; the standard ones too", check_descriptors,
      .grade = MN_CHECK_SHOULD,
      .evidence = "POSIX: descriptors belong to the program; NCCL does not look at those of others",
-     .breaks = "Log lines end up in sockets, and data in logs."},
+     .breaks = "Log lines end up in sockets, and data in logs.", .flags = MN_CHECK_ANY},
     {"load.process", "loading and init leave the process as it is",
      "directory, umask, environment, limits and children belong to the program", check_process,
      .grade = MN_CHECK_SHOULD,
      .evidence = "POSIX: they belong to the program; NCCL does not look at them",
      .breaks = "Checkpoints land elsewhere, and the program waits for children "
-               "it does not know."},
+               "it does not know.",
+     .flags = MN_CHECK_ANY},
 };
 
 MN_CHECK_FAMILY(mn_check_load_family, "load", "loading and symbols", rules);

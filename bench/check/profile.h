@@ -21,9 +21,10 @@ enum mn_check_dialect {
 };
 
 struct mn_check_profile {
-    const char *library; /* "nccl", "rccl" */
-    int first, last;     /* releases, 100 * major + minor */
-    int newest, oldest;  /* ABI versions they look for */
+    const char *library;            /* "nccl", "rccl" */
+    int first, last;                /* releases, 100 * major + minor */
+    int newest, oldest;             /* ABI versions they look for */
+    int newest_tuner, oldest_tuner; /* the same of tuners that are driven here; 0 = none */
     unsigned dialect;
     const char *title;
 };

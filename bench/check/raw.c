@@ -235,21 +235,31 @@ int mn_raw_set_attr(const struct mn_raw *raw, ncclNetAttr_v11_t *attr, int *call
 
 /* What follows shows the judge where the rule is, and whether it comes on. */
 
+void mn_raw_enter(struct mn_raw_watch *watch, enum mn_raw_call call)
+{
+    if (!watch)
+        return;
+    atomic_store_explicit(&watch->call, (int)call, memory_order_relaxed);
+    atomic_fetch_add_explicit(&watch->inside[call], 1, memory_order_relaxed);
+}
+
+int mn_raw_leave(struct mn_raw_watch *watch, enum mn_raw_call call, int result, int moved)
+{
+    if (watch)
+        atomic_fetch_sub_explicit(&watch->inside[call], 1, memory_order_relaxed);
+    if (watch && (moved || result))
+        atomic_fetch_add_explicit(&watch->moves, 1, memory_order_relaxed);
+    return result;
+}
+
 static void enter(const struct mn_raw *raw, enum mn_raw_call call)
 {
-    if (!raw->watch)
-        return;
-    atomic_store_explicit(&raw->watch->call, (int)call, memory_order_relaxed);
-    atomic_fetch_add_explicit(&raw->watch->inside[call], 1, memory_order_relaxed);
+    mn_raw_enter(raw->watch, call);
 }
 
 static int leave(const struct mn_raw *raw, enum mn_raw_call call, int result, int moved)
 {
-    if (raw->watch)
-        atomic_fetch_sub_explicit(&raw->watch->inside[call], 1, memory_order_relaxed);
-    if (raw->watch && (moved || result))
-        atomic_fetch_add_explicit(&raw->watch->moves, 1, memory_order_relaxed);
-    return result;
+    return mn_raw_leave(raw->watch, call, result, moved);
 }
 
 int mn_raw_init_as(struct mn_raw *raw, uint64_t comm_id, int traffic_class, mn_raw_log log)

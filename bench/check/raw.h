@@ -43,6 +43,7 @@ enum mn_raw_call {
     MN_RAW_MEMORY,
     MN_RAW_TRANSFER,
     MN_RAW_CLOSE,
+    MN_RAW_TUNER,
     MN_RAW_N_CALLS
 };
 
@@ -63,6 +64,11 @@ struct mn_raw {
     struct mn_raw_watch *watch; /* NULL = nobody looks */
     struct mn_remote *remote; /* where connect goes, and all it leads to (remote.h); NULL = here */
 };
+
+/* Before a call and after it; watch may be NULL. moved: whether it brought something. Gives result
+ * back. */
+void mn_raw_enter(struct mn_raw_watch *watch, enum mn_raw_call call);
+int mn_raw_leave(struct mn_raw_watch *watch, enum mn_raw_call call, int result, int moved);
 
 typedef void (*mn_raw_log)(int, unsigned long, const char *, int, const char *, ...);
 

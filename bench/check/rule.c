@@ -203,12 +203,17 @@ static void capture_log(int level, unsigned long flags, const char *file, int li
     write_log(text);
 }
 
-void mn_check_load(struct mn_check *check)
+void mn_check_open(struct mn_check *check)
 {
     mn_check_step(check, "dlopen");
     check->raw.lib = dlopen(check->target->path, RTLD_NOW | RTLD_LOCAL);
     if (!check->raw.lib)
         mn_check_skip(check, "the library does not load (rule load.open)");
+}
+
+void mn_check_load(struct mn_check *check)
+{
+    mn_check_open(check);
     if (!mn_raw_find(&check->raw, check->target->version))
         mn_check_skip(check, "no net symbol that is driven here (rule load.symbols)");
     if (!mn_check_applies(check->rule, check->raw.version->version))
@@ -252,6 +257,79 @@ void mn_check_init(struct mn_check *check)
     mn_raw_read_props(&check->raw, props, &check->props);
 }
 
+ncclDebugLogger_t mn_check_logger(void)
+{
+    return (ncclDebugLogger_t)(void (*)(void))capture_log;
+}
+
+static int find_tuner(struct mn_check *check)
+{
+    const struct mn_check_profile *p = check->target->profile;
+
+    if (check->target->version || !p)
+        return mn_tuner_find(check->raw.lib, check->target->version, &check->tuner);
+    return mn_tuner_find_between(check->raw.lib, p->newest_tuner, p->oldest_tuner, &check->tuner);
+}
+
+/* "v6 v5 v2", those that are not driven here, too. */
+static void list_tuners(void *lib, char *text, size_t size)
+{
+    for (int v = MN_TUNER_NEWEST + 4; v >= 1; v--) {
+        char symbol[32];
+        size_t used = strlen(text);
+        mn_tuner_symbol(v, symbol);
+        if (dlsym(lib, symbol))
+            snprintf(text + used, size - used, "%sv%d", used ? " " : "", v);
+    }
+}
+
+void mn_check_load_tuner(struct mn_check *check)
+{
+    char versions[64] = "";
+
+    mn_check_open(check);
+    list_tuners(check->raw.lib, versions, sizeof versions);
+    if (!versions[0])
+        mn_check_skip(check, "the library exports no tuner (ncclTunerPlugin_vN)");
+    if (!find_tuner(check) && check->target->profile && !check->target->version)
+        mn_check_skip(check, "%s loads none of the tuner's versions %s",
+                      check->target->profile->title, versions);
+    if (!check->tuner.vtable)
+        mn_check_skip(check, "no tuner that is driven here (rule tuner.symbols)");
+    if (!mn_check_applies(check->rule, check->tuner.version))
+        mn_check_skip(check, "does not apply to v%d of a tuner", check->tuner.version);
+}
+
+void mn_check_init_all(struct mn_check *check)
+{
+    ncclNvlDomainInfo_v5_t domain = {2, 1, 1};
+    static ncclTunerConstants_v5_t constants;
+    const struct mn_tuner_comm comm = {1, 2, 2, &domain, &constants};
+    struct mn_tuner tuner;
+    void *ctx = NULL;
+
+    mn_check_open(check);
+    if (mn_tuner_find(check->raw.lib, 0, &tuner) && !mn_tuner_absent(&tuner)) {
+        mn_check_step(check, "init of the tuner");
+        (void)mn_tuner_init(&tuner, &comm, mn_check_logger(), &ctx); /* rule tuner.init */
+    }
+    if (!tuner.vtable || mn_raw_find(&check->raw, check->target->version))
+        mn_check_init(check);
+}
+
+static void probe_tuner(void *lib, struct mn_check_info *info)
+{
+    struct mn_tuner tuner;
+    int n = 0;
+
+    list_tuners(lib, info->tuner_versions, sizeof info->tuner_versions);
+    for (int v = MN_TUNER_NEWEST; v >= MN_TUNER_OLDEST; v--)
+        if (mn_tuner_find(lib, v, &tuner))
+            info->tuner_driven[n++] = v;
+    if (mn_tuner_find(lib, 0, &tuner) && mn_tuner_name(&tuner))
+        mn_strlcpy(info->tuner_name, mn_tuner_name(&tuner), sizeof info->tuner_name);
+}
+
 void mn_check_probe_child(struct mn_check *check)
 {
     struct mn_check_info *info = &check->shared->info;
@@ -285,6 +363,7 @@ void mn_check_probe_child(struct mn_check *check)
         if (mn_raw_name(&raw))
             mn_strlcpy(info->name, mn_raw_name(&raw), sizeof info->name);
     }
+    probe_tuner(lib, info);
 }
 
 void mn_check_child(const struct mn_check_target *target, const struct mn_check_rule *rule,

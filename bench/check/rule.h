@@ -10,6 +10,7 @@
 #include "bench/check.h"
 #include "bench/check/profile.h"
 #include "bench/check/raw.h"
+#include "bench/host/tuner.h"
 
 struct mn_check {
     const struct mn_check_target *target;
@@ -21,6 +22,7 @@ struct mn_check {
     pid_t other;               /* the last such on this host */
     uint64_t deadline_ns;      /* waits end here with a verdict, before the parent's limit */
     struct mn_raw raw;         /* after mn_check_load */
+    struct mn_tuner tuner;     /* after mn_check_load_tuner */
     int n_dev;                 /* after mn_check_init */
     int n_dev_there;           /* the same at the end that connects, which may be elsewhere */
     struct mn_raw_props props; /* of device 0, after mn_check_init */
@@ -32,18 +34,19 @@ extern const struct mn_check_family mn_check_load_family, mn_check_device_family
     mn_check_handshake_family, mn_check_deliver_family, mn_check_close_family,
     mn_check_context_family, mn_check_life_family, mn_check_death_family, mn_check_idle_family,
     mn_check_scenario_family, mn_check_collnet_family, mn_check_wear_family, mn_check_guest_family,
-    mn_check_leave_family;
+    mn_check_leave_family, mn_check_tuner_family;
 
 #define MN_CHECK_FAMILY(var, family_name, family_title, rows)                                      \
-    MN_CHECK_FAMILY_AS(var, family_name, family_title, rows, 0)
+    MN_CHECK_FAMILY_AS(var, family_name, family_title, rows, 0, MN_CHECK_NET)
 #define MN_CHECK_FAMILY_TWICE(var, family_name, family_title, rows)                                \
-    MN_CHECK_FAMILY_AS(var, family_name, family_title, rows, 1)
-#define MN_CHECK_FAMILY_AS(var, family_name, family_title, rows, run_twice)                        \
+    MN_CHECK_FAMILY_AS(var, family_name, family_title, rows, 1, MN_CHECK_NET)
+#define MN_CHECK_FAMILY_AS(var, family_name, family_title, rows, run_twice, of)                    \
     const struct mn_check_family var = {.name = (family_name),                                     \
                                         .title = (family_title),                                   \
                                         .rules = (rows),                                           \
                                         .n_rules = sizeof(rows) / sizeof *(rows),                  \
-                                        .twice = (run_twice)}
+                                        .twice = (run_twice),                                      \
+                                        .interface = (of)}
 
 /* Where the rule is now; named when the plugin crashes or hangs here. */
 void mn_check_step(struct mn_check *check, const char *fmt, ...)
@@ -75,11 +78,19 @@ int mn_check_dialect(const struct mn_check *check, unsigned dialect);
 uint64_t mn_check_now_ns(void);
 int mn_check_expired(const struct mn_check *check);
 
-/* Loads the library and finds the vtable; a failure is a skip that names the rule which reports it.
+/* Loads the library; a failure is a skip that names the rule which reports it. */
+void mn_check_open(struct mn_check *check);
+/* The same, and finds the vtable; a failure is a skip that names the rule which reports it.
  */
 void mn_check_load(struct mn_check *check);
 /* mn_check_load, init, devices, properties of device 0. */
 void mn_check_init(struct mn_check *check);
+/* mn_check_open, and finds the tuner's vtable; the same of a failure. */
+void mn_check_load_tuner(struct mn_check *check);
+/* Initialises what the library exports, net plugin and tuner. */
+void mn_check_init_all(struct mn_check *check);
+/* What the plugin says as a warning while the rule runs is kept for its report. */
+ncclDebugLogger_t mn_check_logger(void);
 /* Fails with "CALL returned ncclSystemError" unless result is success. */
 void mn_check_ok(struct mn_check *check, const char *call, int result);
 

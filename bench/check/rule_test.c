@@ -33,7 +33,7 @@ static int matches(const char *text, const char *pattern)
 }
 
 /* NULL, or what is wrong. */
-static const char *must_problem(const struct mn_check_rule *rule)
+static const char *must_problem(const struct mn_check_rule *rule, enum mn_check_interface of)
 {
     const struct mn_check_profile *profile;
     struct mn_diag diag;
@@ -43,7 +43,9 @@ static const char *must_problem(const struct mn_check_rule *rule)
         return "evidence is not \"RELEASE FILE, FUNCTION: what it does\"";
     if (!rule->profile || mn_check_profile_find(rule->profile, &profile, &diag) != MN_OK)
         return "profile is none";
-    for (int v = profile->oldest; v <= profile->newest; v++)
+    const int tuner = of == MN_CHECK_TUNER;
+    const int newest = tuner ? profile->newest_tuner : profile->newest;
+    for (int v = tuner ? profile->oldest_tuner : profile->oldest; v <= newest; v++)
         applies |= mn_check_applies(rule, v);
     if (!applies)
         return "the profile's release drives no version that the rule applies to";
@@ -52,14 +54,14 @@ static const char *must_problem(const struct mn_check_rule *rule)
     return NULL;
 }
 
-static const char *problem(const struct mn_check_rule *rule)
+static const char *problem(const struct mn_check_rule *rule, enum mn_check_interface of)
 {
     if (!rule->breaks || strlen(rule->breaks) < 20)
         return "does not say what breaks";
     if (!rule->evidence || strlen(rule->evidence) < 20)
         return "has no evidence";
     if (rule->grade == MN_CHECK_MUST)
-        return must_problem(rule);
+        return must_problem(rule, of);
     return rule->profile ? "has a profile and is no must" : NULL;
 }
 
@@ -71,7 +73,7 @@ static void test_every_grade_has_its_evidence(void **state)
     for (int f = 0; mn_check_families[f]; f++)
         for (size_t r = 0; r < mn_check_families[f]->n_rules; r++) {
             const struct mn_check_rule *rule = &mn_check_families[f]->rules[r];
-            const char *why = problem(rule);
+            const char *why = problem(rule, mn_check_families[f]->interface);
             musts += rule->grade == MN_CHECK_MUST;
             if (why)
                 print_error("%s: %s: %s\n", rule->id, why, rule->evidence ? rule->evidence : "");

@@ -81,7 +81,9 @@ static struct mn_check_target target_of(const struct run *run, size_t i)
 {
     struct mn_check_target target = *run->plan->target;
 
-    if (run->jobs[i].version)
+    /* The plan's is of the net plugin. */
+    if (run->jobs[i].version ||
+        (run->jobs[i].family && run->jobs[i].family->interface != MN_CHECK_NET))
         target.version = run->jobs[i].version;
     target.two |= run->jobs[i].two;
     target.seed += run->slots[i].runs;

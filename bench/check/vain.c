@@ -14,6 +14,7 @@ static const char *const names[] = {
     [MN_RAW_MEMORY] = "regMr or deregMr",
     [MN_RAW_TRANSFER] = "isend, irecv or test",
     [MN_RAW_CLOSE] = "a close or finalize",
+    [MN_RAW_TUNER] = "a call of the tuner",
 };
 
 static int family_of(const struct mn_check_job *job)

@@ -349,6 +349,10 @@ void mn_warden_collect(struct mn_warden *warden, const struct mn_check_rule *rul
         info->version = shared->info.version;
         memcpy(info->driven, shared->info.driven, sizeof info->driven);
         info->driven[MN_CHECK_VERSIONS - 1] = 0;
+        copy_clean(info->tuner_name, shared->info.tuner_name, sizeof info->tuner_name);
+        copy_clean(info->tuner_versions, shared->info.tuner_versions, sizeof info->tuner_versions);
+        memcpy(info->tuner_driven, shared->info.tuner_driven, sizeof info->tuner_driven);
+        info->tuner_driven[MN_CHECK_VERSIONS - 1] = 0;
         copy_clean(error, shared->error, sizeof shared->error);
     }
     munmap(shared, sizeof *shared);
