@@ -288,3 +288,17 @@ two_nodes()
     done
     [ "$left" -eq 0 ]
 }
+
+@test "verify-plugin: the other rank of a tuner's rule may be another machine's" {
+    local ref=$PLUGINS/tuner/libnccl-tuner-ref.so broken=$PLUGINS/tuner/libnccl-tuner-fault-RANK_VARIABLE.so
+    start_serve "$ref"
+    for version in v2 v4 v6; do
+        verify --json --rule tuner --version $version --peer 127.0.0.1 --port "$PORT" --token-file token "$ref"
+        [ "$status" -eq 0 ]
+        jq -e '[.rules[] | select(.result == "pass").id] == ["tuner.ranks"] and .totals.fail == 0' <<<"$output"
+    done
+    # This rank's tuner is another one than that of the other.
+    verify --json --rule tuner.ranks --peer 127.0.0.1 --port "$PORT" --token-file token "$broken"
+    [ "$status" -eq 1 ]
+    jq -e '.rules[0].seen | contains("on another rank")' <<<"$output"
+}

@@ -128,9 +128,10 @@ static enum mn_err open_control(const struct mn_check_far *far, struct mn_ctl *c
 enum mn_err mn_far_probe(const struct mn_check_far *far, struct mn_diag *diag)
 {
     struct mn_ctl ctl = {.fd = -1};
-    cJSON *m = message("mesh");
+    cJSON *m = message("check");
     enum mn_err err = open_control(far, &ctl, diag);
 
+    cJSON_AddTrueToObject(m, "probe");
     mn_same_mesh_put(m);
     if (err)
         cJSON_Delete(m);
@@ -141,10 +142,31 @@ enum mn_err mn_far_probe(const struct mn_check_far *far, struct mn_diag *diag)
     if (!err) {
         mn_same_mesh_warn(m, far->host);
         cJSON_Delete(m);
-        err = mn_ctl_send(&ctl, message("bye"), diag);
     }
     mn_ctl_close(&ctl);
     return err;
+}
+
+/* Whether there is something to judge here. */
+static enum mn_err answer_probe(const char *path, struct mn_ctl *ctl, const cJSON *first,
+                                struct mn_diag *diag)
+{
+    struct mn_check_target target = {.path = ""};
+    struct mn_check_info info;
+    cJSON *m;
+
+    mn_strlcpy(target.path, path, sizeof target.path);
+    enum mn_err err = mn_check_probe(&target, &info, diag);
+    if (err)
+        return err;
+    if (!info.path[0])
+        return mn_fail(diag, MN_ERR_UNSUPPORTED, "%s does not load", path);
+    if (!info.versions[0] && !info.tuner_versions[0])
+        return mn_fail(diag, MN_ERR_UNSUPPORTED, "%s: neither a network plugin nor a tuner", path);
+    mn_same_mesh_warn(first, ctl->peer);
+    m = message("check");
+    mn_same_mesh_put(m);
+    return mn_ctl_send(ctl, m, diag);
 }
 
 /* The second process has ended: what it found counts for the rule, unless the rule killed it. */
@@ -336,9 +358,11 @@ enum mn_err mn_far_serve(const char *path, struct mn_ctl *ctl, const cJSON *firs
     struct mn_check_result result;
     struct mn_warden warden;
     int fds[2], left;
-    enum mn_err err = read_check(first, &rule, &target, diag);
     cJSON *m;
 
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(first, "probe")))
+        return answer_probe(path, ctl, first, diag);
+    enum mn_err err = read_check(first, &rule, &target, diag);
     if (err)
         return err;
     mn_ctl_watch(ctl);

@@ -16,7 +16,8 @@ struct mn_check_far {
     uint8_t token[MN_KEY_SIZE];
 };
 
-/* Whether somebody with the right token is there; a warning when he goes by another mesh file. */
+/* Whether somebody with the right token and a library to judge is there; a warning when he goes by
+ * another mesh file. */
 enum mn_err mn_far_probe(const struct mn_check_far *far, struct mn_diag *diag);
 
 /* Before the plugin is loaded. peer->pid is the relay, which ends when the second process has. */
