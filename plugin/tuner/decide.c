@@ -46,40 +46,48 @@ static int is_free(const struct pairs *p, int a, int b)
     return apart <= 1 || apart == p->n - 1 || has_cable(p, a, b);
 }
 
-static int trees_leave(const struct pairs *p)
+static int note(int a, int b, int pair[2])
+{
+    pair[0] = a < b ? a : b;
+    pair[1] = a < b ? b : a;
+    return 1;
+}
+
+static int trees_leave(const struct pairs *p, int pair[2])
 {
     for (int tree = 0; tree < MN_NCCL_TREES; tree++)
         for (int node = 0; node < p->n; node++) {
             int up = mn_nccl_tree_parent(p->n, tree, node);
             if (up >= 0 && !is_free(p, node, up))
-                return 1;
+                return note(node, up, pair);
         }
     return 0;
 }
 
 /* Distances are powers of two, around the circle. */
-static int pat_leaves(const struct pairs *p)
+static int pat_leaves(const struct pairs *p, int pair[2])
 {
     for (int distance = 1; distance < p->n; distance *= 2)
         for (int node = 0; node < p->n; node++)
             if (!is_free(p, node, (node + distance) % p->n))
-                return 1;
+                return note(node, (node + distance) % p->n, pair);
     return 0;
 }
 
 #define TREES ((1u << NCCL_ALGO_TREE) | (1u << NCCL_ALGO_NVLS_TREE))
 #define PAT   (1u << NCCL_ALGO_PAT)
 
-static void judge_cables(const struct mn_graph *graph, int *order, struct mn_tuning *tuner)
+static void judge_cables(const struct mn_graph *graph, struct mn_tuning *tuner)
 {
     struct mn_ring ring;
-    struct pairs p = {.graph = graph, .order = order, .n = tuner->nodes};
+    struct pairs p = {.graph = graph, .order = tuner->order, .n = tuner->nodes};
 
     mn_graph_ring(graph, &ring);
-    memcpy(order, ring.order, (size_t)p.n * sizeof *order);
+    memcpy(tuner->order, ring.order, (size_t)p.n * sizeof *ring.order);
     tuner->gaps = ring.missing;
     mn_ring_free(&ring);
-    tuner->barred = (trees_leave(&p) ? TREES : 0) | (pat_leaves(&p) ? PAT : 0);
+    tuner->barred = (trees_leave(&p, tuner->leave[MN_TUNING_TREE]) ? TREES : 0) |
+                    (pat_leaves(&p, tuner->leave[MN_TUNING_PAT]) ? PAT : 0);
 }
 
 static int is_complete(const struct mn_graph *graph)
@@ -126,7 +134,7 @@ static enum mn_tuning_rule rule_of_counts(const struct mn_mesh *mesh,
 }
 
 void mn_tuning_decide(const struct mn_mesh *mesh, const struct mn_tuning_asked *asked,
-                      const struct mn_fabric *fabric, int *order, struct mn_tuning *tuner)
+                      const struct mn_fabric *fabric, struct mn_tuning *tuner)
 {
     struct mn_graph graph;
 
@@ -145,7 +153,12 @@ void mn_tuning_decide(const struct mn_mesh *mesh, const struct mn_tuning_asked *
         tuner->rule = MN_TUNING_UNEQUAL;
     else if (tuner->rule == MN_TUNING_PART && tuner->nodes > FEW)
         tuner->barred = TREES | PAT;
-    if (tuner->rule == MN_TUNING_CABLES || tuner->rule == MN_TUNING_UNEQUAL)
-        judge_cables(&graph, order, tuner);
+    if (tuner->rule != MN_TUNING_PART) {
+        tuner->order = mn_zalloc((size_t)tuner->nodes * sizeof *tuner->order);
+        for (int i = 0; i < tuner->nodes; i++)
+            tuner->order[i] = i; /* which ones of a complete mesh is all the same */
+    }
+    if (tuner->rule == MN_TUNING_CABLES)
+        judge_cables(&graph, tuner);
     mn_graph_free(&graph);
 }

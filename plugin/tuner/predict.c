@@ -6,7 +6,9 @@
 #include "topo/model.h"
 
 #define MICRO 1e6
-#define GAIN  0.95f /* what one channel has to be better by, for NCCL's own choice is a good one */
+#define GAIN  0.95 /* what one channel has to be better by, for NCCL's own choice is a good one */
+#define FINE  16   /* nodes up to which each size is predicted; beyond, every fourth */
+#define MOST  512  /* beyond, prediction takes too long for a job's start */
 
 /* NCCL's constants from 2.22 on (src/graph/tuning.cc), for versions that do not hand them over: in
  * microseconds, of each collective and of each step over a network. */
@@ -63,41 +65,74 @@ static void add_protocols(const ncclTunerConstants_v5_t *c, int function, enum m
     }
 }
 
+/* The channels that NCCL has at least; what has two trees has one with one channel. */
+static enum mn_err predict_one(const struct mn_model *model, int function, enum mn_tuning_way way,
+                               int k, struct mn_tuning *t)
+{
+    struct mn_model_result two, one;
+    enum mn_err err = mn_model_predict(model, ops[function], ways[way].model, ldexp(1, k), 2, &two);
+
+    if (err)
+        return err;
+    float *time = &t->times[function][way][k];
+    *time = (float)(two.seconds * MICRO);
+    if (way != MN_TUNING_TREE)
+        return MN_OK;
+    err = mn_model_predict(model, ops[function], ways[way].model, ldexp(1, k), 1, &one);
+    if (!err && one.seconds < two.seconds * GAIN) {
+        t->one_channel[function][way][k] = 1;
+        *time = (float)(one.seconds * MICRO);
+    }
+    return err;
+}
+
+/* Between those that were predicted the time grows evenly. */
+static void fill_between(float *times, unsigned char *one_channel, int from, int to)
+{
+    double low = ldexp(1, from), high = ldexp(1, to);
+
+    for (int k = from + 1; k < to; k++) {
+        double part = (ldexp(1, k) - low) / (high - low);
+        times[k] = (float)(times[from] + part * (times[to] - times[from]));
+        one_channel[k] = one_channel[from] && one_channel[to];
+    }
+}
+
 /* 0: something in it is not known. */
 static int predict(const struct mn_model *model, int function, enum mn_tuning_way way,
                    struct mn_tuning *t)
 {
-    for (int k = 0; k < MN_TUNING_SIZES; k++) {
-        struct mn_model_result two, one;
-        double bytes = ldexp(1, k);
-        if (mn_model_predict(model, ops[function], ways[way].model, bytes, 2, &two) ||
-            mn_model_predict(model, ops[function], ways[way].model, bytes, 1, &one))
+    int stride = t->nodes <= FINE ? 1 : 4;
+
+    for (int k = 0; k < MN_TUNING_SIZES; k += stride) {
+        if (predict_one(model, function, way, k, t))
             return 0;
-        t->times[function][way][k] = (float)(two.seconds * MICRO);
-        t->one_channel[function][way][k] = one.seconds < two.seconds * (double)GAIN;
-        if (t->one_channel[function][way][k])
-            t->times[function][way][k] = (float)(one.seconds * MICRO);
+        if (k)
+            fill_between(t->times[function][way], t->one_channel[function][way], k - stride, k);
     }
     return 1;
 }
 
-void mn_tuning_predict(const struct mn_fabric *fabric, const int *order,
-                       const ncclTunerConstants_v5_t *constants, struct mn_tuning *t)
+void mn_tuning_predict(const struct mn_fabric *fabric, const struct mn_tuning_asked *asked,
+                       struct mn_tuning *t)
 {
     struct mn_routes routes;
     struct mn_model model = {.fabric = fabric,
                              .routes = &routes,
-                             .node_of_rank = order,
+                             .node_of_rank = t->order,
                              .n_ranks = t->nodes,
                              .host = {.hop = MN_FABRIC_TCP_LATENCY}};
 
+    if (t->nodes > MOST)
+        return;
     mn_routes_find(fabric, &routes);
     t->predicts = 1;
     for (int f = 0; f < NCCL_TUNER_NUM_FUNCTIONS && t->predicts; f++)
         for (enum mn_tuning_way way = 0; way < MN_TUNING_WAYS && t->predicts; way++) {
-            if (!mn_model_does(ways[way].model, ops[f]))
+            int barred = !asked->everything && t->barred & (1u << ways[way].algorithm);
+            if (barred || !mn_model_does(ways[way].model, ops[f]))
                 continue;
-            add_protocols(constants, f, way, t);
+            add_protocols(asked->constants, f, way, t);
             t->predicts = predict(&model, f, way, t);
         }
     mn_routes_free(&routes);

@@ -17,17 +17,14 @@ static void make(void *arg)
 {
     struct making *m = arg;
     struct mn_fabric fabric = {.n = 0};
-    int *order = NULL;
 
-    if (m->mesh) {
-        order = mn_zalloc((m->mesh->n_nodes + 1) * sizeof *order);
+    if (m->mesh)
         mn_fabric_from_mesh(m->mesh, &fabric);
-    }
-    mn_tuning_decide(m->mesh, m->asked, &fabric, order, m->tuner);
-    if (m->tuner->rule == MN_TUNING_CABLES || m->tuner->rule == MN_TUNING_UNEQUAL)
-        mn_tuning_predict(&fabric, order, m->asked->constants, m->tuner);
+    mn_tuning_decide(m->mesh, m->asked, &fabric, m->tuner);
+    if (m->tuner->rule == MN_TUNING_CABLES || m->tuner->rule == MN_TUNING_UNEQUAL ||
+        (m->asked->everything && m->tuner->rule == MN_TUNING_COMPLETE))
+        mn_tuning_predict(&fabric, m->asked, m->tuner);
     mn_fabric_free(&fabric);
-    free(order);
 }
 
 enum mn_err mn_tuning_make(const struct mn_mesh *mesh, const struct mn_tuning_asked *asked,
@@ -42,7 +39,7 @@ enum mn_err mn_tuning_make(const struct mn_mesh *mesh, const struct mn_tuning_as
     m.tuner->nodes = (int)asked->nodes;
     enum mn_err err = mn_memory_try(make, &m, diag);
     if (err)
-        free(m.tuner);
+        mn_tuning_free(m.tuner);
     else
         *tuner = m.tuner;
     return err;
@@ -79,6 +76,8 @@ enum mn_err mn_tuning_open(const struct mn_tuning_asked *asked, struct mn_tuning
 
 void mn_tuning_free(struct mn_tuning *tuner)
 {
+    if (tuner)
+        free(tuner->order);
     free(tuner);
 }
 
@@ -164,6 +163,8 @@ static void set_channels(const struct mn_tuning *t, int function, size_t bytes, 
 void mn_tuning_costs(const struct mn_tuning *t, int function, size_t bytes, int pipelined,
                      float *table, int algorithms, int protocols, int *channels)
 {
+    if (t->rule < MN_TUNING_UNEQUAL)
+        return;
     unsigned barred = any_ring(table, algorithms, protocols) ? t->barred : 0;
 
     for (int a = 0; a < algorithms; a++)

@@ -45,17 +45,23 @@ struct mn_tuning_asked {
     size_t ranks, nodes;
     int nvlink_domains;                       /* 0: not known */
     const ncclTunerConstants_v5_t *constants; /* NULL: a version without them */
+    int everything; /* predict what is barred, too, and for complete meshes: to be shown */
 };
 
 /* Constant once it is made: any thread may ask. */
 struct mn_tuning {
     enum mn_tuning_rule rule;
     int ranks, nodes;
-    int gaps;        /* neighbours in the ring without a cable */
+    int *order; /* of nodes of the mesh file, as they are taken to be numbered; NULL: not known */
+    int gaps;   /* neighbours in the ring without a cable */
+    int leave[MN_TUNING_WAYS]
+             [2];    /* places in the order: the first pair for which a way is barred */
     unsigned barred; /* 1 << NCCL_ALGO_* */
     int user_chose;  /* NCCL_ALGO or NCCL_PROTO is set: mn_tuning_choose says nothing */
-    int predicts;    /* the speeds of all cables are known: what follows is filled */
-    /* In microseconds by size; the first is what does not depend on it. */
+    /* The speeds of all cables are known, and the nodes are no more than 512: what follows is
+     * filled for all that may be chosen. */
+    int predicts;
+    /* In microseconds, by size: 0 = not predicted. */
     float times[NCCL_TUNER_NUM_FUNCTIONS][MN_TUNING_WAYS][MN_TUNING_SIZES];
     float protocol[NCCL_TUNER_NUM_FUNCTIONS][MN_TUNING_WAYS][NCCL_NUM_PROTOCOLS];
     unsigned char one_channel[NCCL_TUNER_NUM_FUNCTIONS][MN_TUNING_WAYS][MN_TUNING_SIZES];

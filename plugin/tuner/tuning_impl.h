@@ -5,12 +5,11 @@
 #include "plugin/tuner/tuning.h"
 #include "topo/fabric.h"
 
-/* Rules 1 and 3 and, of rule 2, what is barred. order: the nodes along the cables, of as many as
- * the mesh has. Ends as mn_zalloc() does. */
+/* The rule, the order and what is barred. Ends as mn_zalloc() does. */
 void mn_tuning_decide(const struct mn_mesh *mesh, const struct mn_tuning_asked *asked,
-                      const struct mn_fabric *fabric, int *order, struct mn_tuning *tuner);
+                      const struct mn_fabric *fabric, struct mn_tuning *tuner);
 /* Fills what is predicted. Ends as mn_zalloc() does. */
-void mn_tuning_predict(const struct mn_fabric *fabric, const int *order,
-                       const ncclTunerConstants_v5_t *constants, struct mn_tuning *tuner);
+void mn_tuning_predict(const struct mn_fabric *fabric, const struct mn_tuning_asked *asked,
+                       struct mn_tuning *tuner);
 
 #endif
