@@ -55,8 +55,7 @@ static const struct mn_opt options[] = {
     MN_OPT_END,
 };
 
-/* Of the environment; the process's own locale stays what it is. */
-static int is_utf8(void)
+int mn_topo_show_utf8(void)
 {
     locale_t locale = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
     int utf8 = locale && !strcmp(nl_langinfo_l(CODESET, locale), "UTF-8");
@@ -82,7 +81,7 @@ static void put_text(const struct options *o, const struct mn_draw *draw, const 
     const struct mn_draw_look look = {.columns = o->wide   ? 0
                                                  : columns ? columns
                                                            : PAPER,
-                                      .utf8 = !o->ascii && is_utf8(),
+                                      .utf8 = !o->ascii && mn_topo_show_utf8(),
                                       .colors = !o->output && mn_out_is_colored(stdout)};
 
     put_head(draw, path, file);

@@ -7,7 +7,9 @@
  *
  *   1. Nothing to decide: no mesh file, tuner: false, one node, NVLink between the nodes, more
  *      nodes than the mesh has, or a mesh in which every pair of nodes has a cable and all cables
- *      are alike. NCCL's figures stay.
+ *      are alike. NCCL's figures stay. (Trees use more of a full mesh's cables than a ring does,
+ *      and have each node receive more; which counts depends on its memory and PCIe, of which the
+ *      mesh file says nothing.)
  *   2. As many nodes as the mesh has: it is taken that they are numbered along the cables, as
  *      meshnet topo ranks does. An algorithm that joins nodes without a cable which its ring does
  *      not join is barred. The figures of the others become those of the prediction, where that is

@@ -1,0 +1,32 @@
+/* What the tuner decides on a mesh, for meshnet tune to show. */
+#ifndef MN_TUNE_H
+#define MN_TUNE_H
+
+#include "plugin/tuner/tuning.h"
+#include "topo/base/out.h"
+
+struct mn_tune_row {
+    int function; /* ncclFunc_t */
+    unsigned long long bytes;
+    int algorithm, protocol, channels; /* algorithm and channels: below 0 and 0: NCCL decides */
+    double time_us, busbw;             /* busbw in bytes/s; 0: not predicted */
+    double ways_us[MN_TUNING_WAYS];    /* each with its best protocol; 0: not predicted */
+};
+
+struct mn_tune {
+    const struct mn_tuning *tuning;
+    const struct mn_mesh *mesh;
+    const char *path; /* of the mesh file */
+    struct mn_tune_row *rows;
+    size_t n_rows; /* collective by collective, each with the same sizes */
+    size_t n_sizes;
+};
+
+const char *mn_tune_function(int function);   /* "all-reduce" */
+const char *mn_tune_algorithm(int algorithm); /* "Ring" as in NCCL_ALGO; below 0: NULL */
+const char *mn_tune_protocol(int protocol);   /* "LL128" as in NCCL_PROTO; below 0: NULL */
+
+/* For the terminal: of each collective the speed over the size, and what is taken. */
+void mn_tune_chart(const struct mn_tune *tune, int utf8, struct mn_out *out);
+
+#endif
