@@ -64,6 +64,7 @@ static enum mn_err examine(struct mn_doctor_session *s, struct mn_diag *diag)
         return err;
     const struct mn_doctor_case what = {.mesh = &s->mesh,
                                         .file = s->path,
+                                        .file_given = s->options->mesh != NULL,
                                         .nodes = s->nodes,
                                         .writes = s->writes,
                                         .write_error = s->write_error};

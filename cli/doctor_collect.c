@@ -7,9 +7,11 @@
 
 #include "cli/doctor.h"
 #include "cli/host_name.h"
+#include "fleet/doctor_judge.h"
 #include "fleet/launch.h"
 #include "fleet/same_mesh.h"
 #include "topo/base/alloc.h"
+#include "topo/mesh_check.h"
 #include "topo/mesh_file.h"
 
 /* --- the mesh ----------------------------------------------------------------------------------
@@ -83,13 +85,24 @@ void mn_doctor_close(struct mn_doctor_session *s)
 
 struct crowd {
     struct mn_opt_list hosts;
-    int *nodes; /* of the mesh, by host */
+    int *nodes; /* of the mesh, by host; -1 = the file does not know the name: its answer tells */
 };
 
 /* What leads there: this process for this node. */
 static const char *host_of(const struct mn_doctor_session *s, int node, const char *given)
 {
-    return node == s->self ? "localhost" : given ? given : s->mesh.nodes[node].hostname;
+    return node >= 0 && node == s->self ? "localhost"
+           : given                      ? given
+                                        : s->mesh.nodes[node].hostname;
+}
+
+/* The first host before the i-th that is the node; -1: none is. */
+static int before(const struct crowd *c, size_t i, int node)
+{
+    for (size_t k = 0; k < i; k++)
+        if (c->nodes[k] == node)
+            return (int)k;
+    return -1;
 }
 
 static enum mn_err choose(const struct mn_doctor_session *s, struct crowd *c, struct mn_diag *diag)
@@ -101,13 +114,9 @@ static enum mn_err choose(const struct mn_doctor_session *s, struct crowd *c, st
     c->nodes = mn_zalloc(n * sizeof *c->nodes);
     for (size_t i = 0; i < n; i++) {
         int node = given->count ? mn_names_find(&s->mesh, s->self, given->items[i]) : (int)i;
-        if (node < 0)
-            return mn_fail(diag, MN_ERR_CONFIG, "--hosts %.100s: no node of %s", given->items[i],
-                           s->path);
-        for (size_t k = 0; k < i; k++)
-            if (c->nodes[k] == node)
-                return mn_fail(diag, MN_ERR_CONFIG, "--hosts: node %s is there twice",
-                               s->mesh.nodes[node].name);
+        if (node >= 0 && before(c, i, node) >= 0)
+            return mn_fail(diag, MN_ERR_CONFIG, "--hosts: node %s is there twice",
+                           s->mesh.nodes[node].name);
         c->nodes[i] = node;
         c->hosts.items[i] = host_of(s, node, given->count ? given->items[i] : NULL);
         c->hosts.count++;
@@ -156,7 +165,52 @@ static void take(struct mn_crew_answer *answer, struct mn_doctor_node *node, int
     answer->json = NULL;
 }
 
-static enum mn_err ask_all(struct mn_doctor_session *s, const struct crowd *c, struct mn_crew *crew,
+/* Of hosts whose name the file does not know: the node that answers there. */
+static enum mn_err who_answers(const struct mn_doctor_session *s, struct crowd *c,
+                               const struct mn_crew_answer *answers, size_t n, struct mn_diag *diag)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *name = mn_fact_text(answers[i].json, "node");
+        int node = c->nodes[i] < 0 && *name ? mn_mesh_node_index(&s->mesh, name) : -1;
+
+        if (c->nodes[i] >= 0 || answers[i].err)
+            continue;
+        if (node < 0)
+            return mn_fail(diag, MN_ERR_CONFIG, "--hosts %.100s: no node of %.200s: %.200s",
+                           c->hosts.items[i], s->path, mn_fact_text(answers[i].json, "node_error"));
+        for (size_t k = 0; k < n; k++)
+            if (c->nodes[k] == node)
+                return mn_fail(diag, MN_ERR_CONFIG, "--hosts: %.100s and %.100s are both node %s",
+                               c->hosts.items[k], c->hosts.items[i], s->mesh.nodes[node].name);
+        c->nodes[i] = node;
+    }
+    return MN_OK;
+}
+
+/* Where as many nodes are left as hosts that the file does not know and that did not answer, these
+ * are they. */
+static enum mn_err who_is_left(const struct mn_doctor_session *s, struct crowd *c,
+                               const struct mn_crew_answer *answers, size_t n, struct mn_diag *diag)
+{
+    for (size_t i = 0; i < n; i++) {
+        int node = 0;
+
+        if (c->nodes[i] >= 0)
+            continue;
+        if (n != s->mesh.n_nodes)
+            return mn_fail(
+                diag, MN_ERR_CONFIG,
+                "--hosts %.100s: no node of %.200s by its name, and its answer could not "
+                "tell: %.200s",
+                c->hosts.items[i], s->path, answers[i].diag.text);
+        while (before(c, n, node) >= 0)
+            node++;
+        c->nodes[i] = node;
+    }
+    return MN_OK;
+}
+
+static enum mn_err ask_all(struct mn_doctor_session *s, struct crowd *c, struct mn_crew *crew,
                            const char *only, struct mn_diag *diag)
 {
     size_t n = mn_crew_size(crew);
@@ -168,7 +222,13 @@ static enum mn_err ask_all(struct mn_doctor_session *s, const struct crowd *c, s
         double begin = now();
         (void)mn_crew_ask(crew, "doctor", ask, answers);
         double end = now();
-        for (size_t i = 0; i < n; i++) {
+        if (mn_launch_stop)
+            err = mn_fail(diag, MN_ERR_FAILED, "interrupted");
+        if (!err && !only)
+            err = who_answers(s, c, answers, n, diag);
+        if (!err && !only)
+            err = who_is_left(s, c, answers, n, diag);
+        for (size_t i = 0; i < n && !err; i++) {
             struct mn_doctor_node *node = &s->nodes[c->nodes[i]];
             take(&answers[i], node, only != NULL);
             node->asked = 1;
@@ -177,8 +237,6 @@ static enum mn_err ask_all(struct mn_doctor_session *s, const struct crowd *c, s
                 node->end = end;
             }
         }
-        if (mn_launch_stop)
-            err = mn_fail(diag, MN_ERR_FAILED, "interrupted");
     }
     cJSON_Delete(ask);
     mn_crew_answers_free(answers, n);

@@ -34,6 +34,7 @@ struct mn_doctor_write {
 struct mn_doctor_case {
     const struct mn_mesh *mesh;
     const char *file;                     /* the mesh file, for texts */
+    int file_given;                       /* it is in force only where it is named */
     const struct mn_doctor_node *nodes;   /* by node of the mesh */
     const struct mn_doctor_write *writes; /* by link; NULL = nothing was written */
     const char *write_error;              /* why not all was measured, NULL = all was */

@@ -26,7 +26,7 @@ static const struct {
     {"findings", mn_doctor_ask_findings},     /* fleet/doctor_nics.c */
     {"libraries", mn_doctor_ask_libraries},   /* fleet/doctor_libraries.c */
     {"settings", mn_doctor_ask_settings},     /* fleet/doctor_settings.c */
-    {"limits", mn_doctor_ask_limits},         /* fleet/doctor_settings.c */
+    {"limits", mn_doctor_ask_limits},         /* fleet/doctor_limits.c */
     {"forwarding", mn_doctor_ask_forwarding}, /* fleet/doctor_firewall.c */
     {"firewall", mn_doctor_ask_firewall},     /* fleet/doctor_firewall.c */
     {"apply", mn_doctor_ask_apply},           /* fleet/doctor_self.c */

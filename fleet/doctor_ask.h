@@ -31,4 +31,29 @@ int mn_doctor_is_transit(const struct mn_doctor_look *look);
 int mn_doctor_line(char *buf, size_t size, const char *path, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Lines of files, into a list of at most 64 objects. */
+struct mn_doctor_reading {
+    cJSON *list;
+    const char *file;
+    int line;
+};
+typedef void mn_doctor_on_line(struct mn_doctor_reading *r, char *line);
+/* take is called for each line of each file that the pattern names, which it may change. */
+void mn_doctor_each_line(struct mn_doctor_reading *r, const char *pattern, mn_doctor_on_line *take);
+/* A new object of the list with "file" and "line". */
+cJSON *mn_doctor_place(const struct mn_doctor_reading *r);
+
+/* Whose limits are asked for. */
+struct mn_doctor_user {
+    char name[64];
+    unsigned uid;
+    struct mn_doctor_group {
+        char name[64];
+        unsigned gid;
+    } groups[64];
+    size_t n_groups;
+};
+/* Marks the lines of limits.conf that set what a session of the user has: "counts". */
+void mn_doctor_limits_weigh(cJSON *lines, const struct mn_doctor_user *user);
+
 #endif

@@ -41,6 +41,14 @@ const cJSON *mn_doctor_facts(const struct mn_doctor_case *what, size_t node)
                                                                                        : NULL;
 }
 
+char *mn_doctor_mesh_option(const struct mn_doctor_verdict *v, char *buf, size_t size)
+{
+    buf[0] = '\0';
+    if (v->what->file_given)
+        snprintf(buf, size, " --mesh %s", v->what->file);
+    return buf;
+}
+
 char *mn_doctor_nic_name(const struct mn_mesh_nic *nic, char *buf, size_t size)
 {
     if (!strcmp(nic->name, nic->netdev))

@@ -113,6 +113,10 @@ static const struct {
     {{"names", MN_SEVERITY_WARNING, "name leads to another node",
       "Whoever starts a job by names starts it elsewhere."},
      mn_doctor_names},
+    {{"forward-may", MN_SEVERITY_WARNING, "firewall of a node in between may drop what passes",
+      "Other nodes have routes over it; its policy is to drop, and whether a rule before lets them "
+      "pass could not be told."},
+     mn_doctor_forward_may},
     {{"firewall-may", MN_SEVERITY_WARNING, "firewall may drop the mesh's packets",
       "Its policy is to drop, and whether a rule before lets them pass could not be told."},
      mn_doctor_firewall_may},

@@ -13,21 +13,40 @@ struct mn_doctor_verdict {
 /* Adds what it finds. */
 typedef void mn_doctor_check(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule);
 
+/* doctor_judge_clock.c */
+mn_doctor_check mn_doctor_clock;
 /* doctor_judge_nodes.c */
 mn_doctor_check mn_doctor_unreachable, mn_doctor_wrong_node, mn_doctor_no_mesh_file,
-    mn_doctor_mesh_broken, mn_doctor_mesh_file, mn_doctor_clock, mn_doctor_names,
-    mn_doctor_names_differ, mn_doctor_forwarding, mn_doctor_forward_drop, mn_doctor_rp_filter,
+    mn_doctor_mesh_broken, mn_doctor_mesh_file, mn_doctor_names, mn_doctor_names_differ,
+    mn_doctor_forwarding, mn_doctor_forward_drop, mn_doctor_forward_may, mn_doctor_rp_filter,
     mn_doctor_firewall, mn_doctor_firewall_may, mn_doctor_memlock_files, mn_doctor_apply;
 /* doctor_judge_software.c */
 mn_doctor_check mn_doctor_version, mn_doctor_plugin_missing, mn_doctor_plugin, mn_doctor_two_nccl,
     mn_doctor_nccl_version, mn_doctor_driver, mn_doctor_settings, mn_doctor_settings_differ,
     mn_doctor_kernel;
+/* doctor_judge_counters.c */
+mn_doctor_check mn_doctor_cable_errors, mn_doctor_cable_drops, mn_doctor_cable_pause;
 /* doctor_judge_cables.c */
 mn_doctor_check mn_doctor_cable_down, mn_doctor_cable_mtu, mn_doctor_cable_gid,
     mn_doctor_cable_rdma, mn_doctor_cable_speed, mn_doctor_cable_pcie, mn_doctor_firmware,
-    mn_doctor_cable_errors, mn_doctor_cable_drops, mn_doctor_cable_pause, mn_doctor_cable_silent,
-    mn_doctor_cable_large, mn_doctor_write_failed, mn_doctor_write_wrong,
+    mn_doctor_cable_silent, mn_doctor_cable_large, mn_doctor_write_failed, mn_doctor_write_wrong,
     mn_doctor_write_unmeasured;
+
+/* A cable with what both ends say. */
+struct mn_doctor_cable_ends {
+    const struct mn_mesh_link *link;
+    const char *node[2], *netdev[2];
+    const cJSON *end[2]; /* NULL = nothing */
+    char where[192];
+};
+
+/* The i-th link that carries anything, i counted on over those that do not; 0 after the last. */
+int mn_doctor_cable_next(const struct mn_doctor_verdict *v, size_t *i,
+                         struct mn_doctor_cable_ends *c);
+/* A trouble of that cable, which an error explains. */
+struct mn_trouble *mn_doctor_cable_add(struct mn_doctor_verdict *v,
+                                       const struct mn_trouble_rule *rule,
+                                       const struct mn_doctor_cable_ends *c);
 
 /* --- reading what strangers said: never NULL, never out of bounds ------------------------------
  */
@@ -41,6 +60,8 @@ int mn_fact_true(const cJSON *object, const char *key, int otherwise);
 const cJSON *mn_doctor_facts(const struct mn_doctor_case *what, size_t node);
 /* "left (enp1s0f1np1)", or the one name where both are the same; returns buf. */
 char *mn_doctor_nic_name(const struct mn_mesh_nic *nic, char *buf, size_t size);
+/* " --mesh FILE" for a command, "" where it finds the file by itself; returns buf. */
+char *mn_doctor_mesh_option(const struct mn_doctor_verdict *v, char *buf, size_t size);
 /* No cable of the node is to be blamed for what is silent. */
 void mn_doctor_blame_node(struct mn_doctor_verdict *v, size_t node);
 

@@ -6,15 +6,8 @@
 #include "fleet/doctor_judge.h"
 #include "topo/base/alloc.h"
 
-struct cable {
-    const struct mn_mesh_link *link;
-    const char *node[2], *netdev[2];
-    const cJSON *end[2]; /* what the nodes say; NULL = nothing */
-    char where[192];
-};
-
-/* The i-th link that carries anything; 0 after the last. */
-static int cable(const struct mn_doctor_verdict *v, size_t *i, struct cable *c)
+int mn_doctor_cable_next(const struct mn_doctor_verdict *v, size_t *i,
+                         struct mn_doctor_cable_ends *c)
 {
     const struct mn_mesh *mesh = v->what->mesh;
 
@@ -34,8 +27,9 @@ static int cable(const struct mn_doctor_verdict *v, size_t *i, struct cable *c)
     return 1;
 }
 
-static struct mn_trouble *add(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule,
-                              const struct cable *c)
+struct mn_trouble *mn_doctor_cable_add(struct mn_doctor_verdict *v,
+                                       const struct mn_trouble_rule *rule,
+                                       const struct mn_doctor_cable_ends *c)
 {
     if (rule->severity == MN_SEVERITY_ERROR)
         v->blamed[c->link - v->what->mesh->links] = 1;
@@ -55,9 +49,9 @@ static const char *state(const cJSON *end)
 
 void mn_doctor_cable_down(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
-    struct cable c;
+    struct mn_doctor_cable_ends c;
 
-    for (size_t i = 0; cable(v, &i, &c); i++) {
+    for (size_t i = 0; mn_doctor_cable_next(v, &i, &c); i++) {
         int off = -1;
         for (int e = 0; e < 2; e++)
             if (c.end[e] && !mn_fact_true(c.end[e], "up", 1))
@@ -65,7 +59,7 @@ void mn_doctor_cable_down(struct mn_doctor_verdict *v, const struct mn_trouble_r
         if (off < 0 && (!c.end[0] || mn_fact_true(c.end[0], "carrier", 1)) &&
             (!c.end[1] || mn_fact_true(c.end[1], "carrier", 1)))
             continue;
-        struct mn_trouble *t = add(v, rule, &c);
+        struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
         snprintf(t->seen, sizeof t->seen, "%s: %s; %s: %s", c.node[0], state(c.end[0]), c.node[1],
                  state(c.end[1]));
         snprintf(t->expected, sizeof t->expected, "both ends up");
@@ -82,14 +76,14 @@ void mn_doctor_cable_down(struct mn_doctor_verdict *v, const struct mn_trouble_r
 
 void mn_doctor_cable_mtu(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
-    struct cable c;
+    struct mn_doctor_cable_ends c;
 
-    for (size_t i = 0; cable(v, &i, &c); i++) {
+    for (size_t i = 0; mn_doctor_cable_next(v, &i, &c); i++) {
         double a = mn_fact_number(c.end[0], "mtu", 0), b = mn_fact_number(c.end[1], "mtu", 0);
         if (a <= 0 || b <= 0 || a == b)
             continue;
         int small = a < b ? 0 : 1;
-        struct mn_trouble *t = add(v, rule, &c);
+        struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
         snprintf(t->seen, sizeof t->seen, "%s %.0f, %s %.0f", c.node[0], a, c.node[1], b);
         snprintf(t->expected, sizeof t->expected, "the same at both ends");
         snprintf(t->fix, sizeof t->fix, "ip link set dev %s mtu %.0f   # on %s", c.netdev[small],
@@ -98,8 +92,8 @@ void mn_doctor_cable_mtu(struct mn_doctor_verdict *v, const struct mn_trouble_ru
 }
 
 /* The end's address on this cable. */
-static const struct mn_addr *addr_of(const struct mn_doctor_verdict *v, const struct cable *c,
-                                     int e)
+static const struct mn_addr *addr_of(const struct mn_doctor_verdict *v,
+                                     const struct mn_doctor_cable_ends *c, int e)
 {
     const struct mn_mesh_end end = c->link->ends[e];
     const struct mn_mesh_nic *nic = &v->what->mesh->nodes[end.node].nics[end.nic];
@@ -139,11 +133,25 @@ static int has_addr(const cJSON *end, const struct mn_addr *addr)
     return 0;
 }
 
+/* What fills the table anew takes more with it than that. */
+static void down_and_up(const struct mn_doctor_verdict *v, const struct mn_doctor_cable_ends *c,
+                        int e, struct mn_trouble *t)
+{
+    char option[160];
+
+    snprintf(
+        t->fix, sizeof t->fix,
+        "ip link set dev %s down && ip link set dev %s up   # on %s; then meshnet topo apply%s "
+        "--hosts %.60s sets again the IPv6 addresses and routes that go with it",
+        c->netdev[e], c->netdev[e], c->node[e], mn_doctor_mesh_option(v, option, sizeof option),
+        v->what->mesh->nodes[c->link->ends[e].node].hostname);
+}
+
 void mn_doctor_cable_gid(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
-    struct cable c;
+    struct mn_doctor_cable_ends c;
 
-    for (size_t i = 0; cable(v, &i, &c); i++)
+    for (size_t i = 0; mn_doctor_cable_next(v, &i, &c); i++)
         for (int e = 0; e < 2; e++) {
             const struct mn_addr *addr = addr_of(v, &c, e);
             const char *device = mn_fact_text(c.end[e], "device");
@@ -151,28 +159,25 @@ void mn_doctor_cable_gid(struct mn_doctor_verdict *v, const struct mn_trouble_ru
             if (!addr || !*device || !has_addr(c.end[e], addr) || has_gid(c.end[e], addr) ||
                 !mn_fact_true(c.end[e], "carrier", 1) || v->blamed[i])
                 continue;
-            struct mn_trouble *t = add(v, rule, &c);
+            struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
             struct mn_addr bare = *addr;
             bare.prefix = -1;
             snprintf(t->seen, sizeof t->seen, "%s: %.60s has no RoCE v2 GID for %s", c.node[e],
                      device, mn_addr_format(&bare, text, sizeof text));
             snprintf(t->expected, sizeof t->expected, "a GID for the address at both ends");
-            snprintf(t->fix, sizeof t->fix,
-                     "ip link set dev %s down && ip link set dev %s up   # on %s; the kernel fills "
-                     "the table anew",
-                     c.netdev[e], c.netdev[e], c.node[e]);
+            down_and_up(v, &c, e, t);
         }
 }
 
 void mn_doctor_cable_rdma(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
-    struct cable c;
+    struct mn_doctor_cable_ends c;
 
-    for (size_t i = 0; cable(v, &i, &c); i++) {
+    for (size_t i = 0; mn_doctor_cable_next(v, &i, &c); i++) {
         int a = *mn_fact_text(c.end[0], "device") != 0, b = *mn_fact_text(c.end[1], "device") != 0;
         if (!c.end[0] || !c.end[1] || a == b)
             continue;
-        struct mn_trouble *t = add(v, rule, &c);
+        struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
         snprintf(t->seen, sizeof t->seen, "%s: %.60s; %s: no RDMA device", c.node[!a],
                  mn_fact_text(c.end[!a], "device"), c.node[a]);
         snprintf(t->expected, sizeof t->expected, "an RDMA device at both ends");
@@ -183,20 +188,21 @@ void mn_doctor_cable_rdma(struct mn_doctor_verdict *v, const struct mn_trouble_r
 
 void mn_doctor_cable_speed(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
-    struct cable c;
+    struct mn_doctor_cable_ends c;
 
-    for (size_t i = 0; cable(v, &i, &c); i++) {
+    for (size_t i = 0; mn_doctor_cable_next(v, &i, &c); i++) {
         double a = mn_fact_number(c.end[0], "speed", 0), b = mn_fact_number(c.end[1], "speed", 0);
         if (a <= 0 || b <= 0 || a == b)
             continue;
         int slow = a < b ? 0 : 1;
-        struct mn_trouble *t = add(v, rule, &c);
+        struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
         snprintf(t->seen, sizeof t->seen, "%s %g Gb/s, %s %g Gb/s", c.node[0], a / 1000, c.node[1],
                  b / 1000);
         snprintf(t->expected, sizeof t->expected, "%g Gb/s at both ends", fmax(a, b) / 1000);
         snprintf(t->fix, sizeof t->fix,
-                 "ip link set dev %s down && ip link set dev %s up   # on %s; then another cable",
-                 c.netdev[slow], c.netdev[slow], c.node[slow]);
+                 "ethtool -r %s   # on %s: it negotiates again, addresses and routes stay; then "
+                 "another cable",
+                 c.netdev[slow], c.node[slow]);
     }
 }
 
@@ -208,17 +214,35 @@ static double pcie_gbps(const cJSON *end)
     return lanes > 0 && lanes <= 64 ? mn_pci_gbps(mn_fact_number(pcie, "speed", 0), (int)lanes) : 0;
 }
 
+/* What the slower end's port carries, Gb/s; 0 = not known. */
+static double cable_gbps(const struct mn_doctor_cable_ends *c)
+{
+    double a = mn_fact_number(c->end[0], "speed", 0), b = mn_fact_number(c->end[1], "speed", 0);
+
+    return (a <= 0 ? b : b <= 0 ? a : fmin(a, b)) / 1000;
+}
+
+static int runs_at_its_best(const cJSON *pcie)
+{
+    double lanes = mn_fact_number(pcie, "max_width", 0), width = mn_fact_number(pcie, "width", 0);
+    double most = mn_fact_number(pcie, "max_speed", 0), speed = mn_fact_number(pcie, "speed", 0);
+
+    return lanes > 0 && most > 0 && width >= lanes && speed >= most;
+}
+
 void mn_doctor_cable_pcie(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
-    struct cable c;
+    struct mn_doctor_cable_ends c;
 
-    for (size_t i = 0; cable(v, &i, &c); i++) {
-        double a = pcie_gbps(c.end[0]), b = pcie_gbps(c.end[1]);
-        if (a <= 0 || b <= 0 || fabs(a - b) < 1)
-            continue;
+    for (size_t i = 0; mn_doctor_cable_next(v, &i, &c); i++) {
+        double a = pcie_gbps(c.end[0]), b = pcie_gbps(c.end[1]), rate = cable_gbps(&c);
         int slow = a < b ? 0 : 1;
         const cJSON *pcie = mn_fact(c.end[slow], "pcie"), *other = mn_fact(c.end[!slow], "pcie");
-        struct mn_trouble *t = add(v, rule, &c);
+        /* Lanes that carry the whole cable are enough, and what the card cannot do is no fault. */
+        if (a <= 0 || b <= 0 || fabs(a - b) < 1 || (rate > 0 && fmin(a, b) >= rate) ||
+            runs_at_its_best(pcie))
+            continue;
+        struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
         snprintf(t->seen, sizeof t->seen, "%s: %g GT/s x%.0f, %.0f Gb/s", c.node[slow],
                  mn_fact_number(pcie, "speed", 0), mn_fact_number(pcie, "width", 0), fmin(a, b));
         snprintf(t->expected, sizeof t->expected, "%g GT/s x%.0f, %.0f Gb/s as on %s",
@@ -230,16 +254,30 @@ void mn_doctor_cable_pcie(struct mn_doctor_verdict *v, const struct mn_trouble_r
     }
 }
 
+/* Of one model, as far as is known: PCI's numbers, and the board's that mlx5 puts behind the
+ * version. */
+static int same_card(const cJSON *const end[2])
+{
+    const char *board[2];
+
+    for (int e = 0; e < 2; e++) {
+        board[e] = strchr(mn_fact_text(end[e], "firmware"), '(');
+        board[e] = board[e] ? board[e] : "";
+    }
+    return !strcmp(mn_fact_text(end[0], "driver"), mn_fact_text(end[1], "driver")) &&
+           !strcmp(mn_fact_text(end[0], "card"), mn_fact_text(end[1], "card")) &&
+           !strcmp(board[0], board[1]);
+}
+
 void mn_doctor_firmware(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
-    struct cable c;
+    struct mn_doctor_cable_ends c;
 
-    for (size_t i = 0; cable(v, &i, &c); i++) {
+    for (size_t i = 0; mn_doctor_cable_next(v, &i, &c); i++) {
         const char *a = mn_fact_text(c.end[0], "firmware"), *b = mn_fact_text(c.end[1], "firmware");
-        if (!*a || !*b || !strcmp(a, b) ||
-            strcmp(mn_fact_text(c.end[0], "driver"), mn_fact_text(c.end[1], "driver")) != 0)
+        if (!*a || !*b || !strcmp(a, b) || !same_card(c.end))
             continue;
-        struct mn_trouble *t = add(v, rule, &c);
+        struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
         snprintf(t->seen, sizeof t->seen, "%s: %.60s, %s: %.60s", c.node[0], a, c.node[1], b);
         snprintf(t->expected, sizeof t->expected, "the same at both ends");
         snprintf(t->fix, sizeof t->fix,
@@ -248,157 +286,43 @@ void mn_doctor_firmware(struct mn_doctor_verdict *v, const struct mn_trouble_rul
     }
 }
 
-/* --- counters ----------------------------------------------------------------------------------
- */
-
-static const cJSON *values(const cJSON *answer, const char *netdev)
-{
-    const cJSON *nic;
-
-    cJSON_ArrayForEach(nic, mn_fact(answer,
-                                    "counters")) if (!strcmp(mn_fact_text(nic, "netdev"),
-                                                             netdev)) return mn_fact(nic, "values");
-    return NULL;
-}
-
-struct growth {
-    double most, sum; /* of one counter, of all */
-    const char *name; /* of the one */
-};
-
-/* What the counters of a list have grown by between both answers of that end's node. A counter that
- * fell was set back: it tells nothing. */
-static struct growth grown(const struct mn_doctor_verdict *v, const struct cable *c, int e,
-                           const char *const *names)
-{
-    const struct mn_doctor_node *node = &v->what->nodes[c->link->ends[e].node];
-    const cJSON *before = values(node->facts, c->netdev[e]);
-    const cJSON *after = values(node->counters, c->netdev[e]);
-    struct growth g = {0};
-
-    for (; *names; names++) {
-        double by = mn_fact_number(after, *names, 0) - mn_fact_number(before, *names, 0);
-        if (!mn_fact(after, *names) || !mn_fact(before, *names) || by <= 0)
-            continue;
-        g.sum += by;
-        if (by > g.most) {
-            g.most = by;
-            g.name = *names;
-        }
-    }
-    return g;
-}
-
-static void tell(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule,
-                 const struct cable *c, int e, const struct growth *g, const char *fix)
-{
-    struct mn_trouble *t = add(v, rule, c);
-
-    snprintf(t->seen, sizeof t->seen, "%s %s: %s grew by %.0f", c->node[e], c->netdev[e], g->name,
-             g->most);
-    snprintf(t->expected, sizeof t->expected, "as before");
-    mn_strlcpy(t->fix, fix, sizeof t->fix);
-}
-
-void mn_doctor_cable_errors(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
-{
-    static const char *const names[] = {"fec_uncorrectable",
-                                        "phy_symbol_errors",
-                                        "symbol_error",
-                                        "mac_fcs_errors",
-                                        "mac_alignment_errors",
-                                        "mac_carrier_errors",
-                                        "rmon_fragments",
-                                        "rmon_jabbers",
-                                        "rx_crc",
-                                        "rx_frame",
-                                        "rx_errors",
-                                        "tx_errors",
-                                        "tx_carrier",
-                                        "port_rcv_errors",
-                                        "link_error_recovery",
-                                        "link_downed",
-                                        "local_link_integrity_errors",
-                                        "rx_icrc_encapsulated",
-                                        NULL};
-    struct cable c;
-
-    for (size_t i = 0; cable(v, &i, &c); i++)
-        for (int e = 0; e < 2; e++) {
-            struct growth g = grown(v, &c, e, names);
-            if (g.sum > 0)
-                tell(v, rule, &c, e, &g,
-                     "push in both plugs, clean a fibre's ends; then another cable or module");
-        }
-}
-
-void mn_doctor_cable_drops(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
-{
-    static const char *const packets[] = {"rx_packets", "tx_packets", NULL};
-    static const char *const names[] = {"rx_dropped",
-                                        "tx_dropped",
-                                        "rx_missed",
-                                        "port_xmit_discards",
-                                        "packet_seq_err",
-                                        "out_of_sequence",
-                                        "mac_too_long",
-                                        "local_ack_timeout_err",
-                                        NULL};
-    struct cable c;
-
-    for (size_t i = 0; cable(v, &i, &c); i++)
-        for (int e = 0; e < 2; e++) {
-            struct growth g = grown(v, &c, e, names), all = grown(v, &c, e, packets);
-            if (g.sum >= 10 && g.sum * 1000 > all.sum)
-                tell(v, rule, &c, e, &g,
-                     "larger rings (ethtool -G), pause or PFC at both ends; look for a loss on the "
-                     "cable");
-        }
-}
-
-void mn_doctor_cable_pause(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
-{
-    static const char *const names[] = {"rx_pause", "tx_pause", NULL};
-    struct cable c;
-
-    for (size_t i = 0; cable(v, &i, &c); i++)
-        for (int e = 0; e < 2; e++) {
-            struct growth g = grown(v, &c, e, names);
-            if (g.sum > 0)
-                tell(v, rule, &c, e, &g, "");
-        }
-}
-
 /* --- what passes -------------------------------------------------------------------------------
  */
 
 void mn_doctor_cable_silent(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
-    struct cable c;
+    struct mn_doctor_cable_ends c;
 
-    for (size_t i = 0; cable(v, &i, &c); i++) {
+    for (size_t i = 0; mn_doctor_cable_next(v, &i, &c); i++) {
         int out = mn_doctor_probe(v->what, c.link, 0), in = mn_doctor_probe(v->what, c.link, 1);
-        if (v->blamed[i] || (out != 0 && in != 0))
+        /* A firewall may let connections pass and drop echo requests. */
+        if (v->blamed[i] || (out != 0 && in != 0) ||
+            (v->what->writes && v->what->writes[i].state == MN_WRITE_OK))
             continue;
         int from = out == 0 ? 0 : 1, both = out == 0 && in == 0;
-        struct mn_trouble *t = add(v, rule, &c);
+        struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
         snprintf(t->seen, sizeof t->seen, "%s%s asked %s and nothing came back", c.node[from],
                  both ? " and the other way round" : "", c.node[!from]);
         snprintf(t->expected, sizeof t->expected, "an answer to echo requests in both directions");
-        snprintf(t->fix, sizeof t->fix,
-                 "meshnet discover --neighbors   # which port of which node is at the other end");
+        snprintf(
+            t->fix, sizeof t->fix,
+            "%s%.160s%smeshnet discover --neighbors --hosts %.60s,%.60s   # which port of which "
+            "node is at the other end",
+            v->what->file_given ? "MESHNET_CONFIG=" : "", v->what->file_given ? v->what->file : "",
+            v->what->file_given ? " " : "", v->what->mesh->nodes[c.link->ends[0].node].hostname,
+            v->what->mesh->nodes[c.link->ends[1].node].hostname);
     }
 }
 
 void mn_doctor_cable_large(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
-    struct cable c;
+    struct mn_doctor_cable_ends c;
 
-    for (size_t i = 0; cable(v, &i, &c); i++)
+    for (size_t i = 0; mn_doctor_cable_next(v, &i, &c); i++)
         for (int e = 0; e < 2; e++) {
             if (v->blamed[i] || mn_doctor_probe(v->what, c.link, e) != 1)
                 continue;
-            struct mn_trouble *t = add(v, rule, &c);
+            struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
             snprintf(t->seen, sizeof t->seen,
                      "from %s small packets are answered, those of %.0f bytes are not", c.node[e],
                      mn_fact_number(c.end[e], "mtu", 0));
@@ -413,17 +337,19 @@ void mn_doctor_cable_large(struct mn_doctor_verdict *v, const struct mn_trouble_
 static void check_writes(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule,
                          enum mn_doctor_write_state state, const char *expected)
 {
-    struct cable c;
+    struct mn_doctor_cable_ends c;
+    char option[300];
 
-    for (size_t i = 0; v->what->writes && cable(v, &i, &c); i++) {
+    for (size_t i = 0; v->what->writes && mn_doctor_cable_next(v, &i, &c); i++) {
         const struct mn_doctor_write *w = &v->what->writes[i];
         if (w->state != state || (state == MN_WRITE_DEAD && v->blamed[i]))
             continue;
-        struct mn_trouble *t = add(v, rule, &c);
+        struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
         mn_strlcpy_words(t->seen, w->error[0] ? w->error : "it came out otherwise", sizeof t->seen);
         snprintf(t->expected, sizeof t->expected, "%s", expected);
         snprintf(t->fix, sizeof t->fix,
-                 "MESHNET_LOG=debug meshnet bench --links   # says more of this cable");
+                 "MESHNET_LOG=debug meshnet bench --links%s   # says more of this cable",
+                 mn_doctor_mesh_option(v, option, sizeof option));
     }
 }
 

@@ -1,5 +1,4 @@
 /* Rules about nodes, one by one and beside each other. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,58 +97,6 @@ void mn_doctor_mesh_file(struct mn_doctor_verdict *v, const struct mn_trouble_ru
         mn_strlcpy_words(t->seen, v->what->nodes[i].mesh_differs, sizeof t->seen);
         snprintf(t->expected, sizeof t->expected, "what %.160s says", v->what->file);
         push(v, i, t);
-    }
-}
-
-/* --- clocks ------------------------------------------------------------------------------------
- */
-
-#define MOST_APART 1.0 /* s */
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-/* How much the node's clock is ahead of the asker's: between these, for the question was on its way
- * for some of the time. 0: it did not say. */
-static int ahead(const struct mn_doctor_node *node, double *least, double *most)
-{
-    const cJSON *clock = mn_fact(node->facts, "clock");
-    double begin = mn_fact_number(clock, "begin", 0), end = mn_fact_number(clock, "end", 0);
-
-    *least = end - node->end;
-    *most = begin - node->begin;
-    return begin > 0 && end > 0 && *least <= *most;
-}
-
-void mn_doctor_clock(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
-{
-    double *middles = mn_zalloc((NODES(v) + 1) * sizeof *middles), least, most, by = 0;
-    size_t n = 0;
-
-    for (size_t i = 0; i < NODES(v); i++)
-        if (ahead(&v->what->nodes[i], &least, &most))
-            middles[n++] = (least + most) / 2;
-    qsort(middles, n, sizeof *middles, compare);
-    /* Of three, the odd one out; it may be the asker. */
-    if (n > 2)
-        by = middles[n / 2];
-    free(middles);
-    if (fabs(by) < MOST_APART)
-        by = 0;
-    for (size_t i = 0; i < NODES(v); i++) {
-        if (!ahead(&v->what->nodes[i], &least, &most) ||
-            (least - by <= MOST_APART && most - by >= -MOST_APART))
-            continue;
-        double off = (least + most) / 2 - by;
-        struct mn_trouble *t = mn_trouble_add(v->troubles, rule, "%s", name_of(v, i));
-        snprintf(t->seen, sizeof t->seen, "%.1f s %s", fabs(off), off > 0 ? "ahead" : "behind");
-        snprintf(t->expected, sizeof t->expected, "within %.0f s of %s", MOST_APART,
-                 n > 2 ? "most nodes'" : "the clock here");
-        snprintf(t->fix, sizeof t->fix, "timedatectl set-ntp true   # on %s", name_of(v, i));
     }
 }
 
@@ -272,6 +219,7 @@ static void check_sysctls(struct mn_doctor_verdict *v, const struct mn_trouble_r
 {
     struct mn_trouble *t = NULL;
     const cJSON *item;
+    char option[160];
 
     cJSON_ArrayForEach(item,
                        mn_fact(mn_fact(mn_doctor_facts(v->what, node), "forwarding"), "sysctls"))
@@ -283,8 +231,8 @@ static void check_sysctls(struct mn_doctor_verdict *v, const struct mn_trouble_r
             t = mn_trouble_add(v->troubles, rule, "%s", name_of(v, node));
             snprintf(t->expected, sizeof t->expected, "%.0f: %.120s",
                      mn_fact_number(item, "wanted", 0), mn_fact_text(item, "why"));
-            snprintf(t->fix, sizeof t->fix, "meshnet topo apply, or on %s: sysctl -w",
-                     name_of(v, node));
+            snprintf(t->fix, sizeof t->fix, "meshnet topo apply%s, or on %s: sysctl -w",
+                     mn_doctor_mesh_option(v, option, sizeof option), name_of(v, node));
         }
         size_t used = strlen(t->seen), set = strlen(t->fix);
         snprintf(t->seen + used, sizeof t->seen - used, "%s%.80s is %d", used ? ", " : "", key,
@@ -308,26 +256,52 @@ void mn_doctor_rp_filter(struct mn_doctor_verdict *v, const struct mn_trouble_ru
             check_sysctls(v, rule, i, "rp_filter", 1);
 }
 
-void mn_doctor_forward_drop(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
+/* The first that goes through the node and has this verdict; NULL: nothing has. */
+static const cJSON *passing(const struct mn_doctor_verdict *v, size_t node, const char *verdict)
 {
+    const cJSON *drop;
+
+    cJSON_ArrayForEach(drop,
+                       mn_fact(mn_fact(mn_doctor_facts(v->what, node), "forwarding"), "drops"))
+    {
+        if (!strcmp(mn_fact_text(drop, "verdict"), verdict))
+            return drop;
+    }
+    return NULL;
+}
+
+static void check_forward(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule,
+                          const char *verdict)
+{
+    char option[160];
+
     for (size_t i = 0; i < NODES(v); i++) {
-        const cJSON *drop = mn_fact(mn_fact(mn_doctor_facts(v->what, i), "forwarding"), "drops");
-        drop = cJSON_GetArrayItem(drop, 0);
-        if (!drop || !is_passed(v, i))
+        const cJSON *drop = passing(v, i, verdict);
+        /* Of what is dropped for sure one is enough. */
+        if (!drop || !is_passed(v, i) || (*verdict == 'm' && passing(v, i, "drops")))
             continue;
         struct mn_trouble *t = mn_trouble_add(v->troubles, rule, "%s", name_of(v, i));
         snprintf(t->seen, sizeof t->seen, "%.120s %s from %.15s to %.15s",
                  mn_fact_text(drop, "where"),
-                 !strcmp(mn_fact_text(drop, "verdict"), "drops") ? "drops what goes"
-                                                                 : "may drop what goes",
+                 *verdict == 'd' ? "drops what goes" : "may drop what goes",
                  mn_fact_text(drop, "from"), mn_fact_text(drop, "to"));
         snprintf(t->expected, sizeof t->expected, "packets between the cables of %s pass",
                  name_of(v, i));
         snprintf(t->fix, sizeof t->fix,
-                 "meshnet topo apply --hosts %s   # it writes the rules, and sets them again "
+                 "meshnet topo apply%s --hosts %s   # it writes the rules, and sets them again "
                  "after Docker starts",
-                 v->what->mesh->nodes[i].hostname);
+                 mn_doctor_mesh_option(v, option, sizeof option), v->what->mesh->nodes[i].hostname);
     }
+}
+
+void mn_doctor_forward_drop(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
+{
+    check_forward(v, rule, "drops");
+}
+
+void mn_doctor_forward_may(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
+{
+    check_forward(v, rule, "may");
 }
 
 static void check_firewall(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule,
@@ -406,7 +380,8 @@ void mn_doctor_memlock_files(struct mn_doctor_verdict *v, const struct mn_troubl
         cJSON_ArrayForEach(line, mn_fact(mn_fact(facts, "limits"), "files"))
         {
             double value = mn_fact_number(line, "value", -1);
-            if (value < 0 || value >= MEMLOCK_KIB || !has_rdma(facts))
+            if (value < 0 || value >= MEMLOCK_KIB || !has_rdma(facts) ||
+                !mn_fact_true(line, "counts", 1))
                 continue;
             struct mn_trouble *t = mn_trouble_add(v->troubles, rule, "%s", name_of(v, i));
             snprintf(t->seen, sizeof t->seen, "%.150s:%.0f: memlock %.0f KiB for %.40s",
@@ -424,6 +399,8 @@ void mn_doctor_memlock_files(struct mn_doctor_verdict *v, const struct mn_troubl
 
 void mn_doctor_apply(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
+    char option[160];
+
     for (size_t i = 0; i < NODES(v); i++) {
         const cJSON *apply = mn_fact(mn_doctor_facts(v->what, i), "apply");
         const char *stands = mn_fact_text(apply, "stands");
@@ -434,7 +411,7 @@ void mn_doctor_apply(struct mn_doctor_verdict *v, const struct mn_trouble_rule *
                  !strcmp(stands, "orphan") ? "left behind" : "being tried",
                  mn_fact_text(apply, "by"));
         snprintf(t->expected, sizeof t->expected, "confirmed, or undone");
-        snprintf(t->fix, sizeof t->fix, "meshnet topo apply --hosts %s   # once more",
-                 v->what->mesh->nodes[i].hostname);
+        snprintf(t->fix, sizeof t->fix, "meshnet topo apply%s --hosts %s   # once more",
+                 mn_doctor_mesh_option(v, option, sizeof option), v->what->mesh->nodes[i].hostname);
     }
 }

@@ -1,11 +1,13 @@
 /* The NICs of the mesh as they are here, and what is wrong with them by this host's own rules:
  *   "nics": [{"nic": its name in the mesh file, "netdev", "up", "carrier", "speed": Mb/s, "mtu",
  *     "addresses", "driver", "firmware", "device", "rdma_state", "gids": [{"index", "type",
- *     "address"}], "pcie": {"width", "speed", "max_width", "max_speed"}}]
+ *     "address"}], "pcie": {"width", "speed", "max_width", "max_speed"},
+ *     "card": PCI's numbers of chip and board}]
  *   "findings": [{"id", "nic": netdev, "seen", "expected", "fix"}]
  */
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -43,6 +45,21 @@ static void add_pcie(const struct mn_pci *pci, cJSON *to)
     cJSON_AddNumberToObject(pcie, "speed", pci->speed);
     cJSON_AddNumberToObject(pcie, "max_width", pci->max_width);
     cJSON_AddNumberToObject(pcie, "max_speed", pci->max_speed);
+}
+
+/* Which model: the chip, and the board that it is on. */
+static void add_card(const struct mn_nic *nic, cJSON *to)
+{
+    static const char *const parts[] = {"vendor", "device", "subsystem_vendor", "subsystem_device"};
+    char part[16], card[64] = "";
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && nic->pci.address[0]; i++)
+        if (mn_doctor_line(part, sizeof part, "/sys/bus/pci/devices/%s/%s", nic->pci.address,
+                           parts[i]))
+            snprintf(card + strlen(card), sizeof card - strlen(card), "%s%s", card[0] ? ":" : "",
+                     part + 2 * !strncmp(part, "0x", 2));
+    if (card[0])
+        cJSON_AddStringToObject(to, "card", card);
 }
 
 static void add_rdma(const struct mn_rdma_port *port, cJSON *to)
@@ -88,6 +105,7 @@ static cJSON *nic_json(const struct mn_doctor_look *look, const struct mn_nic *n
     if (port)
         add_rdma(port, json);
     add_pcie(&nic->pci, json);
+    add_card(nic, json);
     return json;
 }
 

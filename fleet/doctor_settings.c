@@ -1,9 +1,7 @@
-/* What is left lying around for NCCL, and what sessions may lock:
+/* What is left lying around for NCCL:
  *   "settings": [{"file", "line", "name", "value"}]: NCCL_, RCCL_ and MESHNET_ of the files below
- *   "limits": {"memlock": soft limit of this process in bytes, -1 = none, "files": [{"file",
- *     "line", "who", "value": KiB, -1 = none}]} */
+ */
 #include <ctype.h>
-#include <errno.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,15 +12,7 @@
 
 #define MOST 64 /* lines of a kind */
 
-struct reading {
-    cJSON *list;
-    const char *file;
-    int line;
-};
-
-typedef void on_line(struct reading *r, char *line);
-
-static void each_line(struct reading *r, const char *pattern, on_line *take)
+void mn_doctor_each_line(struct mn_doctor_reading *r, const char *pattern, mn_doctor_on_line *take)
 {
     glob_t g;
 
@@ -47,7 +37,7 @@ static void each_line(struct reading *r, const char *pattern, on_line *take)
     globfree(&g);
 }
 
-static cJSON *place(const struct reading *r)
+cJSON *mn_doctor_place(const struct mn_doctor_reading *r)
 {
     cJSON *json = cJSON_CreateObject();
 
@@ -59,7 +49,7 @@ static cJSON *place(const struct reading *r)
 
 /* "NCCL_NET=Socket", "export NCCL_NET=Socket", "  NCCL_NET = 'Socket'"; fish's and csh's own ways
  * are not for system-wide files of sh. */
-static void take_setting(struct reading *r, char *line)
+static void take_setting(struct mn_doctor_reading *r, char *line)
 {
     static const char *const ours[] = {"NCCL_", "RCCL_", "MESHNET_"};
     char *rest = NULL;
@@ -75,7 +65,7 @@ static void take_setting(struct reading *r, char *line)
         return;
     const char *name = strtok_r(line, "= \t\r", &rest);
     const char *value = strtok_r(NULL, "=\r\"'", &rest);
-    cJSON *json = place(r);
+    cJSON *json = mn_doctor_place(r);
     cJSON_AddStringToObject(json, "name", name);
     /* A secret stays where it is. */
     int secret = strstr(name, "TOKEN") || strstr(name, "KEY");
@@ -87,50 +77,16 @@ static void take_setting(struct reading *r, char *line)
 
 void mn_doctor_ask_settings(const struct mn_doctor_look *look, cJSON *answer)
 {
-    struct reading r = {.list = cJSON_AddArrayToObject(answer, "settings")};
+    struct mn_doctor_reading r = {.list = cJSON_AddArrayToObject(answer, "settings")};
     const char *home = getenv("HOME"), *own = getenv("NCCL_CONF_FILE");
     char path[512];
 
     (void)look;
-    each_line(&r, "/etc/nccl.conf", take_setting);
+    mn_doctor_each_line(&r, "/etc/nccl.conf", take_setting);
     snprintf(path, sizeof path, "%s/.nccl.conf", home ? home : "");
     if ((own && *own) || home)
-        each_line(&r, own && *own ? own : path, take_setting);
-    each_line(&r, "/etc/environment", take_setting);
-    each_line(&r, "/etc/profile.d/*.sh", take_setting);
-    each_line(&r, "/etc/security/pam_env.conf", take_setting);
-}
-
-/* "*  soft  memlock  unlimited" of limits.conf(5). */
-static void take_limit(struct reading *r, char *line)
-{
-    char *words[4], *rest = NULL, *end;
-    int n = 0;
-
-    line[strcspn(line, "#")] = 0;
-    for (char *word = strtok_r(line, " \t\r", &rest); word && n < 4;
-         word = strtok_r(NULL, " \t\r", &rest))
-        words[n++] = word;
-    if (n < 4 || strcmp(words[2], "memlock") != 0)
-        return;
-    errno = 0;
-    long long value = strtoll(words[3], &end, 10);
-    int endless = !strcmp(words[3], "unlimited") || !strcmp(words[3], "infinity") || value < 0;
-    if (!endless && (end == words[3] || *end || errno))
-        return;
-    cJSON *json = place(r);
-    cJSON_AddStringToObject(json, "who", words[0]);
-    cJSON_AddNumberToObject(json, "value", endless ? -1 : (double)value);
-}
-
-void mn_doctor_ask_limits(const struct mn_doctor_look *look, cJSON *answer)
-{
-    cJSON *limits = cJSON_AddObjectToObject(answer, "limits");
-    struct reading r;
-
-    cJSON_AddNumberToObject(limits, "memlock",
-                            look->host->memlock == UINT64_MAX ? -1 : (double)look->host->memlock);
-    r.list = cJSON_AddArrayToObject(limits, "files");
-    each_line(&r, "/etc/security/limits.conf", take_limit);
-    each_line(&r, "/etc/security/limits.d/*.conf", take_limit);
+        mn_doctor_each_line(&r, own && *own ? own : path, take_setting);
+    mn_doctor_each_line(&r, "/etc/environment", take_setting);
+    mn_doctor_each_line(&r, "/etc/profile.d/*.sh", take_setting);
+    mn_doctor_each_line(&r, "/etc/security/pam_env.conf", take_setting);
 }

@@ -108,6 +108,18 @@ enum mn_err mn_probe_survey(struct mn_probe_state *state, struct mn_diag *diag)
 
 /* --- the choice ------------------------------------------------------------------------------- */
 
+/* Through which the default route leads: the NIC, or a VLAN or the like that stands on it. */
+static const struct mn_nic *to_default(const struct mn_host *host, const struct mn_nic *nic,
+                                       int depth)
+{
+    const struct mn_nic *found = nic->default_route ? nic : NULL;
+
+    for (size_t i = 0; i < host->n_nics && !found && depth; i++)
+        if (host->nics[i].lower == nic->ifindex)
+            found = to_default(host, &host->nics[i], depth - 1);
+    return found;
+}
+
 /* Why a NIC is left alone; 0: it is probed. */
 static int left_alone(const struct mn_probe_plan *plan, const struct mn_host *host,
                       const struct mn_survey_nic *nic, char *why, size_t size)
@@ -118,9 +130,10 @@ static int left_alone(const struct mn_probe_plan *plan, const struct mn_host *ho
         return snprintf(why, size, "it is in %s", nic->master);
     if (listed(plan, &plan->take, nic->netdev))
         return 0;
-    if (here && here->default_route)
-        return snprintf(why, size, "the default route leads through it; --take %s probes it",
-                        nic->netdev);
+    const struct mn_nic *way = here ? to_default(host, here, 4) : NULL;
+    if (way)
+        return snprintf(why, size, "the default route leads through %s; --take %s probes it",
+                        way == here ? "it" : way->netdev, nic->netdev);
     if (nic->role == MN_ROLE_MANAGEMENT)
         return snprintf(why, size, "management (%s); --take %s probes it", nic->role_why,
                         nic->netdev);

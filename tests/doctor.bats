@@ -211,6 +211,8 @@ first()
     doctor
     [ "$status" -eq 1 ]
     first forwarding b '*forwarding is 0*'
+    # The file was named: so it is in what is to be done.
+    [[ "$(jq -r '.findings[0].fix' <<<"$output")" == "meshnet topo apply --mesh $PWD/a.yaml, "* ]]
     on b sysctl -qw net.ipv4.ip_forward=1
     on b nft -f - <<-END
 	table ip filter {
@@ -238,6 +240,28 @@ first()
     first rp-filter b '*rp_filter is 1*'
 }
 
+@test "doctor: what may drop what passes through is a warning, what drops it an error" {
+    local routes='{routes: [{to: "10.31.2.0/30", via: "10.31.1.2"}], sysctls: [], drops: []}'
+    rm -rf sick
+    cp -r healthy sick
+    jq ".facts.forwarding = $routes" healthy/a.json >sick/a.json
+    jq '.facts.forwarding = {routes: [], sysctls: [], drops: [{from: "ba", to: "bc", verdict: "may",
+        where: "the policy of chain FORWARD"}]}' \
+        healthy/b.json >sick/b.json
+    run "$MESHNET" doctor --answers sick --json
+    [ "$status" -eq 0 ]
+    first forward-may b 'the policy of chain FORWARD may drop what goes from ba to bc'
+    [ "$(jq -r '.findings[0].severity' <<<"$output")" = warning ]
+    [[ "$(jq -r '.findings[0].fix' <<<"$output")" == 'meshnet topo apply --hosts b '* ]]
+    jq '.facts.forwarding.drops += [{from: "bc", to: "ba", verdict: "drops", where: "chain FORWARD"}]' \
+        sick/b.json >more.json
+    mv more.json sick/b.json
+    run "$MESHNET" doctor --answers sick --json
+    [ "$status" -eq 1 ]
+    first forward-drop b 'chain FORWARD drops what goes from bc to ba'
+    [ "$(jq '.findings | length' <<<"$output")" -eq 1 ]
+}
+
 @test "doctor: large packets that do not pass though both ends say they do, and a cable that is silent" {
     command -v nft >/dev/null || skip "no nft"
     on c nft -f - <<-END
@@ -254,8 +278,16 @@ first()
     # What is in between is not on the node: only what passes tells.
     first cable-large 'b bc - c cb' 'from b small packets*'
     recorded d '(.facts.probes[] | select(.netdev == "dc")) |= . + {small: 0, answered: 0}'
+    [ "$status" -eq 0 ]
+    [ "$(jq '.findings | length' <<<"$output")" -eq 0 ] # ICMP is filtered: the write passed
+    jq '.writes |= map(if .link == "c-d" then .state = "unknown" else . end)' healthy/write.json >sick/write.json
+    run "$MESHNET" doctor --answers sick --json
     [ "$status" -eq 1 ]
     first cable-silent 'c cd - d dc' 'd asked c*'
+    [[ "$(jq -r '.findings[0].fix' <<<"$output")" == 'meshnet discover --neighbors --hosts c,d '* ]]
+    # Large packets that do not pass are no matter of echo requests: a write of small ones passes.
+    recorded d '(.facts.probes[] | select(.netdev == "dc")) |= . + {small: 5, answered: 0}'
+    first cable-large 'c cd - d dc'
 }
 
 @test "doctor: what a node says is another node's" {
@@ -283,10 +315,31 @@ first()
     [ "$status" -eq 1 ]
 }
 
+@test "doctor: one answer that took long says nothing against the clocks of the others" {
+    # All were asked at once, and the last answer came after 30 s: from a, b and d it was there in no time.
+    rm -rf sick
+    cp -r healthy sick
+    for node in a b d; do
+        jq '.begin = 1000 | .end = 1030 | .facts.clock = {begin: 1000.4, end: 1000.6}' \
+            healthy/$node.json >sick/$node.json
+    done
+    jq '.begin = 1000 | .end = 1030 | .facts.clock = {begin: 1029.3, end: 1029.8}' healthy/c.json >sick/c.json
+    run "$MESHNET" doctor --answers sick --json
+    echo "$output"
+    [ "$(jq -c '.findings' <<<"$output")" = '[]' ]
+    # A clock that is off by more than that is told all the same, and it alone.
+    jq '.facts.clock |= map_values(. + 100)' healthy/b.json |
+        jq '.begin = 1000 | .end = 1030 | .facts.clock = {begin: 1100.4, end: 1100.6}' >sick/b.json
+    run "$MESHNET" doctor --answers sick --json
+    first clock b '* s ahead'
+    [ "$(jq '.findings | length' <<<"$output")" -eq 1 ]
+}
+
 @test "doctor: GIDs: none for the address, and another index than the mesh file has" {
     recorded b '(.facts.nics[] | select(.netdev == "ba") | .gids) |= map(.type = "RoCE v1")'
     [ "$status" -eq 1 ]
     first cable-gid 'a ab - b ba' 'b: rocep-ba has no RoCE v2 GID for 10.31.1.2'
+    [[ "$(jq -r '.findings[0].fix' <<<"$output")" == *'meshnet topo apply --hosts b sets again the IPv6 addresses and routes'* ]]
     recorded b '.facts.findings = [{id: "file-gid", nic: "ba", seen: "index 5", expected: "3", fix: "…"}]'
     [ "$status" -eq 0 ]
     first file-gid 'b ba' 'index 5'
@@ -303,11 +356,53 @@ first()
     first cable-rdma 'b bc - c cb' 'b: rocep-bc; c: no RDMA device'
 }
 
+@test "doctor: unlike cards and lanes that are enough are no finding" {
+    none() { [ "$status" -eq 0 ] && [ "$(jq -c .findings <<<"$output")" = '[]' ]; }
+    recorded c '(.facts.nics[] | select(.netdev == "cb")).speed = 100000'
+    [[ "$(jq -r '.findings[0].fix' <<<"$output")" == 'ethtool -r cb '* ]]
+    # Another model, by PCI or by the board's number behind the version.
+    recorded c '(.facts.nics[] | select(.netdev == "cb")) |= . + {firmware: "28.39.1002", card: "15b3:1021:15b3:0023"}'
+    none
+    recorded c '(.facts.nics[] | select(.netdev == "cb")).firmware = "28.39.1002 (MT_0000000834)"'
+    none
+    # Lanes for 252 Gb/s at one end, for 126 at the other: enough for 100G, too few for 200G.
+    recorded c '.'
+    for node in b c; do
+        jq '.facts.nics |= map(.speed = 100000)' healthy/$node.json >sick/$node.json
+    done
+    for node in a d; do
+        jq '.facts.nics |= map(.speed = 100000 | .pcie.width = 8 | .pcie.max_width = 8)' healthy/$node.json >sick/$node.json
+    done
+    run "$MESHNET" doctor --answers sick --json
+    none
+    recorded a '.facts.nics |= map(.pcie.width = 8 | .pcie.max_width = 8)'
+    none # four lanes are all that the others' cards have
+    recorded a '.facts.nics |= map(.pcie.width = 2)'
+    first cable-pcie 'a ab - b ba' 'a: 32 GT/s x2*' 2
+}
+
 @test "doctor: limits: of the session, and of files that new sessions go by" {
     recorded d '.facts.findings = [{id: "memlock", nic: "host", seen: "RLIMIT_MEMLOCK is 8M", expected: "unlimited", fix: "…"}]'
     first memlock d 'RLIMIT_MEMLOCK is 8M'
     recorded d '.facts.limits.files = [{file: "/etc/security/limits.conf", line: 4, who: "*", value: 8192}]'
     first memlock-files d '/etc/security/limits.conf:4: memlock 8192 KiB for \*'
+    # The session's user has more by his group.
+    recorded d '.facts.limits.files = [{file: "/etc/security/limits.conf", line: 4, who: "*", value: 8192, counts: false},
+        {file: "/etc/security/limits.d/rdma.conf", line: 1, who: "@rdma", value: -1, counts: true}]'
+    [ "$(jq -c .findings <<<"$output")" = '[]' ]
+}
+
+@test "doctor: of the limits in files those count that the user's sessions get" {
+    mkdir -p security/limits.d
+    printf '* - memlock 64\n@nogroup soft memlock 2048\n' >security/limits.conf
+    printf '@nogroup - memlock unlimited # jobs\nroot - memlock 128\n' >security/limits.d/10-rdma.conf
+    limits() { run unshare -m sh -c "mount --bind '$PWD/security' /etc/security && $1 exec '$MESHNET' node doctor" \
+        <<<'{"only": ["limits"]}'; echo "$output"; }
+    limits 'unset SUDO_USER;'
+    [ "$(jq -c '.limits | [.user, [.files[] | [.who, .value, .counts]]]' <<<"$output")" = \
+        '["root",[["*",64,false],["@nogroup",2048,false],["@nogroup",-1,false],["root",128,true]]]' ]
+    limits 'export SUDO_USER=nobody;'
+    [ "$(jq -c '.limits | [.user, [.files[] | .counts]]' <<<"$output")" = '["nobody",[false,false,true,false]]' ]
 }
 
 @test "doctor: settings left in files: against meshnet env, and unlike on other nodes" {
@@ -443,6 +538,45 @@ wait_for()
     [ "$status" -eq 2 ]
     run "$MESHNET" doctor --mesh none.yaml
     [ "$status" -eq 2 ]
+}
+
+@test "doctor: hosts by names and addresses that the mesh file does not know" {
+    # The office's addresses: 192.0.2.1 leads to a, and so on.
+    cat >office <<-END
+	#!/bin/bash
+	args=()
+	while [ "\$1" != -- ]; do shift; done
+	host=\$2
+	case \$host in
+	192.0.2.*) number=\${host##*.}; names=(x a b c d e); host=\${names[number]} ;;
+	lab-*) host=\${host#lab-} ;;
+	esac
+	exec $PWD/ssh -- "\$host" "\$3"
+	END
+    chmod +x office
+    at_office() { MESHNET_SSH=$PWD/office doctor "$@"; }
+    at_office --hosts 192.0.2.3,192.0.2.2,lab-d
+    [ "$status" -eq 0 ]
+    [ "$(jq -r '[.nodes[] | select(.asked) | .node] | join(" ")' <<<"$output")" = 'b c d' ]
+    [ "$(jq -r '.cables[] | select(.link == "b-c") | [.state, .passes, .back] | join(" ")' <<<"$output")" = 'up all all' ]
+    at_office --hosts 192.0.2.3,c
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--hosts: c and 192.0.2.3 are both node c"* ]]
+    # Of all that were named the one that is left is the one that does not answer.
+    touch c.gone
+    at_office --hosts 192.0.2.1,192.0.2.2,192.0.2.3,192.0.2.4
+    first unreachable c '192.0.2.3: *No route to host*'
+    at_office --hosts 192.0.2.1,192.0.2.3
+    rm c.gone
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--hosts 192.0.2.3: no node of $PWD/a.yaml by its name, and its answer could not tell: "*"No route to host"* ]]
+    # A host that is none of the mesh's.
+    ip netns add $NS-e
+    sed 's/name: d$/name: dd/' mesh.yaml >e.yaml
+    at_office --hosts 192.0.2.1,192.0.2.5
+    ip netns del $NS-e
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--hosts 192.0.2.5: no node of $PWD/a.yaml: "* ]]
 }
 
 # Measuring wants ssh's own way back, which the script above has not.

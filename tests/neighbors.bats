@@ -399,6 +399,23 @@ nobody_left()
     [[ "$stderr" == *"--take nic7: a has no such NIC"* ]]
 }
 
+@test "neighbors: nor is the NIC probed below a VLAN or macvlan with the default route" {
+    nodes a b
+    wire a e0 b e0
+    wire a e1 b e1
+    ip -n "$NS-a" link add link e1 name e1.7 type vlan id 7 2>/dev/null ||
+        ip -n "$NS-a" link add link e1 name e1.7 type macvlan
+    ip -n "$NS-a" addr add 192.0.2.1/24 dev e1.7
+    ip -n "$NS-a" link set e1.7 up
+    ip -n "$NS-a" route add default via 192.0.2.254
+    neighbors --hosts a,b --json
+    [ "$(cables)" = "a/e0 b/e0 9000 9000 ipv6 up" ]
+    [ "$(jq -r '.nics[] | select(.node == "a" and .netdev == "e1") | .why' <<<"$output")" = \
+        "the default route leads through e1.7; --take e1 probes it" ]
+    neighbors --hosts a,b --json --take a/e1
+    [ "$(jq .n_cables <<<"$output")" -eq 2 ]
+}
+
 @test "neighbors: names, settings and addresses of the file stay when it is merged into" {
     nodes a b c
     wire a e0 b e0

@@ -64,8 +64,11 @@ void mn_check_rdma_inactive(const struct mn_finding_rule *rule, const struct mn_
             snprintf(f->fix, sizeof f->fix, "opensm --guid 0x%016llx --daemon",
                      (unsigned long long)port->node_guid + (unsigned)port->port - 1);
         else
-            snprintf(f->fix, sizeof f->fix, "ip link set dev %s down && ip link set dev %s up",
-                     nic->netdev, nic->netdev);
+            snprintf(
+                f->fix, sizeof f->fix,
+                "ip link set dev %s down && ip link set dev %s up   # IPv6 addresses and routes "
+                "go with it: meshnet topo apply sets those of the mesh again",
+                nic->netdev, nic->netdev);
     }
 }
 
@@ -102,9 +105,11 @@ static void gid_missing(const struct mn_finding_rule *rule, const struct mn_nic 
     else
         snprintf(f->seen, sizeof f->seen, "%s is set but is not in the GID table of %s", text,
                  port->device);
-    snprintf(f->fix, sizeof f->fix,
-             "ip link set dev %s down && ip link set dev %s up   # the kernel fills the table anew",
-             nic->netdev, nic->netdev);
+    snprintf(
+        f->fix, sizeof f->fix,
+        "ip link set dev %s down && ip link set dev %s up   # the kernel fills the table anew; "
+        "IPv6 addresses and routes go with it: meshnet topo apply sets those of the mesh again",
+        nic->netdev, nic->netdev);
 }
 
 void mn_check_gid_missing(const struct mn_finding_rule *rule, const struct mn_host *host,

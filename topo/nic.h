@@ -120,6 +120,7 @@ struct mn_nic {
     long speed_mbps; /* 0 = unknown */
     int is_vf;
     char master[IF_NAMESIZE]; /* bond or bridge it is in; "" = none */
+    int lower;                /* ifindex of what a VLAN or macvlan stands on, 0 = none or unknown */
     struct mn_pci pci;
     struct mn_addr *addrs;
     size_t n_addrs;

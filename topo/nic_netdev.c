@@ -33,6 +33,19 @@ enum mn_nic_kind mn_nic_kind_of(unsigned arp_type, const char *link_kind)
                                            : MN_NIC_OTHER;
 }
 
+/* What this stands on, in this namespace; of a veth the number is another's. */
+static int lower_of(struct rtnl_link *link)
+{
+    static const char *const kinds[] = {"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"};
+    const char *kind = rtnl_link_get_type(link);
+    int32_t elsewhere;
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds && kind; i++)
+        if (!strcmp(kind, kinds[i]) && rtnl_link_get_link_netnsid(link, &elsewhere))
+            return rtnl_link_get_link(link);
+    return 0;
+}
+
 static enum mn_err add_link(struct mn_host *host, struct nl_cache *links, struct rtnl_link *link,
                             struct mn_diag *diag)
 {
@@ -46,6 +59,7 @@ static enum mn_err add_link(struct mn_host *host, struct nl_cache *links, struct
     mn_strlcpy(nic->netdev, name, sizeof nic->netdev);
     nic->ifindex = rtnl_link_get_ifindex(link);
     nic->kind = mn_nic_kind_of(rtnl_link_get_arptype(link), rtnl_link_get_type(link));
+    nic->lower = lower_of(link);
     nic->mtu = (int)rtnl_link_get_mtu(link);
     nic->admin_up = (rtnl_link_get_flags(link) & IFF_UP) != 0;
     /* Down links keep the flag of their last life. */
