@@ -5,46 +5,22 @@
 #include <sys/socket.h>
 
 #include "plugin/abi/nccl_abi.h"
-#include "plugin/far.h"
+#include "plugin/dialer_impl.h"
 #include "plugin/listen.h"
-#include "plugin/reach.h"
 #include "plugin/transport.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-#define MAX_CANDIDATES (2 * MN_MAX_LOCALS)
-#define PAUSE_MS       10 /* after the first round of attempts; twice as long after each, up to */
-#define MAX_PAUSE_MS   1000
-
-/* A connect() under way. Found again by the ticket in the handle and the listener's nonce; both
- * must agree, since the handle came over a network. */
-struct dialer {
-    struct dialer *next;
-    const struct mn_config *config; /* of the context that dials */
-    uint64_t ticket;
-    struct mn_handle handle;
-    struct mn_side self;
-    struct mn_pair candidates[MAX_CANDIDATES];
-    struct mn_far_way ways[MN_FAR_WAYS]; /* of candidates that are MN_ROUTED, by acceptor */
-    int n_candidates, current;
-    unsigned rounds; /* of attempts at every candidate, that are over */
-    int hopeful;     /* in this round one failed in a way that another attempt need not */
-    struct mn_conn *conn;
-    uint64_t deadline_ms, pause_end_ms;
-    uint64_t asked_ms;   /* with the lock held */
-    struct mn_diag last; /* of the attempt that got furthest, of those of the last round */
-    int last_state;      /* how far; -1 when a round begins */
-    int agreed;          /* the acceptor alone decides; set with the lock held */
-    int told;            /* that it takes its time */
-};
+#define PAUSE_MS     10 /* after the first round of attempts; twice as long after each, up to */
+#define MAX_PAUSE_MS 1000
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct dialer *dialers;
+static struct mn_dialer *dialers;
 static uint64_t next_ticket = 1;
 
-static struct dialer *find(const struct mn_config *config, const struct mn_handle *handle)
+static struct mn_dialer *find(const struct mn_config *config, const struct mn_handle *handle)
 {
-    struct dialer *d;
+    struct mn_dialer *d;
 
     pthread_mutex_lock(&lock);
     for (d = dialers; d; d = d->next)
@@ -70,7 +46,7 @@ static void leave(struct mn_chan *chan)
         ;
 }
 
-static void end(struct dialer *d)
+static void end(struct mn_dialer *d)
 {
     for (int i = 0; i < d->n_candidates; i++)
         if (d->candidates[i].connector == MN_ROUTED)
@@ -82,10 +58,10 @@ static void end(struct dialer *d)
     free(d);
 }
 
-static void forget(struct dialer *d)
+static void forget(struct mn_dialer *d)
 {
     pthread_mutex_lock(&lock);
-    for (struct dialer **p = &dialers; *p; p = &(*p)->next)
+    for (struct mn_dialer **p = &dialers; *p; p = &(*p)->next)
         if (*p == d) {
             *p = d->next;
             break;
@@ -97,11 +73,11 @@ static void forget(struct dialer *d)
 /* Ends those of config that were last asked after before a time. */
 static void end_older(const struct mn_config *config, uint64_t before)
 {
-    struct dialer *stale = NULL;
+    struct mn_dialer *stale = NULL;
 
     pthread_mutex_lock(&lock);
-    for (struct dialer **p = &dialers; *p;) {
-        struct dialer *d = *p;
+    for (struct mn_dialer **p = &dialers; *p;) {
+        struct mn_dialer *d = *p;
         if (d->config == config && d->asked_ms < before && !(d->agreed && before != UINT64_MAX)) {
             *p = d->next;
             d->next = stale;
@@ -112,7 +88,7 @@ static void end_older(const struct mn_config *config, uint64_t before)
     }
     pthread_mutex_unlock(&lock);
     while (stale) {
-        struct dialer *d = stale;
+        struct mn_dialer *d = stale;
         stale = d->next;
         end(d);
     }
@@ -130,14 +106,6 @@ void mn_dialer_drop(const struct mn_config *config)
     end_older(config, UINT64_MAX);
 }
 
-static void remote_side(const struct mn_handle *handle, struct mn_side *side)
-{
-    memset(side, 0, sizeof *side);
-    side->node_id = handle->node_id;
-    memcpy(side->locals, handle->locals, sizeof side->locals);
-    side->n_locals = handle->n_locals;
-}
-
 /* Devices chosen by NCCL need not share a cable with the peer's: then the whole node looks. */
 static void all_locals(const struct mn_config *config, struct mn_side *side)
 {
@@ -149,83 +117,19 @@ static void all_locals(const struct mn_config *config, struct mn_side *side)
         }
 }
 
-static void list_addresses(const struct mn_side *side, const char *between, char *text, size_t size)
+/* TCP over what the routing table says, for a peer that no cable joins. */
+static int may_go_far(const struct mn_config *config, const struct mn_dialer *d)
 {
-    char addr[MN_ADDR_TEXT], gid[24];
-    size_t used = 0;
-
-    text[0] = 0;
-    for (int i = 0; i < side->n_locals && used < size; i++) {
-        gid[0] = 0;
-        if (side->locals[i].gid_index >= 0)
-            snprintf(gid, sizeof gid, " gid %d", side->locals[i].gid_index);
-        used += (size_t)snprintf(text + used, size - used, "%s%s%s", i ? between : "",
-                                 mn_addr_format(&side->locals[i].addr, addr, sizeof addr), gid);
-    }
+    return !(mn_far_neighbour(config, &d->handle) && d->self.allow_tcp != MN_TCP_ALLOWED) &&
+           mn_plan_reaches_far(&d->self) && !(config->pointers & ~NCCL_PTR_HOST);
 }
 
-static int has_rdma(const struct mn_side *self, const struct mn_side *remote)
-{
-    int found = self->rdma_table[0] || self->rdma_text[0];
-
-    for (int i = 0; i < self->n_locals; i++)
-        found |= self->rdma[i].state != MN_RDMA_NONE;
-    for (int i = 0; i < remote->n_locals; i++)
-        found |= remote->locals[i].gid_index >= 0;
-    return found;
-}
-
-/* What both ends have, for a failure that is about addresses: GIDs where one of them has any. */
-static void add_tables(struct dialer *d, struct mn_diag *diag)
-{
-    struct mn_side remote;
-    char mine[320], theirs[320];
-    size_t used = strlen(diag->text), left = sizeof diag->text - used;
-
-    remote_side(&d->handle, &remote);
-    list_addresses(&remote, "\n  ", theirs, sizeof theirs);
-    for (int i = 0; mn_transports[i]; i++)
-        mn_transports[i]->explain(&d->self);
-    if (has_rdma(&d->self, &remote)) {
-        snprintf(diag->text + used, left,
-                 ". The peer's GIDs when it listened:\n  %s\nOwn GIDs now:\n%s%s%s", theirs,
-                 d->self.rdma_table[0] ? d->self.rdma_table : "  none\n",
-                 d->self.rdma_text[0] ? "not usable: " : "", d->self.rdma_text);
-        return;
-    }
-    list_addresses(&d->self, "\n  ", mine, sizeof mine);
-    snprintf(diag->text + used, left,
-             ". The peer's addresses when it listened:\n  %s\nOwn addresses:\n  %s", theirs, mine);
-}
-
-static void no_way(const struct dialer *d, const char *mine, const char *theirs,
-                   struct mn_diag *diag)
-{
-    static const char *const routes[] =
-        {[MN_REACH_AUTO] = "no route leads from here to one of them",
-         [MN_REACH_CABLES] = "no route leads along the cables to one of them, and transport.reach: "
-                             "cables takes no other way",
-         [MN_REACH_MANAGEMENT] = "transport.reach: management takes no other way"};
-    const char *management = d->self.reach == MN_REACH_CABLES ? ""
-                             : d->handle.n_far                ? ", nor to its management address"
-                             : d->handle.truncated
-                                 ? ", and the peer's handle had no room for a management address"
-                                 : ", and the peer has told no management address";
-
-    mn_fail(diag, MN_ERR_CONFIG,
-            "no cable to the peer and no way to it: own addresses %s, the peer's %s share no "
-            "subnet under both netmasks, %s%s; give both a management network (role: management in "
-            "the mesh file) or routes through neighbours (meshnet topo apply)",
-            mine, theirs, routes[d->self.reach], management);
-}
-
-static enum mn_err find_candidates(const struct mn_config *config, struct dialer *d,
+static enum mn_err find_candidates(const struct mn_config *config, struct mn_dialer *d,
                                    struct mn_diag *diag)
 {
     struct mn_side remote;
-    char mine[320], theirs[320];
 
-    remote_side(&d->handle, &remote);
+    mn_dialer_remote(&d->handle, &remote);
     d->n_candidates = mn_pairs_find(&d->self, &remote, d->candidates);
     if (!d->n_candidates && config->n_devices > 1) {
         all_locals(config, &d->self);
@@ -233,48 +137,17 @@ static enum mn_err find_candidates(const struct mn_config *config, struct dialer
     }
     if (d->n_candidates)
         return MN_OK;
-    list_addresses(&d->self, ", ", mine, sizeof mine);
-    list_addresses(&remote, ", ", theirs, sizeof theirs);
-    const struct mn_beside *cable = mn_far_neighbour(config, &d->handle);
-    int n = 0;
-    if (cable && d->self.allow_tcp != MN_TCP_ALLOWED)
-        mn_fail(diag, MN_ERR_CONFIG,
-                "no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
-                "netmasks, though link %s of the mesh file joins them over %s (an address that is "
-                "gone, a NIC that is off?); a neighbour is reached in another way only when "
-                "transport.allow_tcp is true",
-                mine, theirs, cable->link, cable->netdev);
-    else if (!mn_plan_reaches_far(&d->self))
-        mn_fail(diag, MN_ERR_CONFIG,
-                "no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
-                "netmasks, and a setting forbids to reach it in another way (transport.reach: "
-                "direct, kind: verbs or allow_tcp: false)",
-                mine, theirs);
-    else if (config->pointers & ~NCCL_PTR_HOST)
-        mn_fail(
-            diag, MN_ERR_CONFIG,
-            "no cable to the peer: own addresses %s, the peer's %s share no subnet under both "
-            "netmasks; TCP would reach it, but takes no GPU memory, which is offered here: with "
-            "a mesh file (meshnet discover) meshnet knows beforehand whom no cable reaches, or "
-            "set transport.gpu_direct: false",
-            mine, theirs);
-    else if (!(n = mn_far_ways(config, &d->handle, d->ways)))
-        no_way(d, mine, theirs, diag);
+    int n = may_go_far(config, d) ? mn_far_ways(config, &d->handle, d->ways) : 0;
     for (int i = 0; i < n; i++)
         d->candidates[d->n_candidates++] = (struct mn_pair){MN_ROUTED, (uint8_t)i};
-    if (n)
-        return MN_OK;
-    for (int i = 0; mn_transports[i]; i++)
-        mn_transports[i]->offer(&d->self);
-    add_tables(d, diag);
-    return MN_ERR_CONFIG;
+    return n ? MN_OK : mn_dialer_no_cable(d, diag);
 }
 
 static enum mn_err begin(const struct mn_config *config, const struct mn_device *device,
-                         const struct mn_handle *handle, void *bytes, struct dialer **out,
+                         const struct mn_handle *handle, void *bytes, struct mn_dialer **out,
                          struct mn_diag *diag)
 {
-    struct dialer *d = calloc(1, sizeof *d);
+    struct mn_dialer *d = calloc(1, sizeof *d);
 
     if (!d) {
         mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection");
@@ -301,8 +174,8 @@ static enum mn_err begin(const struct mn_config *config, const struct mn_device 
     return MN_OK;
 }
 
-static enum mn_err dial_current(const struct mn_config *config, struct dialer *d, int traffic_class,
-                                struct mn_diag *diag)
+static enum mn_err dial_current(const struct mn_config *config, struct mn_dialer *d,
+                                int traffic_class, struct mn_diag *diag)
 {
     struct mn_pair pair = d->candidates[d->current];
     int routed = pair.connector == MN_ROUTED;
@@ -334,35 +207,10 @@ static enum mn_err dial_current(const struct mn_config *config, struct dialer *d
     return MN_OK;
 }
 
-static enum mn_err explain(const struct dialer *d, enum mn_err code, const char *why,
-                           struct mn_diag *diag)
-{
-    struct mn_pair pair = d->candidates[d->current];
-    int routed = pair.connector == MN_ROUTED;
-    struct mn_addr remote =
-        routed ? d->ways[pair.acceptor].to : d->handle.locals[pair.acceptor].addr;
-    const char *netdev = routed ? NULL : d->self.locals[pair.connector].netdev;
-    int silent = code == MN_ERR_LINK_DEAD && (!d->conn || d->conn->state == MN_CONN_CONNECT);
-    char addr[MN_ADDR_TEXT], reach[512] = "", way[512];
-
-    remote.prefix = -1;
-    if (routed && silent) {
-        const struct mn_far_way *tried = &d->ways[pair.acceptor];
-        return mn_fail(diag, code, "peer port %u, which has no cable to this node, %s: %s; %s",
-                       d->handle.port, mn_far_text(d->config, tried, way, sizeof way), why,
-                       mn_far_why(d->config, tried, d->handle.port, reach, sizeof reach));
-    }
-    if (silent)
-        mn_reach_why(netdev, &remote, d->handle.port, reach, sizeof reach);
-    return mn_fail(diag, code, "peer %s port %u over %s: %s%s%s",
-                   mn_addr_format(&remote, addr, sizeof addr), d->handle.port,
-                   netdev ? netdev : "the routing table", why, silent ? "; " : "", reach);
-}
-
 /* Another attempt may go better, or only one at another address, or none. */
 enum prospect { AGAIN, ELSEWHERE, NONE };
 
-static enum prospect prospect_of(const struct dialer *d, enum mn_err err)
+static enum prospect prospect_of(const struct mn_dialer *d, enum mn_err err)
 {
     if (!d->conn)
         return err == MN_ERR_LINK_DEAD || err == MN_ERR_PEER_DEAD ? AGAIN : NONE;
@@ -372,7 +220,7 @@ static enum prospect prospect_of(const struct dialer *d, enum mn_err err)
 }
 
 /* Said at once, then ever more seldom. */
-static void tell(const struct dialer *d, const struct mn_diag *diag)
+static void tell(const struct mn_dialer *d, const struct mn_diag *diag)
 {
     const char *then = d->current ? "the next address" : "again";
 
@@ -388,7 +236,7 @@ static void tell(const struct dialer *d, const struct mn_diag *diag)
 
 /* The attempt is over. MN_OK: the next one may begin, after a pause when all candidates had theirs;
  * else nothing is left to try. */
-static enum mn_err next_attempt(struct dialer *d, enum mn_err err, struct mn_diag *diag)
+static enum mn_err next_attempt(struct mn_dialer *d, enum mn_err err, struct mn_diag *diag)
 {
     enum prospect prospect = prospect_of(d, err);
     int state = d->conn ? (int)d->conn->state : MN_CONN_CONNECT;
@@ -397,7 +245,7 @@ static enum mn_err next_attempt(struct dialer *d, enum mn_err err, struct mn_dia
 
     if (pair.connector == MN_ROUTED && err == MN_ERR_LINK_DEAD && state == MN_CONN_CONNECT)
         mn_far_silent(&d->ways[pair.acceptor].to);
-    err = explain(d, err == MN_ERR_TIMEOUT ? MN_ERR_LINK_DEAD : err, why.text, diag);
+    err = mn_dialer_explain(d, err == MN_ERR_TIMEOUT ? MN_ERR_LINK_DEAD : err, why.text, diag);
     if (state >= d->last_state) {
         d->last = *diag;
         d->last_state = state;
@@ -425,7 +273,7 @@ static enum mn_err next_attempt(struct dialer *d, enum mn_err err, struct mn_dia
 }
 
 /* One candidate after the other, round after round. */
-static enum mn_err advance(const struct mn_config *config, struct dialer *d, int traffic_class,
+static enum mn_err advance(const struct mn_config *config, struct mn_dialer *d, int traffic_class,
                            struct mn_diag *diag)
 {
     for (;;) {
@@ -446,7 +294,7 @@ static enum mn_err advance(const struct mn_config *config, struct dialer *d, int
 }
 
 /* connect has passed: the last cause, or what is waited for if there was none. */
-static enum mn_err give_up(struct dialer *d, unsigned seconds, struct mn_diag *diag)
+static enum mn_err give_up(struct mn_dialer *d, unsigned seconds, struct mn_diag *diag)
 {
     char why[sizeof d->last.text];
 
@@ -460,17 +308,17 @@ static enum mn_err give_up(struct dialer *d, unsigned seconds, struct mn_diag *d
                    "stopped, or still at work elsewhere?)"
                  : "nobody answers",
              seconds);
-    return explain(d, MN_ERR_LINK_DEAD, why, diag);
+    return mn_dialer_explain(d, MN_ERR_LINK_DEAD, why, diag);
 }
 
 /* Whether the acceptor alone decides now. */
-static int with_the_acceptor(const struct dialer *d)
+static int with_the_acceptor(const struct mn_dialer *d)
 {
     return d->conn && d->conn->state == MN_CONN_LANES && d->conn->lanes_agreed;
 }
 
 /* It may have said READY already: nobody ends this but the connection itself. */
-static void wait_for_acceptor(struct dialer *d, unsigned seconds)
+static void wait_for_acceptor(struct mn_dialer *d, unsigned seconds)
 {
     if (!d->agreed) {
         pthread_mutex_lock(&lock);
@@ -494,7 +342,7 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
 
     if (err)
         return err;
-    struct dialer *d = find(config, &h);
+    struct mn_dialer *d = find(config, &h);
     if (!d)
         err = begin(config, device, &h, handle, &d, diag);
     if (err)
@@ -505,7 +353,7 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
     else if (err == MN_ERR_AGAIN && mn_now_ms() > d->deadline_ms)
         err = give_up(d, config->settings.connect_ms / 1000, diag);
     if (err && err != MN_ERR_AGAIN && diag->code == MN_ERR_LINK_DEAD)
-        add_tables(d, diag);
+        mn_dialer_add_tables(d, diag);
     if (err == MN_ERR_AGAIN)
         return err;
     if (!err) {
@@ -519,7 +367,7 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
     return err;
 }
 
-static struct dialer *named(const struct mn_config *config, const void *handle)
+static struct mn_dialer *named(const struct mn_config *config, const void *handle)
 {
     struct mn_handle h;
 
@@ -528,13 +376,13 @@ static struct dialer *named(const struct mn_config *config, const void *handle)
 
 int mn_dialer_answered(const struct mn_config *config, const void *handle)
 {
-    const struct dialer *d = named(config, handle);
+    const struct mn_dialer *d = named(config, handle);
     return d && d->conn && d->conn->state > MN_CONN_CONNECT;
 }
 
 void mn_dialer_forget(const struct mn_config *config, const void *handle)
 {
-    struct dialer *d = named(config, handle);
+    struct mn_dialer *d = named(config, handle);
     if (d)
         forget(d);
 }

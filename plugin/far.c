@@ -11,11 +11,11 @@
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-static int is_cable(const struct mn_config *config, const struct mn_nic *nic)
+int mn_far_is_cable(const struct mn_config *config, int ifindex)
 {
     for (int d = 0; d < config->n_devices; d++)
         for (int i = 0; i < config->devices[d].n_locals; i++)
-            if (config->devices[d].locals[i].ifindex == (uint32_t)nic->ifindex)
+            if (config->devices[d].locals[i].ifindex == (uint32_t)ifindex)
                 return 1;
     return 0;
 }
@@ -51,7 +51,8 @@ static void add(struct mn_config *config, const struct mn_nic *nic, const char *
         nic->admin_up && nic->carrier ? address_of(nic->addrs, nic->n_addrs) : NULL;
     char text[MN_ADDR_TEXT];
 
-    if (!addr || is_cable(config, nic) || is_local(config, addr) || config->n_far == MN_MAX_FAR)
+    if (!addr || mn_far_is_cable(config, nic->ifindex) || is_local(config, addr) ||
+        config->n_far == MN_MAX_FAR)
         return;
     struct mn_local *far = &config->far[config->n_far++];
     far->addr = *addr;

@@ -17,6 +17,9 @@ void mn_far_choose(struct mn_config *config, const struct mn_host *host, const s
  * one has changed since. Returns how many. */
 int mn_far_now(const struct mn_config *config, struct mn_local far[MN_MAX_FAR]);
 
+/* Whether data goes over that NIC. */
+int mn_far_is_cable(const struct mn_config *config, int ifindex);
+
 /* The link by which the mesh file makes the peer of a handle a neighbour, or NULL: such a one is
  * not reached in another way because an address is gone. */
 const struct mn_beside *mn_far_neighbour(const struct mn_config *config,

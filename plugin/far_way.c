@@ -49,15 +49,6 @@ static int was_silent(const struct mn_addr *to)
     return found;
 }
 
-static int is_cable(const struct mn_config *config, int ifindex)
-{
-    for (int d = 0; d < config->n_devices; d++)
-        for (int i = 0; i < config->devices[d].n_locals; i++)
-            if (config->devices[d].locals[i].ifindex == (uint32_t)ifindex)
-                return 1;
-    return 0;
-}
-
 static const struct mn_beside *beside_of(const struct mn_config *config, const struct mn_addr *addr)
 {
     for (int b = 0; b < config->n_beside; b++)
@@ -72,7 +63,7 @@ static int goes_along_cables(const struct mn_config *config, const struct mn_tow
 {
     int all_known = config->n_beside && config->n_beside < MN_MAX_BESIDE;
 
-    return is_cable(config, way->ifindex) && way->prefix &&
+    return mn_far_is_cable(config, way->ifindex) && way->prefix &&
            (!way->via.family || !all_known || beside_of(config, &way->via));
 }
 
