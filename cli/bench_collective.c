@@ -138,7 +138,9 @@ static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_
                        "--hosts %s,…: the first must be this host, where the report is printed",
                        hosts->items[0]);
     if (s->missing && crew.nranks > 2 && !is_matrix(s))
-        fprintf(stderr, "meshnet bench: %d steps of the ring of ranks have no cable\n", s->missing);
+        fprintf(stderr,
+                "meshnet bench: the ring of ranks goes over %s, slowly: meshnet topo routes\n",
+                s->gaps);
     s->plan.roll =
         mmap(NULL, sizeof *s->plan.roll, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (s->plan.roll == MAP_FAILED)
@@ -195,6 +197,7 @@ int mn_bench_collective(const struct mn_bench_options *options)
     mn_wipe(s.plan.token, sizeof s.plan.token);
     free(s.tasks);
     free(s.names.items);
+    free(s.gaps);
     mn_mesh_free(&s.mesh);
     return err ? mn_cmd_fail("bench", &diag) : code;
 }

@@ -18,6 +18,7 @@ struct mn_collective_session {
     struct mn_mesh mesh;      /* empty where none was given or found */
     int self;                 /* this node of it, -1 = none or not known */
     int missing;              /* steps of the ring of hosts without a cable */
+    char *gaps;               /* these steps, in words */
     struct mn_collective_task *tasks;
     size_t n_tasks;
     struct mn_group_plan plan;

@@ -9,6 +9,7 @@
 #include "cli/bench_collective.h"
 #include "cli/host_name.h"
 #include "cli/rank_env.h"
+#include "cli/rank_order.h"
 #include "fleet/ssh.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
@@ -161,7 +162,12 @@ enum mn_err mn_bench_hosts(struct mn_collective_session *s, struct mn_diag *diag
     order = mn_zalloc((size_t)(n + 1) * sizeof *order);
     n = nodes_of(s, self, nodes);
     if (n) {
-        s->missing = mn_mesh_ring(&s->mesh, nodes, n, order, NULL);
+        struct mn_rank_order ring;
+        mn_rank_order_best(&s->mesh, nodes, n, &ring);
+        s->missing = ring.missing;
+        s->gaps = mn_rank_order_gaps(&s->mesh, &ring);
+        memcpy(order, ring.nodes, (size_t)n * sizeof *order);
+        mn_rank_order_free(&ring);
         s->names.items = mn_zalloc((size_t)n * sizeof *s->names.items);
         for (int i = 0; i < n; i++)
             s->names.items[s->names.count++] = host_of(s, self, order[i]);

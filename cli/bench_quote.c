@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/bench.h"
+#include "cli/slow_pairs.h"
 #include "topo/base/alloc.h"
 #include "topo/fabric.h"
 
@@ -104,6 +105,19 @@ static double best(const struct mn_p2p_report *r, enum mn_p2p_direction directio
     return most;
 }
 
+/* " (there is no cable between them: TCP over b, at most 9.4 Gb/s; …)", or "". */
+static const char *without_cable(const struct mn_mesh *mesh, int self, int peer, char *buf,
+                                 size_t size)
+{
+    char way[256];
+
+    if (!mesh || self < 0 || peer < 0 || self == peer || mn_mesh_has_cable(mesh, self, peer))
+        return "";
+    snprintf(buf, size, " (there is no cable between them: %s; one would be faster)",
+             mn_slow_pair_way(mesh, self, peer, way, sizeof way));
+    return buf;
+}
+
 char *mn_bench_quote(const struct mn_p2p_report *r, const struct mn_mesh *mesh, int self, char *buf,
                      size_t size)
 {
@@ -112,7 +126,7 @@ char *mn_bench_quote(const struct mn_p2p_report *r, const struct mn_mesh *mesh, 
     int peer = node_named(mesh, r->ends[1].node), way = MN_P2P_OUT;
     double shares[MN_P2P_NICS], gbps;
     enum mn_p2p_carrier carrier = mn_p2p_carrier(r, &r->ends[0], shares);
-    char over[256];
+    char over[256], why[320];
     size_t used;
 
     while ((gbps = best(r, (enum mn_p2p_direction)way)) < 0 && way < MN_P2P_BOTH)
@@ -125,10 +139,7 @@ char *mn_bench_quote(const struct mn_p2p_report *r, const struct mn_mesh *mesh, 
     name_ways(r, mesh, self, peer, over, sizeof over);
     if (gbps >= 0 && used < size)
         used += (size_t)snprintf(buf + used, size - used, " %.3g Gb/s%s%s", gbps, over,
-                                 mesh && self >= 0 && peer >= 0 && self != peer &&
-                                         !mn_mesh_has_cable(mesh, self, peer)
-                                     ? " (there is no cable between them)"
-                                     : "");
+                                 without_cable(mesh, self, peer, why, sizeof why));
     double here = could_carry(r, 0, mesh && self >= 0 ? &mesh->nodes[self] : NULL);
     double there = could_carry(r, 1, peer >= 0 ? &mesh->nodes[peer] : NULL);
     double could =

@@ -19,7 +19,11 @@ static const char file[] = "version: 1\n"
                            "  - name: b\n"
                            "    nics:\n"
                            "      - {netdev: b0, addresses: [10.0.1.2/30]}\n"
-                           "      - {netdev: b1, addresses: [10.0.2.2/30]}\n";
+                           "      - {netdev: b1, addresses: [10.0.2.2/30]}\n"
+                           "      - {netdev: b2, speed: 10000, addresses: [10.0.3.1/30]}\n"
+                           "  - name: c\n"
+                           "    nics:\n"
+                           "      - {netdev: c0, speed: 10000, addresses: [10.0.3.2/30]}\n";
 
 static struct mn_p2p_bandwidth rows[3];
 static struct mn_p2p_latency latency;
@@ -97,6 +101,20 @@ static void several_cables(void **state)
     expect(&mesh, "a to b: 7.2 Gb/s over cables a-b and a-b-2, 38 % of what TCP can, 13 µs");
 }
 
+static void no_cable(void **state)
+{
+    (void)state;
+    mesh.nodes[0].nics[0].speed_mbps = 2500;
+    mesh.nodes[0].nics[1].speed_mbps = 1000;
+    strcpy(report.ends[1].node, "c");
+    strcpy(report.ends[1].nics[0].netdev, "c0");
+    strcpy(report.environments[1].nics[0].netdev, "c0");
+    report.environments[0].nics[1].speed_mbps = 0;
+    expect(&mesh, "a to c: 7.2 Gb/s over a0 (there is no cable between them: TCP over b, at most "
+                  "2.35 Gb/s; one would be faster), 306 % of what TCP can, 13 µs");
+    expect(NULL, "a to c: 7.2 Gb/s over a0, 76 % of what TCP can, 13 µs");
+}
+
 static void rdma(void **state)
 {
     (void)state;
@@ -129,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_cable, setup, teardown),
         cmocka_unit_test_setup_teardown(several_cables, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_cable, setup, teardown),
         cmocka_unit_test_setup_teardown(rdma, setup, teardown),
         cmocka_unit_test_setup_teardown(what_was_measured, setup, teardown),
     };

@@ -4,6 +4,7 @@
 #include "cli/cmd.h"
 #include "cli/nccl_env.h"
 #include "cli/nccl_options.h"
+#include "cli/nccl_order.h"
 #include "topo/base/out.h"
 
 struct options {
@@ -32,18 +33,21 @@ static void quote(const char *text)
 }
 
 /* Lines for a shell to evaluate. */
-static int print_shell(const struct mn_nccl_subject *s, const struct mn_nccl_env *env)
+static int print_shell(const struct mn_nccl_subject *s, const struct mn_nccl_env *env,
+                       const struct mn_nccl_order *order)
 {
     for (int i = 0; i < env->n_vars; i++) {
         printf("# %s\nexport %s=", env->vars[i].why, env->vars[i].name);
         quote(env->vars[i].value);
         putchar('\n');
     }
-    mn_nccl_say_warnings("env", s, env);
+    mn_nccl_say_warnings("env", env);
+    mn_nccl_order_say("env", s, order, 0);
     return mn_out_lost(stdout) ? -1 : 0;
 }
 
-static int print_json(const struct mn_nccl_subject *s, const struct mn_nccl_env *env)
+static int print_json(const struct mn_nccl_subject *s, const struct mn_nccl_env *env,
+                      const struct mn_nccl_order *order)
 {
     static const struct mn_col vars[] = {{"name", "", 0}, {"value", "", 0}, {"why", "", 0}},
                                texts[] = {{"text", "", 0}};
@@ -66,6 +70,7 @@ static int print_json(const struct mn_nccl_subject *s, const struct mn_nccl_env 
         mn_out_cell(out, env->warnings[i]);
     }
     mn_out_table_end(out);
+    mn_nccl_order_print(out, s, order);
     return mn_out_free(out);
 }
 
@@ -74,6 +79,7 @@ static int run(const void *values, int argc, char **argv)
     const struct options *o = values;
     struct mn_nccl_subject subject;
     struct mn_nccl_env env;
+    struct mn_nccl_order order;
     struct mn_diag diag = {.text = ""};
     int failed;
 
@@ -84,12 +90,16 @@ static int run(const void *values, int argc, char **argv)
     enum mn_err err = mn_nccl_find(&o->nccl, &subject, &env, &diag);
     if (err)
         return mn_cmd_fail("env", &diag);
-    failed = o->json ? print_json(&subject, &env) : print_shell(&subject, &env);
-    if (failed)
+    err = mn_nccl_order_find(&o->nccl, &subject, 0, NULL, &order, &diag);
+    failed = err       ? mn_cmd_fail("env", &diag)
+             : o->json ? print_json(&subject, &env, &order)
+                       : print_shell(&subject, &env, &order);
+    if (failed < 0)
         fprintf(stderr, "meshnet env: writing failed\n");
+    mn_nccl_order_free(&order);
     mn_nccl_env_free(&env);
     mn_nccl_subject_free(&subject);
-    return failed != 0;
+    return failed < 0 ? 1 : failed;
 }
 
 const struct mn_command mn_cmd_env = {

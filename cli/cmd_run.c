@@ -7,14 +7,24 @@
 
 #include "cli/cmd.h"
 #include "cli/nccl_options.h"
+#include "cli/nccl_order.h"
+
+enum { KEEP, CABLES }; /* choices of --order */
 
 struct options {
     struct mn_nccl_options nccl;
-    int quiet;
+    int quiet, order;
 };
 
 static const struct mn_opt options[] = {
     MN_NCCL_OPTIONS(struct options, nccl),
+    {.name = "order",
+     .type = MN_OPT_CHOICE,
+     .arg = "ORDER",
+     .def = "keep",
+     .choices = "keep|cables",
+     .offset = offsetof(struct options, order),
+     .help = "The order of hosts in the command: as it is, or along the cables."},
     {.name = "quiet",
      .letter = 'q',
      .type = MN_OPT_FLAG,
@@ -29,6 +39,7 @@ static int run(const void *values, int argc, char **argv)
     const struct options *o = values;
     struct mn_nccl_subject subject;
     struct mn_nccl_env env;
+    struct mn_nccl_order order;
     struct mn_diag diag = {.text = ""};
 
     if (!argc) {
@@ -37,12 +48,20 @@ static int run(const void *values, int argc, char **argv)
     }
     if (mn_nccl_find(&o->nccl, &subject, &env, &diag))
         return mn_cmd_fail("run", &diag);
+    enum mn_err err = mn_nccl_order_find(&o->nccl, &subject, argc, argv, &order, &diag);
+    if (!err && o->order == CABLES)
+        err = mn_nccl_order_apply(&subject, &order, argv, &diag);
     for (int i = 0; i < env.n_vars; i++)
         setenv(env.vars[i].name, env.vars[i].value, 1);
-    if (!o->quiet)
-        mn_nccl_say_warnings("run", &subject, &env);
+    if (!err && !o->quiet)
+        mn_nccl_say_warnings("run", &env);
+    if (!err && !o->quiet)
+        mn_nccl_order_say("run", &subject, &order, o->order == CABLES);
+    mn_nccl_order_free(&order);
     mn_nccl_env_free(&env);
     mn_nccl_subject_free(&subject);
+    if (err)
+        return mn_cmd_fail("run", &diag);
     signal(SIGPIPE, SIG_DFL); /* main ignores it */
     execvp(argv[0], argv);
     int missing = errno == ENOENT;

@@ -1,9 +1,12 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/doctor.h"
+#include "cli/slow_pairs.h"
 #include "cli/troubles.h"
 #include "fleet/doctor_judge.h"
+#include "topo/base/alloc.h"
 
 static struct mn_doctor_case case_of(const struct mn_doctor_session *s)
 {
@@ -151,6 +154,34 @@ static void put_nodes(struct mn_out *out, const struct mn_doctor_session *s)
     mn_out_list_end(out);
 }
 
+/* --- what is slow and no fault -----------------------------------------------------------------
+ */
+
+/* The mesh with the speeds that nodes tell, where the file has none. */
+static void put_slow_pairs(struct mn_out *out, const struct mn_doctor_session *s)
+{
+    const struct mn_doctor_case what = case_of(s);
+    struct mn_mesh mesh = s->mesh;
+
+    mesh.nodes = mn_zalloc((mesh.n_nodes + 1) * sizeof *mesh.nodes);
+    for (size_t i = 0; i < mesh.n_nodes; i++) {
+        struct mn_mesh_node *node = &mesh.nodes[i];
+        *node = s->mesh.nodes[i];
+        node->nics = mn_zalloc((node->n_nics + 1) * sizeof *node->nics);
+        for (size_t k = 0; k < node->n_nics; k++) {
+            const cJSON *told = mn_doctor_end(&what, (struct mn_mesh_end){(int)i, (int)k});
+            double speed = mn_fact_number(told, "speed", 0);
+            node->nics[k] = s->mesh.nodes[i].nics[k];
+            if (!node->nics[k].speed_mbps && speed > 0 && speed < 1e8)
+                node->nics[k].speed_mbps = (long)speed;
+        }
+    }
+    mn_slow_pairs_print(out, &mesh);
+    for (size_t i = 0; i < mesh.n_nodes; i++)
+        free(mesh.nodes[i].nics);
+    free(mesh.nodes);
+}
+
 void mn_doctor_print(struct mn_out *out, const struct mn_doctor_session *s)
 {
     size_t answered = 0;
@@ -163,6 +194,7 @@ void mn_doctor_print(struct mn_out *out, const struct mn_doctor_session *s)
     put_nodes(out, s);
     mn_troubles_print(out, &s->troubles);
     put_cables(out, s);
+    put_slow_pairs(out, s);
     if (s->troubles.count)
         mn_out_note(out, MN_PLAIN, "%s", "");
     mn_troubles_print_to_do(out, &s->troubles);

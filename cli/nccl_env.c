@@ -10,6 +10,7 @@
 
 #include "bench/host.h"
 #include "cli/plugin_path.h"
+#include "cli/slow_pairs.h"
 #include "topo/base/alloc.h"
 #include "topo/base/clean.h"
 #include "topo/mesh_file.h"
@@ -249,27 +250,21 @@ static void bare(const struct mn_mesh *mesh, struct mn_nccl_env *env)
 /* NCCL connects trees and rings whatever it will use: a pair without a cable needs a way. */
 static void uncabled(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
 {
-    const struct mn_mesh *mesh = &s->mesh;
+    struct mn_slow_pairs pairs;
+    char more[64] = "";
 
-    const struct mn_settings *settings = &mesh->settings;
-    int refused =
-        mn_reach_barred_by(settings->reach, settings->transport, settings->allow_tcp) != NULL;
-
-    for (size_t a = 0; a < mesh->n_nodes; a++)
-        for (size_t b = a + 1; b < mesh->n_nodes; b++) {
-            if (mn_mesh_has_cable(mesh, (int)a, (int)b))
-                continue;
-            mn_nccl_env_warn(env,
-                             "%s and %s have no cable, and NCCL connects trees between any nodes "
-                             "when a job starts: %s",
-                             mesh->nodes[a].name, mesh->nodes[b].name,
-                             refused ? "a setting (reach, allow_tcp or kind) forbids another way, "
-                                       "and the job ends there"
-                                     : "TCP reaches them through neighbours where routes lead "
-                                       "(meshnet topo apply), else over the management network, "
-                                       "slowly");
-            return;
-        }
+    mn_slow_pairs_find(&s->mesh, -1, 1, &pairs);
+    if (pairs.all > 1)
+        snprintf(more, sizeof more, "; %zu more pair%s: meshnet topo routes --far", pairs.all - 1,
+                 pairs.all == 2 ? "" : "s");
+    if (pairs.count)
+        mn_nccl_env_warn(env,
+                         "%s and %s have no cable, and NCCL connects trees between any nodes when "
+                         "a job starts: %s; %s%s",
+                         s->mesh.nodes[pairs.items[0].nodes[0]].name,
+                         s->mesh.nodes[pairs.items[0].nodes[1]].name, pairs.items[0].text,
+                         mn_slow_pair_faster(pairs.items[0].way.kind), more);
+    mn_slow_pairs_free(&pairs);
 }
 
 void mn_nccl_env_fill(const struct mn_nccl_subject *s, struct mn_nccl_env *env)

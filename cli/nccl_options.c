@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "topo/base/alloc.h"
-
 static enum mn_err read_release(const char *text, long *minor, struct mn_diag *diag)
 {
     char *end;
@@ -41,26 +39,8 @@ enum mn_err mn_nccl_find(const struct mn_nccl_options *o, struct mn_nccl_subject
     return MN_OK;
 }
 
-void mn_nccl_say_warnings(const char *command, const struct mn_nccl_subject *s,
-                          const struct mn_nccl_env *env)
+void mn_nccl_say_warnings(const char *command, const struct mn_nccl_env *env)
 {
-    int n = (int)s->mesh.n_nodes, *nodes, *order;
-
     for (size_t i = 0; i < env->n_warnings; i++)
         fprintf(stderr, "meshnet %s: %s\n", command, env->warnings[i]);
-    if (n < 3)
-        return;
-    nodes = mn_zalloc((size_t)n * sizeof *nodes);
-    order = mn_zalloc((size_t)n * sizeof *order);
-    for (int i = 0; i < n; i++)
-        nodes[i] = i;
-    mn_mesh_ring(&s->mesh, nodes, n, order, NULL);
-    fprintf(stderr,
-            "meshnet %s: number the ranks in this order of nodes, so that neighbours have "
-            "a cable: ",
-            command);
-    for (int i = 0; i < n; i++)
-        fprintf(stderr, "%s%s", s->mesh.nodes[order[i]].name, i + 1 < n ? "," : "\n");
-    free(nodes);
-    free(order);
 }

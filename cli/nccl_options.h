@@ -8,6 +8,7 @@
 struct mn_nccl_options {
     int rccl; /* index into the choices */
     const char *mesh, *plugin, *release;
+    struct mn_opt_list hosts;
 };
 
 #define MN_NCCL_OPTIONS(owner, member)                                                             \
@@ -28,6 +29,11 @@ struct mn_nccl_options {
          .arg = "FILE",                                                                            \
          .offset = offsetof(owner, member.mesh),                                                   \
          .help = "The mesh file; default: see meshnet.yaml(5)."},                                  \
+        {.name = "hosts",                                                                          \
+         .type = MN_OPT_LIST,                                                                      \
+         .arg = "NODE,…",                                                                          \
+         .offset = offsetof(owner, member.hosts),                                                  \
+         .help = "The nodes of the job in the order of their ranks, which is looked at."},         \
     {                                                                                              \
         .name = "plugin", .type = MN_OPT_STRING, .arg = "FILE",                                    \
         .offset = offsetof(owner, member.plugin),                                                  \
@@ -37,8 +43,7 @@ struct mn_nccl_options {
 /* All of it; after MN_OK both are to be freed. */
 enum mn_err mn_nccl_find(const struct mn_nccl_options *options, struct mn_nccl_subject *subject,
                          struct mn_nccl_env *env, struct mn_diag *diag);
-/* On standard error; and in which order to number the ranks. */
-void mn_nccl_say_warnings(const char *command, const struct mn_nccl_subject *subject,
-                          const struct mn_nccl_env *env);
+/* On standard error. */
+void mn_nccl_say_warnings(const char *command, const struct mn_nccl_env *env);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "cli/host_name.h"
 #include "topo/base/alloc.h"
+#include "topo/model.h"
 
 #define TOLD 4 /* pairs; more are counted */
 
@@ -86,4 +87,53 @@ char *mn_rank_order_gaps(const struct mn_mesh *mesh, const struct mn_rank_order 
         snprintf(more, sizeof more, " and %d more", order->missing - told);
     return mn_asprintf("%d pair%s without a cable: %s%s", order->missing,
                        order->missing == 1 ? "" : "s", pairs, more);
+}
+
+/* --- what an order costs -------------------------------------------------------------------- */
+
+#define LARGE 1e9 /* bytes */
+
+/* Where the file does not say how fast cables are, they are all as fast as the fastest. */
+static void fill_rates(struct mn_fabric *fabric)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < fabric->n_cables; i++)
+        most = fabric->cables[i].rate > most ? fabric->cables[i].rate : most;
+    most = most > 0 ? most : 1e9;
+    for (size_t i = 0; i < fabric->n_cables; i++)
+        if (fabric->cables[i].rate <= 0)
+            fabric->cables[i].rate = most;
+    for (size_t i = 0; i < fabric->n_groups; i++)
+        if (fabric->groups[i].rate <= 0)
+            fabric->groups[i].rate = most;
+}
+
+static double seconds_of(const struct mn_fabric *fabric, struct mn_routes *routes,
+                         const struct mn_rank_order *order)
+{
+    const struct mn_model model = {.fabric = fabric,
+                                   .routes = routes,
+                                   .node_of_rank = order->nodes,
+                                   .n_ranks = order->n};
+    struct mn_model_result result;
+
+    if (mn_model_predict(&model, MN_MODEL_ALL_REDUCE, MN_MODEL_RING, LARGE, 2, &result))
+        return 0;
+    return result.seconds;
+}
+
+double mn_rank_order_factor(const struct mn_mesh *mesh, const struct mn_rank_order *order,
+                            const struct mn_rank_order *better)
+{
+    struct mn_fabric fabric;
+    struct mn_routes routes;
+
+    mn_fabric_from_mesh(mesh, &fabric);
+    fill_rates(&fabric);
+    mn_routes_find(&fabric, &routes);
+    double bad = seconds_of(&fabric, &routes, order), good = seconds_of(&fabric, &routes, better);
+    mn_routes_free(&routes);
+    mn_fabric_free(&fabric);
+    return bad > 0 && good > 0 ? bad / good : 0;
 }

@@ -32,4 +32,9 @@ char *mn_rank_order_names(const struct mn_mesh *mesh, const struct mn_rank_order
 /* "2 pairs without a cable: a-c, b-d", the first few of them: malloc'ed. */
 char *mn_rank_order_gaps(const struct mn_mesh *mesh, const struct mn_rank_order *order);
 
+/* How many times as long a large all-reduce takes in one order as in the other, by what the cables
+ * can carry (topo/model.h); 0 = not known: nodes that no cables join. */
+double mn_rank_order_factor(const struct mn_mesh *mesh, const struct mn_rank_order *order,
+                            const struct mn_rank_order *better);
+
 #endif

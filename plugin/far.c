@@ -131,8 +131,7 @@ void mn_far_choose(struct mn_config *config, const struct mn_host *host, const s
     config->uncabled = self >= 0 && lacks_cables(mesh, self);
     if (self >= 0)
         note_neighbours(config, mesh, self);
-    if (s->reach == MN_REACH_DIRECT || s->reach == MN_REACH_CABLES ||
-        s->transport == MN_TRANSPORT_VERBS || s->allow_tcp == MN_TCP_NEVER)
+    if (s->reach == MN_REACH_CABLES || mn_reach_barred_by(s->reach, s->transport, s->allow_tcp))
         return;
     for (size_t i = 0; self >= 0 && i < mesh->nodes[self].n_nics; i++) {
         const struct mn_mesh_nic *file = &mesh->nodes[self].nics[i];

@@ -128,6 +128,12 @@ first()
     [ "$status" -eq 0 ]
     [[ "$output" == *"No findings."* ]]
     [[ "$output" == *"a-b    a ab  b ba       up      200G  1500  yes   all     all   ok     92.5"* ]]
+    # What is slow in a ring is no fault: opposite nodes, at the speed that the NICs tell.
+    [[ "$output" == *"2 pairs without a cable, slow by the mesh's shape:"*"a - c: TCP over "[bd]", at most 18"?" Gb/s"* ]]
+    [[ "$output" == *"a cable between the two is faster"* ]]
+    run "$MESHNET" doctor --answers healthy --json
+    [ "$(jq -c '[.pairs_without_cable, (.slow_pairs | map([.from, .to, .way, .gbps > 180 and .gbps < 200]))]' <<<"$output")" = \
+        '[2,[["a","c","nodes",true],["b","d","nodes",true]]]' ]
 }
 
 @test "doctor: a cable that is down, whichever end and why" {

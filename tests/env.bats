@@ -229,3 +229,43 @@ lacking()
     run --separate-stderr timeout 20 "$MESHNET" trace stats pipe.yaml
     [ "$status" -eq 2 ]
 }
+
+@test "env: the order of hosts beside the cables, and what a bad one costs" {
+    load meshes
+    mesh_of ring.yaml 4 0-2 2-1 1-3 3-0
+    export MESHNET_NODE=n0
+    # Nobody has told one.
+    env_of --mesh ring.yaml
+    [[ "$stderr" == *"in this order of nodes"*": n0,n2,n1,n3 (the mesh file's order has 2 without: TCP through nodes in between, and a large all-reduce takes 2.0 times as long"* ]]
+    # The user has.
+    env_of --mesh ring.yaml --hosts n1,n0,n2,host3
+    [[ "$stderr" == *"--hosts: the ring of 4 goes over 2 pairs without a cable: n1-n0, n2-n3: TCP through nodes in between, at what their processors pass on; use n1,n2,n0,n3"* ]]
+    [[ "$stderr" != *"in this order of nodes"* ]]
+    env_of --mesh ring.yaml --hosts n2,n1,n3,n0
+    [[ "$stderr" != *"the ring of"* && "$stderr" != *"order of nodes"* ]]
+    # A scheduler has.
+    SLURM_JOB_NODELIST='host[0-3]' env_of --mesh ring.yaml
+    [[ "$stderr" == *"SLURM_JOB_NODELIST: the ring of 4 goes over 2 pairs"*"meshnet topo ranks --format slurm"* ]]
+    env_of --mesh ring.yaml --hosts n0,n1,n2,n3 --json
+    jq -e '.order | .from == "--hosts" and .nodes == "n0,n1,n2,n3" and .steps_without_cable == 2 and
+        .along_cables == "n0,n2,n1,n3" and .along_cables_without == 0 and .times_as_long == 2' <<<"$output"
+    env_of --mesh ring.yaml --hosts n0,n0
+    [ "$status" -eq 2 ]
+    # Where no order has a cable for each step that is said, and nothing else.
+    mesh_of line.yaml 4 0-1 1-2 2-3
+    env_of --mesh line.yaml --hosts n0,n1,n2,n3
+    [[ "$stderr" == *"the ring of 4 goes over 1 pair without a cable: n3-n0; no order has fewer"* ]]
+    # Two nodes are a ring anyway.
+    env_of --mesh line.yaml --hosts n0,n3
+    [[ "$stderr" != *"the ring of"* ]]
+}
+
+@test "env: pairs without a cable, their way, its speed, and what would be faster" {
+    load meshes
+    mesh_of ring.yaml 4 0-1 1-2 2-3 3-0
+    MESHNET_NODE=n0 env_of --mesh ring.yaml
+    [[ "$stderr" == *"n0 and n2 have no cable, and NCCL connects trees between any nodes when a job starts: TCP over n"[13]", at most 9.41 Gb/s;"*"a cable between the two is faster; 1 more pair: meshnet topo routes --far"* ]]
+    printf 'transport: {reach: direct}\n' >>ring.yaml
+    MESHNET_NODE=n0 env_of --mesh ring.yaml
+    [[ "$stderr" == *"n0 and n2 have no cable"*"no way: jobs in which they talk to each other fail"*"reach: auto"* ]]
+}

@@ -34,3 +34,69 @@ setup()
     run "$MESHNET" run --release x -- true
     [ "$status" -eq 2 ]
 }
+
+@test "run: the order of the command's hosts is looked at, kept, and changed where that is asked for" {
+    load meshes
+    mesh_of mesh.yaml 4 0-2 2-1 1-3 3-0
+    export MESHNET_NODE=n1
+    # mpirun, as far as this goes.
+    printf '#!/bin/sh\necho "$@"\n' >mpirun
+    cp mpirun srun
+    cp mpirun torchrun
+    chmod +x mpirun srun torchrun
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml -- ./mpirun -H host0:2,host1,host2,host3 x
+    [ "$status" -eq 0 ]
+    [ "$output" = "-H host0:2,host1,host2,host3 x" ]
+    [[ "$stderr" == *"mpirun -H: the ring of 4 goes over 2 pairs without a cable: n0-n1, n2-n3: TCP through nodes in between, and a large all-reduce takes 2.0 times as long"*"use n0,n2,n1,n3"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun -H host0:2,host1,host2,host3 x
+    [ "$output" = "-H host0:2,host2,host1,host3 x" ]
+    [[ "$stderr" != *"the ring of"* ]]
+    # One that is good stays, with --order too.
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun --host=n2,n0,n3,n1 x
+    [ "$output" = "--host=n2,n0,n3,n1 x" ]
+    # Files and Slurm's own order are left alone.
+    printf 'host0\nhost1\nhost2\nhost3\n' >hosts
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml -- ./mpirun --hostfile hosts x
+    [[ "$stderr" == *"mpirun --hostfile: the ring of 4"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun --hostfile hosts x
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"hosts has the order of hosts"*"topo ranks --format hostfile"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./srun -w 'host[0-3]' x
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--distribution=arbitrary"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./srun -m arbitrary -w host0,host1,host2,host3 x
+    [ "$output" = "-m arbitrary -w host0,host2,host1,host3 x" ]
+    # No hosts anywhere.
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun x
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"names no hosts"*"meshnet topo ranks"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --quiet -- ./mpirun -H host0,host1,host2,host3 x
+    [ -z "$stderr" ]
+}
+
+@test "run: torchrun's node rank" {
+    load meshes
+    mesh_of mesh.yaml 4 0-2 2-1 1-3 3-0
+    printf '#!/bin/sh\necho "$@"\n' >torchrun
+    chmod +x torchrun
+    # n1 is two cables from n0 and cannot be beside it.
+    export MESHNET_NODE=n1
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml -- ./torchrun --nnodes 4 --node-rank 1 --master-addr host0 x
+    [ "$output" = "--nnodes 4 --node-rank 1 --master-addr host0 x" ]
+    [[ "$stderr" == *"torchrun --node-rank 1: 1 step of the ring leads from n0, number 0, to n1, which is 2 cables away"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml -- ./torchrun --nnodes 4 --node-rank 2 --master-addr host0 x
+    [[ "$stderr" != *"cables away"* ]]
+    # All nodes come to the same order, from the one that is called master on.
+    for node in 0:n3:0 1:n0:1 2:n2:2 3:n1:3; do
+        IFS=: read -r _ name place <<<"$node"
+        MESHNET_NODE=$name run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- \
+            ./torchrun --nnodes=4 --node-rank=0 --master-addr=host3 x
+        echo "$name $output $stderr"
+        [ "$output" = "--nnodes=4 --node-rank=$place --master-addr=host3 x" ]
+    done
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./torchrun --nnodes 2 --node-rank 0 x
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--nnodes 2, and 4 nodes to put in order"*"--hosts"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --hosts n0,n2,n1,n3 -- ./torchrun --nnodes 4 --node-rank 1 x
+    [[ "$stderr" == *"torchrun --node-rank 1: n1 is number 2 of --hosts"* ]]
+}

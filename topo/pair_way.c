@@ -137,11 +137,14 @@ static enum mn_pair_kind kind_of(const struct mn_mesh *mesh, const struct mn_fab
         return MN_PAIR_ROUTER;
     if (mn_reach_barred_by(s->reach, s->transport, s->allow_tcp))
         return MN_PAIR_NONE;
-    way->hops =
-        mn_routes_path_by(fabric, routes, from, to, fabric->doors ? fabric->doors[to] : -1, nodes);
+    if (s->reach != MN_REACH_MANAGEMENT)
+        way->hops = mn_routes_path_by(fabric, routes, from, to,
+                                      fabric->doors ? fabric->doors[to] : -1, nodes);
     if (way->hops > 0)
         return MN_PAIR_NODES;
     way->hops = 0;
+    if (s->reach == MN_REACH_CABLES)
+        return MN_PAIR_NONE;
     if (find_management(mesh, from, to, way))
         return MN_PAIR_MANAGEMENT;
     return has_management(&mesh->nodes[from]) && has_management(&mesh->nodes[to]) ? MN_PAIR_NONE

@@ -139,6 +139,15 @@ static void test_settings(void **state)
     mesh.settings.reach = MN_REACH_DIRECT;
     expect(0, 2, MN_PAIR_NONE, "", 0);
     expect(0, 1, MN_PAIR_CABLE, "01", 10000);
+    mesh.settings.reach = MN_REACH_CABLES;
+    expect(0, 2, MN_PAIR_NODES, "012", 10000);
+    mesh.links[1].subnet.family = 0; /* no way along cables is left */
+    expect(0, 2, MN_PAIR_NONE, "", 0);
+    mesh.settings.reach = MN_REACH_MANAGEMENT;
+    expect(0, 2, MN_PAIR_OUTSIDE, "", 0);
+    mesh.links[1].subnet.family = AF_INET;
+    expect(0, 2, MN_PAIR_OUTSIDE, "", 0);
+    expect(0, 1, MN_PAIR_CABLE, "01", 10000);
     mesh.settings.reach = MN_REACH_AUTO;
     mesh.settings.transport = MN_TRANSPORT_VERBS;
     expect(0, 2, MN_PAIR_NONE, "", 0);
