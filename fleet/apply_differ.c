@@ -1,4 +1,5 @@
 /* What differs between a NIC as the mesh file wants it and as it is, and what goes along. */
+#include <netlink/route/link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,8 @@
 #include "fleet/apply_plan_impl.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_check.h"
+
+#define UPPER_DEPTH 8
 
 static int parse_text(const char *text, struct mn_addr *addr)
 {
@@ -48,14 +51,59 @@ static int is_replaced(const struct mn_apply_pair *p, const char *text)
     return 0;
 }
 
+/* What lies on a NIC and has no larger MTU than it: the kernel lowers it along, and forgets. */
+static int is_upper(struct rtnl_link *link, int ifindex)
+{
+    static const char *const types[] = {"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"};
+    const char *type = rtnl_link_get_type(link);
+
+    for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
+        if (!strcmp(type, types[i]))
+            return rtnl_link_get_family(link) == AF_UNSPEC &&
+                   rtnl_link_get_link(link) == ifindex && rtnl_link_get_ifindex(link) != ifindex;
+    return 0;
+}
+
+/* Where another change has been there before, it goes on from there. */
+static void set_mtu(struct mn_changes *list, const struct mn_nic *nic, int from, int to)
+{
+    char old[16], new[16];
+
+    snprintf(old, sizeof old, "%d", from);
+    snprintf(new, sizeof new, "%d", to);
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].kind == MN_CHANGE_MTU && !strcmp(list->items[i].nic, nic->netdev))
+            mn_strlcpy(old, list->items[i].to, sizeof old);
+    if (strcmp(old, new) != 0)
+        mn_change_add(list, MN_CHANGE_MTU, nic, NULL, old, new);
+}
+
+/* Before the NIC itself: going back they come after it. */
+static void lower_uppers(struct mn_changes *list, const struct mn_kernel *kernel, int ifindex,
+                         int mtu, int depth)
+{
+    for (struct nl_object *at = nl_cache_get_first(kernel->links); at; at = nl_cache_get_next(at)) {
+        struct rtnl_link *link = (struct rtnl_link *)at;
+        const struct nl_addr *mac = rtnl_link_get_addr(link);
+        struct mn_nic nic = {.has_mac = mac && nl_addr_get_len(mac) == 6};
+        int now = (int)rtnl_link_get_mtu(link);
+        if (!is_upper(link, ifindex) || now <= mtu || depth == UPPER_DEPTH)
+            continue;
+        lower_uppers(list, kernel, rtnl_link_get_ifindex(link), mtu, depth + 1);
+        mn_strlcpy(nic.netdev, rtnl_link_get_name(link), sizeof nic.netdev);
+        if (nic.has_mac)
+            memcpy(nic.mac, nl_addr_get_binary_addr(mac), sizeof nic.mac);
+        set_mtu(list, &nic, now, mtu);
+    }
+}
+
 static void add_mtu(struct mn_changes *list, const struct mn_apply_pair *p)
 {
-    char from[16], to[16];
-
-    snprintf(from, sizeof from, "%d", p->have->mtu);
-    snprintf(to, sizeof to, "%d", p->want->mtu);
-    if (p->want->mtu && p->want->mtu != p->have->mtu)
-        mn_change_add(list, MN_CHANGE_MTU, p->have, NULL, from, to);
+    if (!p->want->mtu || p->want->mtu == p->have->mtu)
+        return;
+    if (p->want->mtu < p->have->mtu)
+        lower_uppers(list, p->kernel, p->have->ifindex, p->want->mtu, 0);
+    set_mtu(list, p->have, p->have->mtu, p->want->mtu);
 }
 
 static void add_link(struct mn_changes *list, const struct mn_apply_pair *p)

@@ -1,4 +1,5 @@
 /* What the mesh file wants of a node against what is there. */
+#include <netlink/route/link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,35 @@ static enum mn_err find_pairs(struct work *w, struct mn_diag *diag)
     return MN_OK;
 }
 
+/* How many others it lies on: a VLAN on one, a macvlan on that on two. */
+static int depth_of(const struct mn_apply_pair *p)
+{
+    struct rtnl_link *link = rtnl_link_get(p->kernel->links, p->have->ifindex);
+    int depth = 0;
+
+    while (link && rtnl_link_get_link(link) && depth < 8) {
+        const char *type = rtnl_link_get_type(link);
+        int below = type && strcmp(type, "veth") != 0 ? rtnl_link_get_link(link) : 0;
+        rtnl_link_put(link);
+        link = below ? rtnl_link_get(p->kernel->links, below) : NULL;
+        depth += link != NULL;
+    }
+    if (link)
+        rtnl_link_put(link);
+    return depth;
+}
+
+/* Those below first: what lies on a NIC cannot have a larger MTU. Else in the file's order. */
+static void sort_pairs(struct work *w)
+{
+    for (size_t i = 1; i < w->n_pairs; i++)
+        for (size_t k = i; k && depth_of(&w->pairs[k]) < depth_of(&w->pairs[k - 1]); k--) {
+            struct mn_apply_pair pair = w->pairs[k];
+            w->pairs[k] = w->pairs[k - 1];
+            w->pairs[k - 1] = pair;
+        }
+}
+
 /* --- what is left alone ----------------------------------------------------------------------- */
 
 static enum mn_err guard(struct work *w, const struct mn_apply_pair *p, struct mn_diag *diag)
@@ -125,6 +155,7 @@ static enum mn_err compare(struct work *w, const char *root, struct mn_diag *dia
 {
     enum mn_err err = find_pairs(w, diag);
 
+    sort_pairs(w);
     for (size_t i = 0; i < w->n_pairs && !err; i++)
         err = guard(w, &w->pairs[i], diag);
     for (size_t s = 0; mn_pair_steps[s] && !err; s++)

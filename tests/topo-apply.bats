@@ -1078,3 +1078,45 @@ all_of()
     [ "$status" -eq 0 ]
     all_of a | diff before -
 }
+
+# mtus NODE NIC…
+mtus()
+{
+    local node=$1 nic
+    shift
+    for nic; do ip -n "$NS-$node" -j link show "$nic" | jq -r '.[].mtu'; done | tr '\n' ' '
+}
+
+@test "topo apply: what lies on a NIC gets its MTU back, and can be raised together with it" {
+    pair
+    sed -i 's/9000/1400/' mesh.yaml
+    ip -n $NS-a link set p0 up mtu 9000
+    ip -n $NS-b link set p1 up mtu 9000
+    on a ip link add link p0 name mv0 type macvlan
+    on a ip link add link p0 name mv1 type macvlan
+    on a ip link set mv0 mtu 8000
+    on a ip link set mv1 mtu 1300
+    vlan=
+    # Not every kernel has them.
+    if on a ip link add link mv0 name mv0.5 type vlan id 5; then
+        vlan=mv0.5
+        on a ip link set mv0.5 mtu 7000
+    fi
+    mtus a p0 mv0 mv1 $vlan >before
+    apply --yes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"mv0 mtu: 8000 -> 1400"*"p0 mtu: 9000 -> 1400"* ]]
+    [ "$(mtus a p0 mv0 mv1)" = "1400 1400 1300 " ]
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    mtus a p0 mv0 mv1 $vlan | diff before -
+    # In the file what lies on the NIC comes before it.
+    sed -i '/netdev: p0/i\      - {netdev: mv0, mtu: 9200, addresses: [10.78.0.1/24]}' mesh.yaml
+    sed -i 's/1400/9500/' mesh.yaml
+    apply --yes
+    [ "$status" -eq 0 ]
+    [ "$(mtus a p0 mv0)" = "9500 9200 " ]
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    mtus a p0 mv0 mv1 $vlan | diff before -
+}
