@@ -59,8 +59,8 @@ static int is_upper(struct rtnl_link *link, int ifindex)
 
     for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
         if (!strcmp(type, types[i]))
-            return rtnl_link_get_family(link) == AF_UNSPEC &&
-                   rtnl_link_get_link(link) == ifindex && rtnl_link_get_ifindex(link) != ifindex;
+            return rtnl_link_get_family(link) == AF_UNSPEC && rtnl_link_get_link(link) == ifindex &&
+                   rtnl_link_get_ifindex(link) != ifindex;
     return 0;
 }
 
@@ -168,17 +168,14 @@ static int loses_all(const struct mn_apply_pair *p, const char *route)
     return gone;
 }
 
-/* The gateway lies in the subnet of an address that goes and of none that stays, or it goes with
- * the addresses otherwise: the kernel drops the route without a word, so that it is named here. A
- * peer's address is a subnet of its own. */
-static int loses(const struct mn_apply_pair *p, const char *route)
+/* The gateway lies in the subnet of an address that goes and of none that stays. A peer's address
+ * is a subnet of its own. */
+static int loses_gateway(const struct mn_apply_pair *p, const char *route)
 {
     const char *via = strstr(route, " via "), *peer;
     struct mn_addr gateway, addr;
     int lost = 0, kept = 0;
 
-    if (loses_source(p, route) || loses_all(p, route))
-        return 1;
     via = via && parse_text(via + 5, &gateway) ? via : NULL;
     for (size_t i = 0; i < p->n_addrs; i++) {
         if (!goes(p, p->addrs[i]) || !parse_text(p->addrs[i], &addr))
@@ -191,6 +188,36 @@ static int loses(const struct mn_apply_pair *p, const char *route)
     for (size_t i = 0; i < p->want->n_addrs; i++)
         kept |= via && reaches(&p->want->addrs[i], gateway);
     return lost && !kept;
+}
+
+/* Of several ways: those over this NIC. */
+static int loses_ways(const struct mn_apply_pair *p, const char *route)
+{
+    char *copy = mn_strdup(route), *way = strstr(copy, " nexthop "), dev[IF_NAMESIZE + 8];
+    int every = 1, all = loses_all(p, route);
+
+    snprintf(dev, sizeof dev, " dev %s ", p->have->netdev);
+    while (way) {
+        char *next = strstr(way + 1, " nexthop ");
+        if (next)
+            *next = '\0';
+        every &= strstr(way, dev) && (all || loses_gateway(p, way));
+        if (next)
+            *next = ' ';
+        way = next;
+    }
+    free(copy);
+    return every;
+}
+
+/* It goes with the addresses: the kernel drops the route without a word, so that it is named here.
+ */
+static int loses(const struct mn_apply_pair *p, const char *route)
+{
+    if (loses_source(p, route))
+        return 1;
+    return strstr(route, " nexthop ") ? loses_ways(p, route)
+                                      : loses_all(p, route) || loses_gateway(p, route);
 }
 
 struct losses {

@@ -51,6 +51,13 @@ char *mn_kernel_rival(const struct mn_kernel *kernel, const char *to, size_t *at
                       char nic[IF_NAMESIZE]);
 enum mn_err mn_kernel_set_route(struct mn_kernel *kernel, const struct mn_change *change,
                                 int ifindex, const char *text, int on, struct mn_diag *diag);
+/* Between a route and its text. mn_route_text: 0 for what is no route of packets to others, or has
+ * more than a text can say. mn_route_parse: over that NIC, where the text names none. */
+#define MN_ROUTE_TEXT 1024
+struct rtnl_route;
+int mn_route_to(struct rtnl_route *route, struct mn_addr *to);
+int mn_route_text(struct rtnl_route *route, char text[MN_ROUTE_TEXT]);
+int mn_route_parse(const char *text, int ifindex, struct rtnl_route *route);
 /* Rules: as above; possible: there is a program to make them with. */
 int mn_rules_possible(void);
 int mn_rule_holds(const struct mn_change *change);

@@ -1,5 +1,4 @@
-/* Routes as texts: "10.0.3.0/31 via 10.0.1.1 metric 100 src 10.0.1.0 proto
- * static scope link table 101", in that order; what is not said is the kernel's default. */
+/* Which routes there are, and setting them; how they are written is in apply_route_text.c. */
 #include "fleet/apply_kernel.h"
 
 #include <linux/rtnetlink.h>
@@ -13,29 +12,14 @@
 
 #include "topo/base/alloc.h"
 
-#define ROUTE_TEXT 256
-
-static int to_addr(const struct nl_addr *from, int family, struct mn_addr *addr)
-{
-    unsigned len = from ? nl_addr_get_len(from) : 0;
-
-    memset(addr, 0, sizeof *addr);
-    if (!from || (len && len != (family == AF_INET ? 4u : 16u)))
-        return 0;
-    addr->family = family;
-    addr->prefix = (int)nl_addr_get_prefixlen(from);
-    memcpy(addr->bytes, nl_addr_get_binary_addr(from), len);
-    return 1;
-}
-
 /* The kernel makes it with an address and takes it away again with it. */
-static int goes_with_address(const struct mn_kernel *kernel, struct rtnl_route *route,
-                             const struct mn_addr *to, int ifindex)
+static int goes_with_address(const struct mn_kernel *kernel, struct rtnl_route *route, int ifindex)
 {
+    struct mn_addr dst, *to = &dst;
     char **have;
     int goes = 0;
 
-    if (rtnl_route_get_protocol(route) != RTPROT_KERNEL)
+    if (rtnl_route_get_protocol(route) != RTPROT_KERNEL || !mn_route_to(route, to))
         return 0;
     if (mn_addr_is_link_local(to) || (to->family == AF_INET6 && to->bytes[0] == 0xff))
         return 1;
@@ -53,61 +37,30 @@ static int goes_with_address(const struct mn_kernel *kernel, struct rtnl_route *
     return goes;
 }
 
-__attribute__((format(printf, 2, 3))) static void append(char text[ROUTE_TEXT], const char *fmt,
-                                                         ...)
+static int leads_over(struct rtnl_route *route, int ifindex)
 {
-    size_t used = strlen(text);
-    va_list args;
-
-    va_start(args, fmt);
-    vsnprintf(text + used, ROUTE_TEXT - used, fmt, args);
-    va_end(args);
+    for (int i = 0; i < rtnl_route_get_nnexthops(route); i++)
+        if (rtnl_route_nh_get_ifindex(rtnl_route_nexthop_n(route, i)) == ifindex)
+            return 1;
+    return 0;
 }
 
-static int route_text(const struct mn_kernel *kernel, struct rtnl_route *route, int ifindex,
-                      char text[ROUTE_TEXT])
+static int text_of(const struct mn_kernel *kernel, struct rtnl_route *route, int ifindex,
+                   char text[MN_ROUTE_TEXT])
 {
-    int family = rtnl_route_get_family(route);
-    char buf[MN_ADDR_TEXT], proto[32];
-    struct mn_addr to, via, src;
-
-    if ((family != AF_INET && family != AF_INET6) ||
-        rtnl_route_get_table(route) == RT_TABLE_LOCAL ||
-        rtnl_route_get_type(route) != RTN_UNICAST || rtnl_route_get_nnexthops(route) != 1 ||
-        !to_addr(rtnl_route_get_dst(route), family, &to))
-        return 0;
-    struct rtnl_nexthop *hop = rtnl_route_nexthop_n(route, 0);
-    if (rtnl_route_nh_get_ifindex(hop) != ifindex || goes_with_address(kernel, route, &to, ifindex))
-        return 0;
-    snprintf(text, ROUTE_TEXT, "%s", mn_addr_format(&to, buf, sizeof buf));
-    if (to_addr(rtnl_route_nh_get_gateway(hop), family, &via)) {
-        via.prefix = -1;
-        append(text, " via %s", mn_addr_format(&via, buf, sizeof buf));
-    }
-    if (rtnl_route_get_priority(route))
-        append(text, " metric %u", rtnl_route_get_priority(route));
-    if (to_addr(rtnl_route_get_pref_src(route), family, &src)) {
-        src.prefix = -1;
-        append(text, " src %s", mn_addr_format(&src, buf, sizeof buf));
-    }
-    append(text, " proto %s",
-           rtnl_route_proto2str(rtnl_route_get_protocol(route), proto, sizeof proto));
-    if (family == AF_INET && rtnl_route_get_scope(route) == RT_SCOPE_LINK)
-        append(text, " scope link");
-    if (rtnl_route_get_table(route) != RT_TABLE_MAIN)
-        append(text, " table %u", rtnl_route_get_table(route));
-    return 1;
+    return leads_over(route, ifindex) && rtnl_route_get_table(route) != RT_TABLE_LOCAL &&
+           !goes_with_address(kernel, route, ifindex) && mn_route_text(route, text);
 }
 
 size_t mn_kernel_routes(const struct mn_kernel *kernel, int ifindex, char ***texts)
 {
-    char text[ROUTE_TEXT];
+    char text[MN_ROUTE_TEXT];
     size_t n = 0;
 
     *texts = NULL;
     for (struct nl_object *obj = nl_cache_get_first(kernel->routes); obj;
          obj = nl_cache_get_next(obj))
-        if (route_text(kernel, (struct rtnl_route *)obj, ifindex, text))
+        if (text_of(kernel, (struct rtnl_route *)obj, ifindex, text))
             mn_text_push(texts, &n, text);
     return n;
 }
@@ -117,6 +70,9 @@ static int has_words(const char *have, const char *text)
 {
     size_t len = strcspn(text, " ");
 
+    /* One of several ways is another route than that way alone. */
+    if (strstr(have, " nexthop ") || strstr(text, " nexthop "))
+        return !strcmp(have, text);
     if (strncmp(have, text, len) != 0 || (have[len] && have[len] != ' ') ||
         (strstr(have, " table ") && !strstr(text, " table ")))
         return 0;
@@ -207,91 +163,18 @@ char *mn_kernel_rival(const struct mn_kernel *kernel, const char *to, size_t *at
     return NULL;
 }
 
-static struct nl_addr *nl_addr_of(const char *text, int *family)
-{
-    struct mn_addr addr;
-
-    if (mn_addr_parse(text, &addr, NULL) || (*family && addr.family != *family))
-        return NULL;
-    *family = addr.family;
-    struct nl_addr *nl = nl_addr_build(addr.family, addr.bytes, addr.family == AF_INET ? 4 : 16);
-    if (nl && addr.prefix >= 0)
-        nl_addr_set_prefixlen(nl, addr.prefix);
-    return nl;
-}
-
-/* The word and its value into route or hop; 0: not understood. */
-static int take_word(struct rtnl_route *route, struct rtnl_nexthop *hop, int *family,
-                     const char *word, const char *value)
-{
-    struct nl_addr *addr = NULL;
-    int proto;
-
-    if (!strcmp(word, "via") || !strcmp(word, "src")) {
-        addr = nl_addr_of(value, family);
-        if (addr && *word == 'v')
-            rtnl_route_nh_set_gateway(hop, addr);
-        else if (addr)
-            rtnl_route_set_pref_src(route, addr);
-        nl_addr_put(addr);
-        return addr != NULL;
-    }
-    if (!strcmp(word, "table"))
-        rtnl_route_set_table(route, (uint32_t)strtoul(value, NULL, 10));
-    else if (!strcmp(word, "metric"))
-        rtnl_route_set_priority(route, (uint32_t)strtoul(value, NULL, 10));
-    else if (!strcmp(word, "proto") && (proto = rtnl_route_str2proto(value)) >= 0)
-        rtnl_route_set_protocol(route, (uint8_t)proto);
-    else if (!strcmp(word, "proto"))
-        rtnl_route_set_protocol(route,
-                                (uint8_t)strtoul(value + strcspn(value, "0123456789"), NULL, 0));
-    else if (!strcmp(word, "scope"))
-        rtnl_route_set_scope(route, RT_SCOPE_LINK);
-    else
-        return 0;
-    return 1;
-}
-
-static int parse(const char *text, struct rtnl_route *route, struct rtnl_nexthop *hop)
-{
-    char buf[ROUTE_TEXT], *rest = buf, *to, *word, *value;
-    int family = 0, good;
-
-    good = mn_strlcpy(buf, text, sizeof buf) && (to = strsep(&rest, " "));
-    struct nl_addr *dst = good ? nl_addr_of(to, &family) : NULL;
-    if (!dst)
-        return 0;
-    rtnl_route_set_family(route, (uint8_t)family);
-    good = rtnl_route_set_dst(route, dst) >= 0;
-    nl_addr_put(dst);
-    rtnl_route_set_table(route, RT_TABLE_MAIN);
-    rtnl_route_set_protocol(route, RTPROT_STATIC);
-    rtnl_route_set_scope(route, family == AF_INET && !strstr(text, " via ") ? RT_SCOPE_LINK
-                                                                            : RT_SCOPE_UNIVERSE);
-    while (good && rest) {
-        word = strsep(&rest, " ");
-        value = strsep(&rest, " ");
-        good = value && take_word(route, hop, &family, word, value);
-    }
-    return good;
-}
-
 enum mn_err mn_kernel_set_route(struct mn_kernel *kernel, const struct mn_change *change,
                                 int ifindex, const char *text, int on, struct mn_diag *diag)
 {
     struct rtnl_route *route = rtnl_route_alloc();
-    struct rtnl_nexthop *hop = rtnl_route_nh_alloc();
     enum mn_err err = MN_OK;
 
-    if (!route || !hop) {
+    if (!route) {
         err = mn_fail(diag, MN_ERR_NOMEM, "no memory for a route");
-    } else if (!parse(text, route, hop)) {
+    } else if (!mn_route_parse(text, ifindex, route)) {
         err =
             mn_fail(diag, MN_ERR_PROTO, "%s: no route can be read from \"%s\"", change->nic, text);
     } else {
-        rtnl_route_nh_set_ifindex(hop, ifindex);
-        rtnl_route_add_nexthop(route, hop);
-        hop = NULL; /* the route's */
         int code = on ? rtnl_route_add(kernel->sock, route, NLM_F_CREATE | NLM_F_EXCL)
                       : rtnl_route_delete(kernel->sock, route, 0);
         /* So it is already; or another stands in its place, which whoever looks again will see. */
@@ -299,8 +182,6 @@ enum mn_err mn_kernel_set_route(struct mn_kernel *kernel, const struct mn_change
             code = 0;
         err = code < 0 ? mn_kernel_failed(diag, change, text, code) : MN_OK;
     }
-    if (hop)
-        rtnl_route_nh_free(hop);
     if (route)
         rtnl_route_put(route);
     return err;

@@ -1120,3 +1120,27 @@ mtus()
     [ "$status" -eq 0 ]
     mtus a p0 mv0 mv1 $vlan | diff before -
 }
+
+@test "topo apply: routes over several ways come back, and what else was set of a route" {
+    pair
+    sed -i 's/10.77.0.[01]\/31, //' mesh.yaml
+    ip -n $NS-a link set p0 up
+    ip -n $NS-b link set p1 up
+    ip -n $NS-a addr add 10.55.0.1/24 dev p0
+    ip -n $NS-a -6 addr add fd55::1/64 nodad dev p0
+    ip -n $NS-a route add 10.61.0.0/16 metric 9 nexthop via 10.55.0.7 dev p0 weight 3 nexthop via 10.55.0.8 dev p0
+    ip -n $NS-a route add 10.62.0.0/16 via 10.99.0.1 dev p0 onlink mtu lock 1400 advmss 1300 initcwnd 20
+    ip -n $NS-a -6 route add fd61::/64 nexthop via fd55::7 dev p0 nexthop via fd55::8 dev p0 weight 2
+    # One way alone is over the cable: the other one stays.
+    ip -n $NS-a route add 10.63.0.0/16 nexthop via 10.55.0.7 dev p0 nexthop via 198.51.100.1 dev mgmt
+    all_of a >before
+    apply --yes
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"p0 route: - 10.61.0.0/16 metric 9 proto boot nexthop via 10.55.0.7 dev p0 weight 3 nexthop via 10.55.0.8 dev p0 weight 1"* ]]
+    [[ "$output" == *"p0 route: - 10.62.0.0/16 via 10.99.0.1 proto boot onlink 1 lock 4 mtu 1400 advmss 1300 initcwnd 20"* ]]
+    [ -z "$(on a ip route show 10.61.0.0/16)" ]
+    on a ip route show 10.63.0.0/16 | grep -q 198.51.100.1
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    all_of a | diff before -
+}
