@@ -284,6 +284,7 @@ _Noreturn void mn_keeper_run(const struct mn_apply_state *state, int lock, int d
     struct mn_diag diag = {.text = ""};
 
     come_loose(&k, &result);
+    mn_keeper_set_apart(state->id);
     enum mn_err err = mn_kernel_open(&k.kernel, &diag);
     int over = err != MN_OK;
     if (err)

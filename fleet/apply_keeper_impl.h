@@ -8,6 +8,9 @@
 
 /* Is the keeper from now on: makes the changes, says how it went into result, waits. */
 _Noreturn void mn_keeper_run(const struct mn_apply_state *state, int lock, int door, int result);
+/* Keeps this process from being ended along with others, as far as the host has the means: where it
+ * has not and somebody ends it in good order, it undoes. */
+void mn_keeper_set_apart(const char *id);
 /* Undoes all that it can, twice, for what one change takes along another may bring back; files:
  * those too. What fails then is the error. */
 enum mn_err mn_keeper_undo_all(const struct mn_apply_state *state, struct mn_kernel *kernel,

@@ -1144,3 +1144,25 @@ mtus()
     [ "$status" -eq 0 ]
     all_of a | diff before -
 }
+
+@test "topo apply: its timer is in a scope of its own where systemd is, and the last to go for want of memory" {
+    pair
+    mkdir -p root.a/{run/systemd/system,usr/bin}
+    printf '#!/bin/sh\nprintf "%%s|" "$@" >>%s/told\n' "$PWD" >root.a/usr/bin/busctl
+    printf '#!/bin/sh\n' >root.a/usr/bin/systemctl
+    chmod +x root.a/usr/bin/{busctl,systemctl}
+    held apply-check
+    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
+    job=$!
+    wait_held
+    keeper=
+    for pid in $(ip netns pids "$NS-a"); do
+        [ "$(ps -o sid= "$pid" | tr -d ' ')" != "$pid" ] || keeper=$pid
+    done
+    cat told
+    [[ "$(cat told)" == *"|org.freedesktop.systemd1.Manager|StartTransientUnit|ssa(sv)a(sa(sv))|meshnet-apply-"????????".scope|fail|4|"*"|PIDs|au|1|$keeper|0|" ]]
+    [ "$(cat /proc/$keeper/oom_score_adj)" = "$(sh -c 'echo -1000 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj' 2>/dev/null)" ]
+    touch go
+    wait $job
+    [ "$(grep -c '^[ab]  *kept' out)" -eq 2 ]
+}
