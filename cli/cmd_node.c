@@ -1,6 +1,10 @@
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cmd.h"
 #include "cli/crew_options.h"
@@ -24,6 +28,38 @@ static const struct mn_opt options[] = {
 /* What sudo takes away, as operands. */
 static const char *const settable[] = {"MESHNET_NODE=", "MESHNET_CONFIG=", "MESHNET_LOG="};
 
+/* A file that a user names by way of sudo is one that he may read himself. */
+static enum mn_err set_file(const char *name, const char *path, struct mn_diag *diag)
+{
+    const struct passwd *user = NULL;
+    uid_t uid;
+    char *real = NULL;
+
+    if (!mn_sudo_user(&uid)) {
+        setenv(name, path, 1);
+        return MN_OK;
+    }
+    user = getpwuid(uid);
+    /* The groups are of no use any more afterwards: this process goes on as root alone. */
+    if (!user || initgroups(user->pw_name, user->pw_gid) || setegid(user->pw_gid) ||
+        seteuid(user->pw_uid))
+        return mn_fail(diag, MN_ERR_CONFIG, "%s: who called sudo (user %u) is not known here", name,
+                       (unsigned)uid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0)
+        real = realpath(path, NULL);
+    if (seteuid(0) || setegid(0) || setgroups(0, NULL))
+        abort();
+    if (fd >= 0)
+        close(fd);
+    if (!real)
+        return mn_fail(diag, MN_ERR_CONFIG, "%s: %s may not read what it names", name,
+                       user->pw_name);
+    setenv(name, real, 1);
+    free(real);
+    return MN_OK;
+}
+
 static enum mn_err set(const char *word, struct mn_diag *diag)
 {
     for (size_t i = 0; i < sizeof settable / sizeof *settable; i++) {
@@ -32,7 +68,10 @@ static enum mn_err set(const char *word, struct mn_diag *diag)
         if (strncmp(word, settable[i], length) != 0)
             continue;
         snprintf(name, sizeof name, "%.*s", (int)length - 1, word);
-        setenv(name, word + length, 1);
+        if (!strcmp(name, "MESHNET_CONFIG") && word[length])
+            return set_file(name, word + length, diag);
+        if (word[length])
+            setenv(name, word + length, 1);
         return MN_OK;
     }
     return mn_fail(diag, MN_ERR_USAGE,
@@ -84,18 +123,35 @@ static int ask_hosts(const struct options *o, const char *name)
     return err ? mn_cmd_fail("node", &diag) : code;
 }
 
+/* By sudo, which is asked for verbs of this host: a user whom it lets run those is not to ask other
+ * hosts with root's keys, nor to have root open a file that he may name. */
+static enum mn_err check_sudo(const struct options *o, struct mn_diag *diag)
+{
+    const struct mn_crew_options *crew = &o->crew;
+
+    if (!mn_sudo_user(NULL) || (!crew->hosts.count && !crew->token_file && !crew->agents))
+        return MN_OK;
+    return mn_fail(
+        diag, MN_ERR_USAGE,
+        "--hosts, --agents and --token-file are not for sudo: a verb that it runs is for "
+        "this host alone; call it without sudo, it is asked where root is needed");
+}
+
 static int run(const void *values, int argc, char **argv)
 {
     const struct options *o = values;
     struct mn_diag diag = {.text = ""};
-    enum mn_err err = MN_OK;
+    enum mn_err err = check_sudo(o, &diag);
 
     if (o->list) {
         for (const struct mn_node_verb *verb = mn_node_verbs; verb->name; verb++)
             printf("%-10s %s\n", verb->name, verb->what);
         return 0;
     }
-    if (!argc)
+    /* What sudo is tried with, see fleet/node_here.c: nothing is done. */
+    if (!err && argc == 2 && !strcmp(argv[1], "--help"))
+        return 0;
+    if (!err && !argc)
         err = mn_fail(&diag, MN_ERR_USAGE, "expected a verb; meshnet node --list shows them");
     for (int i = 1; i < argc && !err; i++)
         err = set(argv[i], &diag);

@@ -5,6 +5,7 @@
 #define MN_FLEET_NODE_H
 
 #include <cjson/cJSON.h>
+#include <sys/types.h>
 
 #include "topo/base/err.h"
 
@@ -43,6 +44,8 @@ int mn_node_here(const struct mn_node_verb *verb);
 /* A shell's program that asks so the meshnet that is its $0. No single quote is in it. The caller's
  * to free. */
 char *mn_node_script(const struct mn_node_verb *verb);
+/* 1: this process is root by sudo; *uid (may be NULL) is who called it. */
+int mn_sudo_user(uid_t *uid);
 /* Its parts: an unknown verb is MN_ERR_USAGE, a question on standard input that is none
  * MN_ERR_PROTO; the caller's to cJSON_Delete. */
 enum mn_err mn_node_find(const char *name, const struct mn_node_verb **verb, struct mn_diag *diag);

@@ -16,22 +16,38 @@ char *mn_node_script(const struct mn_node_verb *verb)
 
     if (!file)
         mn_no_memory();
-    /* sudo drops the environment. With --help what a rule for "node VERB *" allows does nothing,
-     * and
-     * "--" is a word for its star; sudo -l does not say whether it would ask for a password. */
+    /* sudo drops the environment. Behind "--" there are no options, so that a rule for "node VERB
+     * -- *" allows none; the star wants a word, which the last variable always is. sudo -l does not
+     * say whether it would ask for a password: --help behind it does nothing, and says so. */
     if (verb->root) {
         fprintf(file,
-                "if [ \"$(id -u)\" -ne 0 ] && sudo -n -- \"$0\" node %s --help >/dev/null 2>&1 "
+                "if [ \"$(id -u)\" -ne 0 ] && sudo -n -- \"$0\" node %s -- --help >/dev/null 2>&1 "
                 "</dev/null; then exec sudo -n -- \"$0\" node %s --",
                 verb->name, verb->name);
         for (const char *const *name = passed; *name; name++)
-            fprintf(file, " ${%s:+\"%s=$%s\"}", *name, *name, *name);
+            if (name[1])
+                fprintf(file, " ${%s:+\"%s=$%s\"}", *name, *name, *name);
+            else
+                fprintf(file, " \"%s=$%s\"", *name, *name);
         fputs("; fi; ", file);
     }
     fprintf(file, "exec \"$0\" node %s", verb->name);
     if (fclose(file))
         mn_no_memory();
     return text;
+}
+
+int mn_sudo_user(uid_t *uid)
+{
+    const char *text = getenv("SUDO_UID");
+    char *end = NULL;
+    unsigned long number = text ? strtoul(text, &end, 10) : 0;
+
+    if (geteuid() || !text || !*text || *end || !number)
+        return 0;
+    if (uid)
+        *uid = (uid_t)number;
+    return 1;
 }
 
 int mn_node_here(const struct mn_node_verb *verb)

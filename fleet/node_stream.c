@@ -58,7 +58,7 @@ static char *root_rule(const char *exe)
     for (const struct mn_node_verb *v = mn_node_verbs; v->name && lasts; v++) {
         if (v->root != MN_ROOT_NEEDED)
             continue;
-        char *more = mn_asprintf("%s%s%s node %s *", rule, *rule ? ", " : "", exe, v->name);
+        char *more = mn_asprintf("%s%s%s node %s -- *", rule, *rule ? ", " : "", exe, v->name);
         free(rule);
         rule = more;
     }
@@ -283,7 +283,8 @@ enum mn_err mn_node_parse(const char *text, cJSON **answer, struct mn_diag *diag
     const cJSON *error = cJSON_GetObjectItemCaseSensitive(*answer, "error");
     if (!cJSON_IsString(error))
         return MN_OK;
-    enum mn_err err = mn_fail(diag, code_of(*answer), "%.900s", error->valuestring);
+    const char *why = *error->valuestring ? error->valuestring : "it failed, and did not say why";
+    enum mn_err err = mn_fail(diag, code_of(*answer), "%.900s", why);
     cJSON_Delete(*answer);
     *answer = NULL;
     return err;

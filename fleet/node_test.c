@@ -445,6 +445,8 @@ static void test_parse(void **state)
     assert_int_equal(mn_node_parse("{\"error\":\"e\",\"code\":\"OK\"}", &answer, &diag),
                      MN_ERR_FAILED);
     assert_int_equal(mn_node_parse("{\"error\":\"e\"}", &answer, &diag), MN_ERR_FAILED);
+    assert_int_equal(mn_node_parse("{\"error\":\"\"}", &answer, &diag), MN_ERR_FAILED);
+    assert_string_equal(diag.text, "it failed, and did not say why");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -348,6 +348,44 @@ ends_unpacking()
     ends_unpacking INT
 }
 
+@test "crew: a verb that sudo runs is for this host alone, and names no file that its caller may not read" {
+    [ "$(id -u)" -eq 0 ] || skip "needs root"
+    touch token
+    # As sudo leaves it.
+    export SUDO_UID=65534 SUDO_GID=65534 SUDO_USER=nobody
+    for bad in "--hosts a" "--hosts localhost" "--token-file token" --agents; do
+        run --separate-stderr "$MESHNET" node about $bad <<<'{}'
+        [ "$status" -eq 2 ]
+        [[ "$stderr" == *"not for sudo"* ]]
+        # Behind "--" as a rule of sudoers has it.
+        run --separate-stderr "$MESHNET" node about -- $bad <<<'{}'
+        [ "$status" -eq 2 ]
+        [[ "$stderr" == *"unexpected '${bad%% *}'"* ]]
+    done
+    run "$MESHNET" node apply -- --help </dev/null
+    [ "$status" -eq 0 ]
+    [ -z "$output" ]
+    open=$(mktemp -d)
+    chmod 755 "$open"
+    printf 'version: 1\nnodes: []\n' | tee "$open/mine" >"$open/roots"
+    chmod 600 "$open/roots"
+    chmod 644 "$open/mine"
+    run --separate-stderr "$MESHNET" node about -- "MESHNET_CONFIG=$open/roots" <<<'{}'
+    echo "$stderr"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"MESHNET_CONFIG: nobody may not read what it names"* ]]
+    ln -s "$open/roots" "$open/link"
+    run "$MESHNET" node about -- "MESHNET_CONFIG=$open/link" <<<'{}'
+    [ "$status" -eq 2 ]
+    run --separate-stderr "$MESHNET" node about -- "MESHNET_CONFIG=$open/mine" <<<'{}'
+    [ "$status" -eq 0 ]
+    [ "$(jq -r .root <<<"$output")" = true ]
+    rm -r "$open"
+    unset SUDO_UID
+    run "$MESHNET" node about -- MESHNET_CONFIG=/nowhere MESHNET_LOG= <<<'{}'
+    [ "$status" -eq 0 ]
+}
+
 # nobody COMMAND…
 nobody()
 {
@@ -372,7 +410,7 @@ nobody()
     [[ "$(of a .error)" == "a: 'put-mesh-system' needs root: allow sudo without a password for it (in sudoers: NAME ALL=(root) NOPASSWD: "* ]]
     rule=$(of a .error)
     exe=$(readlink -f "$MESHNET")
-    [[ "$rule" == *"$exe node apply *, $exe node "*"$exe node put-mesh-system *), or come as root" ]]
+    [[ "$rule" == *"$exe node apply -- *, $exe node "*"$exe node put-mesh-system -- *), or come as root" ]]
     [[ "$rule" != *"put-mesh-at"* ]]
     [[ "$(of localhost .error)" == "localhost: 'put-mesh-system' needs root: "* ]]
     # With a sudo that works, and drops the environment.
@@ -385,7 +423,7 @@ nobody()
 	END
     run --separate-stderr nobody timeout 60 "$MESHNET" node put-mesh-system --hosts a <<<'{}'
     cat log
-    grep -qx -- "-n -- $MESHNET node put-mesh-system -- MESHNET_NODE=a" log
+    grep -qx -- "-n -- $MESHNET node put-mesh-system -- MESHNET_NODE=a MESHNET_LOG=" log
     [ "$(grep -vc -- "-n -- $MESHNET node put-mesh-system --" log)" -eq 0 ]
     # A program that its user may replace is none to be root by.
     mkdir own
