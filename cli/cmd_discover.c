@@ -238,13 +238,16 @@ static int run_host(const struct options *opt)
     return code;
 }
 
+/* failed: hosts that did not answer; NULL = none was asked. */
 static int show_mesh(const struct options *opt, const struct mn_mesh *mesh, const char *path,
-                     const char *written)
+                     const char *written, const cJSON *failed)
 {
     struct mn_out *out = mn_out_new(stdout, format_of(opt));
     if (opt->wide)
         mn_out_width(out, 0);
     mn_discover_mesh(out, mesh, path, -1);
+    if (failed)
+        mn_discover_failed(out, failed);
     if (written)
         mn_discover_say_written(out, mesh, written);
     return close_report(out, 0);
@@ -259,7 +262,7 @@ static int run_check(const struct options *opt)
     if (mn_mesh_read(opt->check, &mesh, &diag))
         code = mn_cmd_fail(NAME, &diag);
     else
-        code = show_mesh(opt, &mesh, opt->check, NULL);
+        code = show_mesh(opt, &mesh, opt->check, NULL, NULL);
     mn_mesh_free(&mesh);
     return code;
 }
@@ -298,7 +301,7 @@ static int run_merge(const struct options *opt, int argc, char **argv)
     if (err)
         code = mn_cmd_fail(NAME, &diag);
     else
-        code = show_mesh(opt, &mesh, opt->output, opt->output);
+        code = show_mesh(opt, &mesh, opt->output, opt->output, NULL);
     mn_mesh_free(&mesh);
     return code;
 }
@@ -337,22 +340,24 @@ static int run_hosts(const struct options *opt)
                                           opt->output,     opt->merge, opt->force};
     struct mn_diag diag = {0};
     struct mn_mesh mesh;
-    size_t failed;
+    cJSON *list = cJSON_CreateArray();
     int code;
     mn_mesh_init(&mesh);
-    enum mn_err err = mn_discover_hosts(&ask, &mesh, &failed, &diag);
+    enum mn_err err = mn_discover_hosts(&ask, &mesh, list, &diag);
+    int failed = cJSON_GetArraySize(list);
     int written = opt->output && (!failed || (opt->near.partial && mesh.n_nodes));
     if (!err && written)
         err = mn_discover_write(&mesh, opt->output, opt->force || opt->merge, &diag);
     if (err)
         code = mn_cmd_fail(NAME, &diag);
     else
-        code = show_mesh(opt, &mesh, opt->output, written ? opt->output : NULL);
+        code = show_mesh(opt, &mesh, opt->output, written ? opt->output : NULL, list);
     if (!err && opt->output && !written)
         fprintf(stderr,
-                "meshnet discover: %s is not written: %zu host%s failed; --partial writes it "
+                "meshnet discover: %s is not written: %d host%s failed; --partial writes it "
                 "with the others\n",
                 opt->output, failed, failed == 1 ? "" : "s");
+    cJSON_Delete(list);
     mn_mesh_free(&mesh);
     return code ? code : failed != 0;
 }

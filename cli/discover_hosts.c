@@ -11,6 +11,36 @@
 
 #define NAME "discover"
 
+size_t mn_discover_add_failures(cJSON *failed, const struct mn_crew_answer *answers, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!answers[i].err || answers[i].err == MN_ERR_SKIPPED)
+            continue;
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "host", answers[i].host);
+        cJSON_AddStringToObject(item, "error", answers[i].diag.text);
+        cJSON_AddItemToArray(failed, item);
+    }
+    return mn_crew_print_failures(NAME, answers, n);
+}
+
+void mn_discover_failed(struct mn_out *out, const cJSON *failed)
+{
+    const cJSON *item;
+
+    mn_out_list_begin(out, "failed", NULL);
+    cJSON_ArrayForEach(item, failed)
+    {
+        mn_out_begin(out, NULL, NULL);
+        mn_out_str(out, "host", NULL,
+                   cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "host")));
+        mn_out_str(out, "error", NULL,
+                   cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "error")));
+        mn_out_end(out);
+    }
+    mn_out_list_end(out);
+}
+
 /* Before any host is asked. */
 static enum mn_err read_old(const struct mn_discover_hosts *ask, struct mn_mesh *mesh,
                             struct mn_diag *diag)
@@ -74,6 +104,45 @@ static enum mn_err check_name(const struct mn_crew_answer *answers, char (*names
     return MN_OK;
 }
 
+static int has_mac(const struct mn_mesh_node *node, const struct mn_mesh_nic *nic)
+{
+    for (size_t i = 0; i < node->n_nics; i++)
+        if (node->nics[i].has_mac && !memcmp(node->nics[i].mac, nic->mac, sizeof nic->mac))
+            return 1;
+    return 0;
+}
+
+/* No NIC is in both, though both know MACs. */
+static int is_another(const struct mn_mesh_node *a, const struct mn_mesh_node *b)
+{
+    int known[2] = {0, 0};
+
+    for (size_t i = 0; i < a->n_nics; i++) {
+        known[0] |= a->nics[i].has_mac;
+        if (a->nics[i].has_mac && has_mac(b, &a->nics[i]))
+            return 0;
+    }
+    for (size_t i = 0; i < b->n_nics; i++)
+        known[1] |= b->nics[i].has_mac;
+    return known[0] && known[1];
+}
+
+/* Of the file that is merged into. */
+static enum mn_err check_same(const struct mn_discover_hosts *ask, const struct mn_mesh *mesh,
+                              const struct mn_crew_answer *answer, const struct mn_mesh *node,
+                              struct mn_diag *diag)
+{
+    int index = mn_mesh_node_index(mesh, node->nodes[0].name);
+
+    if (index < 0 || ask->force || !is_another(&mesh->nodes[index], &node->nodes[0]))
+        return MN_OK;
+    return mn_fail(diag, MN_ERR_CONFIG,
+                   "%s calls itself %s, and is another machine than the %s of %s: no MAC of one is "
+                   "the other's; give it a name of its own (its host name, or MESHNET_NODE there), "
+                   "or --force to put it in the other's place",
+                   answer->host, node->nodes[0].name, node->nodes[0].name, ask->output);
+}
+
 static enum mn_err merge_one(struct mn_mesh *mesh, const struct mn_crew_answer *answer,
                              const struct mn_mesh *node, struct mn_diag *diag)
 {
@@ -84,8 +153,8 @@ static enum mn_err merge_one(struct mn_mesh *mesh, const struct mn_crew_answer *
                : MN_OK;
 }
 
-static enum mn_err merge_all(struct mn_mesh *mesh, struct mn_crew_answer *answers, size_t n,
-                             struct mn_diag *diag)
+static enum mn_err merge_all(const struct mn_discover_hosts *ask, struct mn_mesh *mesh,
+                             struct mn_crew_answer *answers, size_t n, struct mn_diag *diag)
 {
     char(*names)[MN_NAME_MAX] = mn_zalloc((n + 1) * sizeof *names);
     enum mn_err err = MN_OK;
@@ -99,6 +168,8 @@ static enum mn_err merge_all(struct mn_mesh *mesh, struct mn_crew_answer *answer
         if (!answers[i].err) {
             mn_strlcpy(names[i], node.nodes[0].name, sizeof names[i]);
             err = check_name(answers, names, i, diag);
+            if (!err)
+                err = check_same(ask, mesh, &answers[i], &node, diag);
             if (!err)
                 err = merge_one(mesh, &answers[i], &node, diag);
         }
@@ -134,7 +205,7 @@ static enum mn_err check_skip(const struct mn_opt_list *skip, const struct mn_cr
 }
 
 static enum mn_err ask_all(const struct mn_discover_hosts *ask, struct mn_crew *crew,
-                           struct mn_mesh *mesh, size_t *failed, struct mn_diag *diag)
+                           struct mn_mesh *mesh, cJSON *failed, struct mn_diag *diag)
 {
     size_t n = mn_crew_size(crew);
     struct mn_crew_answer *answers = mn_zalloc((n + 1) * sizeof *answers);
@@ -143,8 +214,8 @@ static enum mn_err ask_all(const struct mn_discover_hosts *ask, struct mn_crew *
 
     if (!err) {
         (void)mn_crew_ask(crew, NAME, json, answers);
-        err = merge_all(mesh, answers, n, diag);
-        *failed = mn_crew_print_failures(NAME, answers, n);
+        err = merge_all(ask, mesh, answers, n, diag);
+        (void)mn_discover_add_failures(failed, answers, n);
     }
     if (!err)
         err = check_skip(ask->skip, answers, n, diag);
@@ -157,12 +228,11 @@ static enum mn_err ask_all(const struct mn_discover_hosts *ask, struct mn_crew *
 }
 
 enum mn_err mn_discover_hosts(const struct mn_discover_hosts *ask, struct mn_mesh *mesh,
-                              size_t *failed, struct mn_diag *diag)
+                              cJSON *failed, struct mn_diag *diag)
 {
     struct mn_crew *crew = NULL;
     enum mn_err err = read_old(ask, mesh, diag);
 
-    *failed = 0;
     if (!err)
         err = mn_crew_options_open(ask->crew, NAME, &crew, diag);
     if (!err)

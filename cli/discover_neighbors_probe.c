@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/discover_neighbors.h"
+#include "cli/discover_hosts.h"
 #include "fleet/launch.h"
 #include "fleet/probe_frame.h"
 #include "topo/base/alloc.h"
@@ -52,19 +53,6 @@ static enum mn_err probe_here(const struct mn_neighbors_ask *ask, struct mn_neig
 }
 
 /* --- all at once ------------------------------------------------------------------------------ */
-
-static void add_failures(struct mn_neighbors *found, const struct mn_crew_answer *answers, size_t n)
-{
-    mn_crew_print_failures(NAME, answers, n);
-    for (size_t i = 0; i < n; i++) {
-        if (!answers[i].err || answers[i].err == MN_ERR_SKIPPED)
-            continue;
-        cJSON *failed = cJSON_CreateObject();
-        cJSON_AddStringToObject(failed, "host", answers[i].host);
-        cJSON_AddStringToObject(failed, "error", answers[i].diag.text);
-        cJSON_AddItemToArray(found->failed, failed);
-    }
-}
 
 static const char *name_in(const struct mn_crew_answer *about)
 {
@@ -140,8 +128,8 @@ static enum mn_err ask_all(struct mn_crew *crew, const struct mn_probe_plan *pla
     if (!err && mn_launch_stop)
         err = mn_fail(diag, MN_ERR_FAILED, "interrupted");
     if (!err) {
-        add_failures(found, abouts, n);
-        add_failures(found, answers, n);
+        mn_discover_add_failures(found->failed, abouts, n);
+        mn_discover_add_failures(found->failed, answers, n);
         if (!found->n_results)
             err = mn_fail(diag, MN_ERR_FAILED, "no host answered");
     }

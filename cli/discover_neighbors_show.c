@@ -4,6 +4,7 @@
 
 #include "cli/discover.h"
 #include "cli/discover_neighbors.h"
+#include "cli/discover_hosts.h"
 #include "topo/cabling.h"
 #include "topo/case.h"
 
@@ -218,23 +219,6 @@ static void put_nics(struct mn_out *out, const struct mn_neighbors *found)
     mn_out_list_end(out);
 }
 
-static void put_failed(struct mn_out *out, const cJSON *failed)
-{
-    const cJSON *item;
-
-    mn_out_list_begin(out, "failed", NULL);
-    cJSON_ArrayForEach(item, failed)
-    {
-        mn_out_begin(out, NULL, NULL);
-        mn_out_str(out, "host", NULL,
-                   cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "host")));
-        mn_out_str(out, "error", NULL,
-                   cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, "error")));
-        mn_out_end(out);
-    }
-    mn_out_list_end(out);
-}
-
 /* Both halves of a port are one cable. */
 static void put_head(struct mn_out *out, const struct mn_neighbors *found)
 {
@@ -269,6 +253,6 @@ void mn_neighbors_show(struct mn_out *out, const struct mn_neighbors *found)
     put_cables(out, found);
     put_strangers(out, &found->survey);
     put_nics(out, found);
-    put_failed(out, found->failed);
+    mn_discover_failed(out, found->failed);
     mn_out_note(out, MN_PLAIN, "%s", "");
 }

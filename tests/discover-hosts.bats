@@ -95,6 +95,32 @@ as_by_hand()
     [ ! -e none.yaml ]
 }
 
+@test "discover --hosts: JSON has the hosts that failed" {
+    discover --hosts a,gone,b --json
+    [ "$status" -eq 1 ]
+    jq -e '[.nodes[].node] == ["a", "b"] and [.failed[].host] == ["gone"] and
+        (.failed[0].error | startswith("gone: ssh did not get there"))' <<<"$output"
+    discover --hosts a,b --json
+    jq -e '.failed == []' <<<"$output"
+}
+
+@test "discover --hosts: --merge does not put another machine of the same name in a node's place" {
+    discover --hosts a,b -o mesh.yaml
+    cp mesh.yaml before.yaml
+    # Another a, at other cables.
+    for nic in to-b to-c; do
+        mac=$(ip -n $NS-a -j link show $nic | jq -r '.[].address')
+        ip -n $NS-a link set $nic address "02:77${mac:5}"
+    done
+    discover --hosts a,c -o mesh.yaml --merge
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"a calls itself a, and is another machine than the a of mesh.yaml: "*--force* ]]
+    diff before.yaml mesh.yaml
+    discover --hosts a,c -o mesh.yaml --merge --force
+    [ "$status" -eq 0 ]
+    grep -q '02:77' mesh.yaml
+}
+
 @test "discover --hosts: --merge keeps what the file has, its roles, too" {
     discover --hosts a,b -o mesh.yaml
     printf 'transport:\n  silence: 30s\n' >>mesh.yaml
