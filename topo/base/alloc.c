@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "topo/base/alloc.h"
+#include "topo/base/follow.h"
 
 #define PIPE_MS 60000 /* without a byte */
 
@@ -239,18 +240,19 @@ static void sync_folder(const char *path)
     free(copy);
 }
 
-enum mn_err mn_file_write(const char *path, const void *data, size_t len, int force,
-                          struct mn_diag *diag)
+/* place: path, or where its links lead. */
+static enum mn_err write_place(const char *path, const char *place, const void *data, size_t len,
+                               int force, struct mn_diag *diag)
 {
-    if (!force && access(path, F_OK) == 0)
+    if (!force && access(place, F_OK) == 0)
         return mn_fail(diag, MN_ERR_EXISTS, "%s exists already; give --force to overwrite it",
                        path);
     struct stat old;
-    int exists = !stat(path, &old);
+    int exists = !stat(place, &old);
     if (exists && !S_ISREG(old.st_mode))
         return mn_fail(diag, MN_ERR_CONFIG, "%s is no file, and nothing can be put in its place",
                        path);
-    char *temp = mn_asprintf("%s.XXXXXX", path);
+    char *temp = mn_asprintf("%s.XXXXXX", place);
     int fd = mkostemp(temp, O_CLOEXEC);
     if (fd < 0) {
         enum mn_err err = mn_fail_errno(diag, "%s", path);
@@ -269,14 +271,26 @@ enum mn_err mn_file_write(const char *path, const void *data, size_t len, int fo
         mn_fail_errno(diag, "%s", path);
     close(fd);
     /* link() instead of rename() keeps a file that came into being meanwhile. */
-    if (!err && (force ? rename(temp, path) : link(temp, path)))
+    if (!err && (force ? rename(temp, place) : link(temp, place)))
         err = errno == EEXIST ? mn_fail(diag, MN_ERR_EXISTS, "%s exists already", path)
                               : mn_fail_errno(diag, "%s", path);
     if (err || !force)
         unlink(temp);
     free(temp);
     if (!err)
-        sync_folder(path);
+        sync_folder(place);
+    return err;
+}
+
+enum mn_err mn_file_write(const char *path, const void *data, size_t len, int force,
+                          struct mn_diag *diag)
+{
+    char *place;
+    enum mn_err err = mn_file_follow(path, &place, diag);
+
+    if (!err)
+        err = write_place(path, place, data, len, force, diag);
+    free(place);
     return err;
 }
 

@@ -39,7 +39,8 @@ enum mn_err mn_file_read(const char *path, size_t max, char **text, size_t *len,
                          struct mn_diag *diag);
 
 /* Writes through a temporary file beside path, fsync, rename, fsync of the folder: path holds the
- * old or the new bytes, never a part. What is replaced keeps its mode; a new file's is by umask.
+ * old or the new bytes, never a part. What is replaced keeps its mode; a new file's is by umask. A
+ * symbolic link stays one: what it leads to is written; see topo/base/follow.h for whose.
  * Without force an existing path is MN_ERR_EXISTS, untouched; with it, a folder, device or pipe is
  * MN_ERR_CONFIG. */
 enum mn_err mn_file_write(const char *path, const void *data, size_t len, int force,
