@@ -36,6 +36,18 @@ struct mn_collective_row {
     struct mn_collective_times place[2]; /* out of place, in place */
 };
 
+#define MN_COLLECTIVE_CHUNK (256u << 10) /* bytes of a message at most */
+
+/* What a rank is to do, and what that is made of. */
+struct mn_collective_work {
+    struct mn_coll_job job; /* points into the rest, and to the hosts that were given */
+    size_t *counts;
+    uint8_t *blocks;
+};
+void mn_collective_work(const struct mn_collective_task *task, int rank, int nranks,
+                        const int *hosts, struct mn_collective_work *work);
+void mn_collective_work_free(struct mn_collective_work *work);
+
 /* Why the task cannot be done by so many ranks; NULL: it can. */
 const char *mn_collective_refusal(const struct mn_collective_task *task, int nranks);
 /* engine: who carries it out; NULL = bench/coll over the group's plugin. Together. *row is the same

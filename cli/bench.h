@@ -7,7 +7,7 @@
 #include "topo/base/opt.h"
 
 struct mn_bench_options {
-    const char *peer, *token_file, *plugin, *coordinator, *mesh, *pin, *library;
+    const char *peer, *token_file, *plugin, *coordinator, *mesh, *pin, *library, *predict_from;
     struct mn_opt_list sizes, tests, collectives, types, ops, algorithms, hosts, networks;
     long port, iters, warmup, abi, device, local, root, gpu;
     long flows, threads, outstanding, group, burst; /* 0 = not given */
@@ -15,7 +15,7 @@ struct mn_bench_options {
     unsigned long long buffers;
     double min_gbps, min_ratio, precision;
     int memory, direction, flush, raw_verbs, no_check, json, csv, links, pairs, agents, print_order,
-        follow, engine, apart, wide, thorough, quick;
+        follow, engine, apart, wide, thorough, quick, predict;
 };
 
 /* What was left open: sizes and how long to measure. With --peer and none of them given, quick is

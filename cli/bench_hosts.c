@@ -42,7 +42,7 @@ enum mn_err mn_bench_mesh(struct mn_collective_session *s, struct mn_diag *diag)
         return err;
     if (mn_mesh_find_file(path, sizeof path))
         return mn_mesh_read(path, &s->mesh, diag);
-    if (o->links || o->pairs || o->print_order)
+    if (o->links || o->pairs || o->print_order || o->predict)
         return mn_fail(diag, MN_ERR_USAGE,
                        "which mesh? give --mesh FILE; meshnet discover writes one");
     return MN_OK;

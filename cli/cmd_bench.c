@@ -51,6 +51,17 @@ static const struct mn_opt options[] = {
      .max = 1,
      .help =
          "Exit with 1 when a cell of the matrix has less than this part of what it could have."},
+    {.name = "predict",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_bench_options, predict),
+     .help = "Beside what --collective measures, what the mesh file's cables let expect, and what "
+             "limits it."},
+    {.name = "predict-from",
+     .type = MN_OPT_STRING,
+     .arg = "FILE",
+     .offset = offsetof(struct mn_bench_options, predict_from),
+     .help = "The same, with rates and latencies from what --links --json wrote instead of "
+             "speeds."},
     {.name = "follow",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct mn_bench_options, follow),
@@ -323,6 +334,10 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
                        "one of --peer, --collective and --links or --pairs at a time");
     if (o->thorough && !o->peer)
         return mn_fail(diag, MN_ERR_USAGE, "--thorough goes with --peer");
+    if ((o->predict || o->predict_from) && !o->collectives.count)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--predict goes with --collective; --links and --pairs say what each cable "
+                       "could carry by themselves");
     if (o->min_ratio > 0 && !o->links && !o->pairs)
         return mn_fail(diag, MN_ERR_USAGE, "--min goes with --links or --pairs");
     if (o->max_duration_ms && o->max_duration_ms < o->duration_ms)

@@ -57,6 +57,8 @@ void mn_collective_words(const struct mn_bench_options *o, struct mn_opt_list *w
     add(words, mn_asprintf("--max-duration=%ums", repeat.most_ms));
     add(words, mn_asprintf("--precision=%g", repeat.precision));
     add(words, mn_asprintf("--timeout=%ums", o->timeout_ms));
+    if (o->predict)
+        add(words, mn_asprintf("%s", "--predict"));
     if (o->no_check)
         add(words, mn_asprintf("%s", "--no-check"));
 }

@@ -5,6 +5,7 @@
 
 #include "cli/bench_collective.h"
 #include "cli/cmd.h"
+#include "cli/collective_predict.h"
 #include "cli/collective_report.h"
 #include "cli/live.h"
 #include "topo/base/alloc.h"
@@ -199,10 +200,11 @@ static void keep(struct mn_bench_engine_share *share, const struct mn_collective
 
 int mn_collective_rank(void *ctx, int rank)
 {
-    const struct mn_collective_session *s = ctx;
+    struct mn_collective_session *s = ctx;
     struct mn_group_plan plan = s->plan;
     struct mn_group *group;
     struct mn_plugin *plugin = NULL;
+    struct mn_predict_mesh predict = {.nodes = NULL};
     struct mn_engine *engine = NULL;
     struct mn_collective_report report = {.started = time(NULL)};
     struct mn_diag diag = {.text = ""};
@@ -226,6 +228,11 @@ int mn_collective_rank(void *ctx, int rank)
     }
     if (!err)
         err = find_environments(&report, group, &diag);
+    if (!err && s->options->predict) {
+        err = mn_collective_predict_begin(s, group, &predict, &diag);
+        report.predict = err ? NULL : &predict;
+        report.mesh = &s->mesh;
+    }
     if (!err)
         err = measure(s, group, engine, rank == 0, &report, &diag);
     if (!err && engine)
@@ -250,6 +257,7 @@ int mn_collective_rank(void *ctx, int rank)
     }
     if (plugin)
         mn_plugin_close(plugin);
+    mn_predict_free(&predict);
     free(report.rows);
     free(report.environments);
     free(report.pinned);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/collective_predict.h"
 #include "cli/collective_report.h"
 #include "cli/results_head.h"
 
@@ -202,6 +203,8 @@ void mn_collective_print(struct mn_out *out, const struct mn_collective_report *
         mn_out_list_end(out);
     }
     mn_collective_print_rows(out, report);
+    if (report->predict)
+        mn_collective_predict_print(out, report);
     if (report->n_engines == MN_NETWORKS && !report->error) {
         const struct mn_engine_evidence *mesh = &report->engines[MN_NETWORKS - 1].evidence;
         if (mn_engine_went_over(mesh, mesh->network))

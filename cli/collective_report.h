@@ -6,6 +6,7 @@
 
 #include "bench/collective.h"
 #include "bench/environment.h"
+#include "bench/predict.h"
 #include "topo/base/out.h"
 
 struct mn_collective_report {
@@ -19,7 +20,9 @@ struct mn_collective_report {
     size_t n_rows;
     struct mn_engine_report engines[MN_NETWORKS];
     int n_engines;
-    const char *error; /* why it ended early, NULL = it did not */
+    const struct mn_predict_mesh *predict; /* NULL = nothing is predicted */
+    const struct mn_mesh *mesh;            /* of predict */
+    const char *error;                     /* why it ended early, NULL = it did not */
 };
 
 /* The table alone. */

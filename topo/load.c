@@ -1,5 +1,6 @@
 #include "topo/load.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,43 +8,32 @@
 
 void mn_load_make(const struct mn_fabric *fabric, struct mn_load *load)
 {
-    size_t n = (size_t)fabric->n + 1;
+    size_t n = (size_t)fabric->n, c = 2 * fabric->n_cables, g = 2 * fabric->n_groups;
 
     load->fabric = fabric;
-    load->cables = mn_zalloc((2 * fabric->n_cables + 1) * sizeof *load->cables);
-    load->groups = mn_zalloc((2 * fabric->n_groups + 1) * sizeof *load->groups);
-    load->forward = mn_zalloc(n * sizeof *load->forward);
-    load->nodes = mn_zalloc(n * sizeof *load->nodes);
+    load->n_parts = c + g + 2 * n;
+    load->parts = mn_zalloc((load->n_parts + 1) * sizeof *load->parts);
+    load->cables = load->parts;
+    load->groups = load->cables + c;
+    load->forward = load->groups + g;
+    load->nodes = load->forward + n;
 }
 
 void mn_load_free(struct mn_load *load)
 {
-    free(load->cables);
-    free(load->groups);
-    free(load->forward);
-    free(load->nodes);
+    free(load->parts);
     *load = (struct mn_load){.fabric = NULL};
-}
-
-static void add(double *to, const double *from, size_t n, double times)
-{
-    for (size_t i = 0; i < n; i++)
-        to[i] = from ? to[i] + times * from[i] : 0;
 }
 
 void mn_load_add(struct mn_load *to, const struct mn_load *from, double times)
 {
-    const struct mn_fabric *f = to->fabric;
-
-    add(to->cables, from ? from->cables : NULL, 2 * f->n_cables, times);
-    add(to->groups, from ? from->groups : NULL, 2 * f->n_groups, times);
-    add(to->forward, from ? from->forward : NULL, (size_t)f->n, times);
-    add(to->nodes, from ? from->nodes : NULL, (size_t)f->n, times);
+    for (size_t i = 0; i < to->n_parts; i++)
+        to->parts[i] += times * from->parts[i];
 }
 
 void mn_load_clear(struct mn_load *load)
 {
-    mn_load_add(load, NULL, 0);
+    memset(load->parts, 0, load->n_parts * sizeof *load->parts);
 }
 
 int mn_load_cable(struct mn_load *load, size_t cable, int node, double bytes, int *unknown)
@@ -90,6 +80,53 @@ void mn_load_node(struct mn_load *load, int node, double bytes)
 {
     if (load->fabric->hosts && load->fabric->hosts[node] > 0)
         load->nodes[node] += bytes / load->fabric->hosts[node];
+}
+
+int mn_load_path(const struct mn_model *model, int from, int to, int *path)
+{
+    const struct mn_fabric *f = model->fabric;
+
+    path[0] = from;
+    if (from == to)
+        return 0;
+    if (!mn_routes_edge(model->routes, from, to))
+        return mn_routes_path_by(f, model->routes, from, to, f->doors ? f->doors[to] : -1, path);
+    path[1] = to;
+    return 1;
+}
+
+double mn_load_latency(const struct mn_model *model, const struct mn_way_edge *edge)
+{
+    double longest = 0;
+
+    for (size_t i = 0; i < edge->count; i++) {
+        size_t cable = model->routes->cables[edge->first + i];
+        longest = fmax(longest, model->fabric->cables[cable].latency);
+    }
+    return longest;
+}
+
+int mn_load_flow(struct mn_load *load, const struct mn_model *model, int from, int to, double bytes,
+                 int *path, double *latency, int *unknown)
+{
+    const struct mn_model_host *host = &model->host;
+    int hops = mn_load_path(model, from, to, path);
+    double wait = host->message;
+
+    for (int i = 0; i < hops; i++) {
+        const struct mn_way_edge *edge = mn_routes_edge(model->routes, path[i], path[i + 1]);
+        mn_load_edge(load, model->routes, edge, path[i], bytes, hops > 1, unknown);
+        wait += mn_load_latency(model, edge) + (i ? host->hop : 0);
+        if (i && host->forward > 0)
+            load->forward[path[i]] += bytes / host->forward;
+    }
+    if (hops > 0) {
+        mn_load_node(load, from, bytes);
+        mn_load_node(load, to, bytes);
+    }
+    if (latency)
+        *latency = wait;
+    return hops;
 }
 
 static int heavier(struct mn_load_worst *worst, double seconds, enum mn_model_limit limit)

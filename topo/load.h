@@ -6,6 +6,8 @@
 
 struct mn_load {
     const struct mn_fabric *fabric;
+    double *parts; /* all of them, one behind the other; what follows points into it */
+    size_t n_parts;
     double *cables;  /* by cable and direction: 2 * cable + direction */
     double *groups;  /* by group: 2 * group, sent; 2 * group + 1, received */
     double *forward; /* by node */
@@ -32,5 +34,13 @@ int mn_load_edge(struct mn_load *load, const struct mn_routes *routes,
                  const struct mn_way_edge *edge, int node, double bytes, int far, int *unknown);
 /* Bytes that node sends, or receives. */
 void mn_load_node(struct mn_load *load, int node, double bytes);
+/* Bytes from node to node by their way, ends and nodes in between included; path is room for as
+ * many nodes as the fabric has. *latency (may be NULL): of the way. Returns its cables: 0 within a
+ * node, -1: there is no way. */
+int mn_load_flow(struct mn_load *load, const struct mn_model *model, int from, int to, double bytes,
+                 int *path, double *latency, int *unknown);
+/* The way that bytes from node to node take: what mn_load_flow goes over. */
+int mn_load_path(const struct mn_model *model, int from, int to, int *path);
+double mn_load_latency(const struct mn_model *model, const struct mn_way_edge *edge);
 
 #endif

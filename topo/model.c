@@ -49,61 +49,33 @@ int mn_model_node(const struct mn_model *model, int rank)
 
 /* --- a round -------------------------------------------------------------------------------- */
 
-/* The path lies in s->path. Returns its cables, -1: none. */
-static int find_path(struct mn_model_sum *s, int from, int to)
+/* What both processors have with so many bytes. */
+static void handle(struct mn_model_sum *s, int from, int to, double bytes)
 {
-    const struct mn_fabric *f = s->model->fabric;
+    double time = ceil(bytes / s->chunk) * s->model->host.message;
 
-    if (mn_routes_edge(s->model->routes, from, to)) {
-        s->path[0] = from;
-        s->path[1] = to;
-        return 1;
-    }
-    return mn_routes_path_by(f, s->model->routes, from, to, f->doors ? f->doors[to] : -1, s->path);
+    s->now.nodes[from] += time;
+    s->now.nodes[to] += time;
 }
 
-static double edge_latency(const struct mn_model_sum *s, const struct mn_way_edge *edge)
+static void note_flow(struct mn_model_sum *s, int from, int to, double latency)
 {
-    const struct mn_fabric *f = s->model->fabric;
-    double longest = 0;
+    struct mn_model_flow *flow = mn_grow((void **)&s->flows, &s->n_flows, sizeof *flow);
 
-    for (size_t i = 0; i < edge->count; i++)
-        longest = fmax(longest, f->cables[s->model->routes->cables[edge->first + i]].latency);
-    return longest;
-}
-
-static void ends(struct mn_model_sum *s, int from, int to, double bytes)
-{
-    const struct mn_model_host *host = &s->model->host;
-    double messages = ceil(bytes / s->chunk);
-
-    mn_load_node(&s->now, from, bytes);
-    mn_load_node(&s->now, to, bytes);
-    s->now.nodes[from] += messages * host->message;
-    s->now.nodes[to] += messages * host->message;
+    *flow = (struct mn_model_flow){from, to, latency};
 }
 
 void mn_model_flow(struct mn_model_sum *s, int from_rank, int to_rank, double bytes)
 {
-    const struct mn_model_host *host = &s->model->host;
     int from = mn_model_node(s->model, from_rank), to = mn_model_node(s->model, to_rank);
-    int hops = from == to ? 0 : find_path(s, from, to);
-    double latency = host->message;
+    double latency;
+    int hops = mn_load_flow(&s->now, s->model, from, to, bytes, s->path, &latency, &s->unknown);
 
     s->no_way |= hops < 0;
     if (hops <= 0)
         return;
-    for (int i = 0; i < hops; i++) {
-        const struct mn_way_edge *edge =
-            mn_routes_edge(s->model->routes, s->path[i], s->path[i + 1]);
-        mn_load_edge(&s->now, s->model->routes, edge, s->path[i], bytes, hops > 1, &s->unknown);
-        latency += edge_latency(s, edge) + (i ? host->hop : 0);
-        if (i && host->forward > 0)
-            s->now.forward[s->path[i]] += bytes / host->forward;
-    }
-    ends(s, from, to, bytes);
-    struct mn_model_flow *flow = mn_grow((void **)&s->flows, &s->n_flows, sizeof *flow);
-    *flow = (struct mn_model_flow){from, to, latency};
+    handle(s, from, to, bytes);
+    note_flow(s, from, to, latency);
 }
 
 void mn_model_reduce(struct mn_model_sum *s, int rank, double bytes)
@@ -148,7 +120,7 @@ static double own_time(struct mn_model_sum *s, const struct mn_model_flow *flow)
 {
     const struct mn_fabric *f = s->model->fabric;
     double most = fmax(s->now.nodes[flow->from], s->now.nodes[flow->to]);
-    int hops = find_path(s, flow->from, flow->to);
+    int hops = mn_load_path(s->model, flow->from, flow->to, s->path);
 
     for (int i = 0; i < hops; i++) {
         const struct mn_way_edge *edge =
@@ -205,7 +177,9 @@ static void add_target(struct exchange *x, const struct mn_way_view *view, int n
     double bytes = x->bytes * x->ranks[view->self] * x->ranks[node];
     int door = f->doors ? f->doors[node] : -1;
 
-    ends(s, view->self, node, bytes);
+    mn_load_node(&s->now, view->self, bytes);
+    mn_load_node(&s->now, node, bytes);
+    handle(s, view->self, node, bytes);
     if (view->hops[node] == 1) {
         mn_load_edge(&s->now, routes, &routes->ways.edges[view->last[node]], view->self, bytes, 0,
                      &s->unknown);
@@ -232,7 +206,7 @@ static void pass(struct exchange *x, const struct mn_way_view *view, int node)
     const struct mn_way_edge *edge = &s->model->routes->ways.edges[view->last[node]];
     int before = mn_way_other_end(edge, node);
 
-    x->latency[node] = x->latency[before] + edge_latency(s, edge) +
+    x->latency[node] = x->latency[before] + mn_load_latency(s->model, edge) +
                        (before == view->self ? s->model->host.message : s->model->host.hop);
 }
 
@@ -283,8 +257,7 @@ void mn_model_exchange(struct mn_model_sum *s, double bytes)
     for (int i = 0; i < s->model->fabric->n; i++)
         if (ranks[i] > 0)
             exchange_from(&x, i, &longest);
-    struct mn_model_flow *flow = mn_grow((void **)&s->flows, &s->n_flows, sizeof *flow);
-    *flow = (struct mn_model_flow){-1, -1, longest};
+    note_flow(s, -1, -1, longest);
     free(ranks);
     free(x.passing);
     free(x.latency);

@@ -80,6 +80,7 @@ struct mn_model_result {
 enum mn_err mn_model_predict(const struct mn_model *model, enum mn_model_op op,
                              enum mn_model_algo algo, double bytes, int channels,
                              struct mn_model_result *result);
+int mn_model_node(const struct mn_model *model, int rank);
 int mn_model_does(enum mn_model_algo algo, enum mn_model_op op);
 /* The factor from algbw to busbw. */
 double mn_model_bus_factor(enum mn_model_op op, int n_ranks);

@@ -27,7 +27,6 @@ struct mn_model_sum {
     int *path;
 };
 
-int mn_model_node(const struct mn_model *model, int rank);
 /* In this round, from rank to rank. */
 void mn_model_flow(struct mn_model_sum *s, int from, int to, double bytes);
 /* In this round a rank reduces so many bytes. */

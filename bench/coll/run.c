@@ -4,13 +4,11 @@
 
 #include "bench/coll/schedule.h"
 
-#define FLIGHT 8 /* sends to, and receives from, one peer under way */
-
 /* The steps of one kind and peer, in the list's order. */
 struct queue {
     int *steps;
     int n, begun, ended;
-    void *requests[FLIGHT];
+    void *requests[MN_RUN_FLIGHT];
 };
 
 struct mn_run {
@@ -115,7 +113,7 @@ static enum mn_err advance_remote(struct mn_run *run, struct queue *queue, uint6
         const struct mn_step *step = &run->schedule->steps[queue->steps[queue->ended]];
         size_t bytes = step->bytes;
         int done = 0;
-        if (run->wire.test(run->wire.ctx, queue->requests[queue->ended % FLIGHT], &done, &bytes))
+        if (run->wire.test(run->wire.ctx, queue->requests[queue->ended % MN_RUN_FLIGHT], &done, &bytes))
             return MN_ERR_FAILED;
         if (!done)
             break;
@@ -123,9 +121,9 @@ static enum mn_err advance_remote(struct mn_run *run, struct queue *queue, uint6
             return MN_ERR_PROTO;
         end_step(run, queue, moved);
     }
-    while (queue->begun < queue->n && queue->begun - queue->ended < FLIGHT) {
+    while (queue->begun < queue->n && queue->begun - queue->ended < MN_RUN_FLIGHT) {
         const struct mn_step *step = &run->schedule->steps[queue->steps[queue->begun]];
-        void **request = &queue->requests[queue->begun % FLIGHT];
+        void **request = &queue->requests[queue->begun % MN_RUN_FLIGHT];
         if (!may_begin(run, step))
             break;
         const struct mn_at *at = step->kind == MN_STEP_SEND ? &step->from : &step->to;

@@ -72,6 +72,8 @@ struct mn_wire {
                  size_t element);
 };
 
+#define MN_RUN_FLIGHT 8 /* sends to, and receives from, one peer under way */
+
 /* A schedule being carried out. */
 struct mn_run;
 /* bufs: NULL where the schedule does not use one. reduce and element may be NULL and 1 when it

@@ -11,10 +11,7 @@
 #include "topo/base/clock.h"
 
 #define LOOK_S          0.5
-#define CHUNK           (256u << 10)
 #define PAGE            4096
-#define SPARSE_BLOCK    256 /* elements; one of SPARSE_ONE_IN is not zero */
-#define SPARSE_ONE_IN   4
 #define MOST_ITERATIONS (1ul << 18)
 
 /* A collective about to be measured at this rank. */
@@ -22,61 +19,23 @@ struct session {
     struct mn_group *group;
     struct mn_engine *engine; /* NULL = the schedule is run over the group's wire */
     const struct mn_collective_task *task;
-    struct mn_coll_job job;
+    struct mn_coll_job job; /* of work */
+    struct mn_collective_work work;
     struct mn_schedule schedule;
     struct mn_run *run;
     void *bufs[MN_BUFFERS];
-    size_t *counts;
-    uint8_t *blocks;
     int *hosts;
 };
 
-/* --- the job ---------------------------------------------------------------------------------- */
-
-/* Unequal on purpose: from half of count to one and a half. */
-static void deal_counts(struct session *s)
-{
-    int n = s->job.nranks;
-
-    s->counts = mn_zalloc((size_t)n * (size_t)n * sizeof *s->counts);
-    for (int from = 0; from < n; from++)
-        for (int to = 0; to < n; to++)
-            s->counts[from * n + to] = s->job.count * (size_t)(1 + (from + 2 * to) % 3) / 2;
-    s->job.counts = s->counts;
-}
-
-static void deal_blocks(struct session *s)
-{
-    size_t n = (s->job.count + SPARSE_BLOCK - 1) / SPARSE_BLOCK;
-
-    s->blocks = mn_zalloc(n / 8 + 1);
-    for (size_t b = 0; b < n; b += SPARSE_ONE_IN)
-        s->blocks[b / 8] |= (uint8_t)(1 << b % 8);
-    s->job.blocks = s->blocks;
-    s->job.block = SPARSE_BLOCK;
-}
-
-static struct mn_coll_job job_of(const struct mn_collective_task *task, int rank, int nranks)
-{
-    size_t element = mn_type_size(task->type);
-    struct mn_coll_job one = {.nranks = nranks, .count = 1, .element = 1};
-    size_t each = mn_collective_bytes(task->collective, &one);
-
-    return (struct mn_coll_job){
-        .rank = rank,
-        .nranks = nranks,
-        .root = task->root,
-        .count = (size_t)task->bytes / element / (each ? each : 1),
-        .element = element,
-        .chunk = CHUNK,
-    };
-}
-
 const char *mn_collective_refusal(const struct mn_collective_task *task, int nranks)
 {
-    struct mn_coll_job job = job_of(task, 0, nranks);
+    struct mn_collective_work work;
+    const struct mn_algorithm *a = task->algorithm;
 
-    return task->algorithm && task->algorithm->refuses ? task->algorithm->refuses(&job) : NULL;
+    mn_collective_work(task, 0, nranks, NULL, &work);
+    const char *refusal = a && a->refuses ? a->refuses(&work.job) : NULL;
+    mn_collective_work_free(&work);
+    return refusal;
 }
 
 static size_t pages(size_t bytes)
@@ -131,14 +90,10 @@ static enum mn_err set_up(struct session *s, struct mn_collective_row *row, stru
     int n = mn_group_size(s->group);
     size_t in, out;
 
-    s->job = job_of(task, mn_group_rank(s->group), n);
     s->hosts = mn_zalloc((size_t)n * sizeof *s->hosts);
     mn_group_hosts(s->group, s->hosts);
-    s->job.hosts = s->hosts;
-    if (task->collective == MN_ALLTOALLV)
-        deal_counts(s);
-    if (task->collective == MN_SPARSE_ALLREDUCE)
-        deal_blocks(s);
+    mn_collective_work(task, mn_group_rank(s->group), n, s->hosts, &s->work);
+    s->job = s->work.job;
     if (!a)
         a = mn_algorithm_auto(task->collective, &s->job);
     *row = (struct mn_collective_row){.task = *task, .count = s->job.count};
@@ -413,8 +368,7 @@ enum mn_err mn_collective_measure(struct mn_group *group, struct mn_engine *engi
     }
     mn_run_free(s.run);
     mn_schedule_free(&s.schedule);
-    free(s.counts);
-    free(s.blocks);
+    mn_collective_work_free(&s.work);
     free(s.hosts);
     return err;
 }
