@@ -113,7 +113,8 @@ static enum mn_err advance_remote(struct mn_run *run, struct queue *queue, uint6
         const struct mn_step *step = &run->schedule->steps[queue->steps[queue->ended]];
         size_t bytes = step->bytes;
         int done = 0;
-        if (run->wire.test(run->wire.ctx, queue->requests[queue->ended % MN_RUN_FLIGHT], &done, &bytes))
+        if (run->wire.test(run->wire.ctx, queue->requests[queue->ended % MN_RUN_FLIGHT], &done,
+                           &bytes))
             return MN_ERR_FAILED;
         if (!done)
             break;
