@@ -1,6 +1,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "plugin/conn.h"
 #include "plugin/far.h"
@@ -165,7 +166,7 @@ static void say_hops(const struct mn_config *config, const struct mn_far_way *wa
 {
     struct mn_hop hops[MN_HOPS_MAX];
     char name[MN_ADDR_TEXT];
-    int known = mn_hops_heard(&way->to, hops);
+    int known = mn_hops_heard(&way->to, hops), is_6 = way->to.family == AF_INET6;
     const struct mn_hop *last = known ? &hops[known - 1] : NULL;
     const char *node = name_of(config, last ? &last->at : &way->via, name);
 
@@ -185,13 +186,15 @@ static void say_hops(const struct mn_config *config, const struct mn_far_way *wa
         snprintf(text, size,
                  "packets get as far as %s, which forwards: its firewall may drop what passes "
                  "(Docker's FORWARD policy: nft list ruleset), or what is behind it drops what "
-                 "comes this way (a strict rp_filter) or has no route back; " MEND,
-                 node);
+                 "comes this way%s or has no route back; " MEND,
+                 node, is_6 ? "" : " (a strict rp_filter)");
     else
-        snprintf(text, size,
-                 "%s passes nothing on, or says nothing of it: forwarding is off there (sysctl "
-                 "net.ipv4.ip_forward), its rp_filter is strict, or its firewall drops it; " MEND,
-                 node);
+        snprintf(
+            text, size,
+            "%s passes nothing on, or says nothing of it: forwarding is off there (sysctl %s), "
+            "or its firewall%s drops it; " MEND,
+            node, is_6 ? "net.ipv6.conf.all.forwarding" : "net.ipv4.ip_forward",
+            is_6 ? "" : " or a strict rp_filter");
 }
 
 char *mn_far_why(const struct mn_config *config, const struct mn_far_way *way, uint16_t port,

@@ -339,6 +339,30 @@ silent_way()
     grep -q 'peer c has no cable to this node: TCP reaches it over the management network' said.0
 }
 
+@test "far: ways along cables with IPv6 addresses alone are looked at and taken in the same manner" {
+    local n=0 ends x nic y peer
+    for ends in "a ab b ba" "b bc c cb" "c cd d dc" "d da a ax"; do
+        read -r x nic y peer <<<"$ends"
+        n=$((n + 1))
+        ip -n $NS-$x addr flush dev $nic
+        ip -n $NS-$y addr flush dev $peer
+        ip -n $NS-$x addr add fd02:$n::0/127 dev $nic nodad
+        ip -n $NS-$y addr add fd02:$n::1/127 dev $peer nodad
+        sed -i -E "s#10.2.$n.([01])/31#'fd02:$n::\\1/127'#" mesh.yaml
+    done
+    ip -n $NS-a route add fd02:2::1 via fd02:1::1
+    ip -n $NS-c route add fd02:1::0 via fd02:2::0
+    on b sysctl -qw net.ipv6.conf.all.forwarding=0
+    MESHNET_HANDSHAKE=2s all_ranks --collective all-to-all --sizes 64K
+    right
+    grep -q 'along the cables through b (fd02:1:: to fd02:2::1): .*b passes nothing on.*net.ipv6.conf.all.forwarding.*trying the next way' said.0
+    grep -q 'TCP reaches it over the management network' said.0
+    on b sysctl -qw net.ipv6.conf.all.forwarding=1
+    all_ranks --collective all-to-all --sizes 64K
+    right
+    grep -q 'TCP reaches it along the cables through b (fd02:1:: to fd02:2::1)' said.0
+}
+
 # shape_of ring|line|star RANKS: namespaces n0, n1, … with a management network and such cables, the
 # mesh file in shape.yaml.
 shape_of()
@@ -391,8 +415,18 @@ like_nccl()
     return $failed
 }
 
+# shapes SHAPE…: these, and by hand (FAR_SHAPES=all) all from 3 to 8.
+shapes()
+{
+    if [ "${FAR_SHAPES-}" = all ]; then
+        echo {ring,line,star}:{3..8}
+    else
+        echo "$@"
+    fi
+}
+
 @test "far: rings, lines and stars connect as NCCL connects them, over TCP" {
-    for shape in ring:3 ring:4 ring:6 line:4 line:5 star:4; do
+    for shape in $(shapes ring:3 ring:4 ring:6 line:4 line:5 star:4); do
         echo "$shape"
         shape_of "${shape%:*}" "${shape#*:}"
         like_nccl "${shape#*:}"
@@ -401,7 +435,7 @@ like_nccl()
 
 @test "far: rings, lines and stars connect as NCCL connects them, neighbours over RDMA" {
     export LD_LIBRARY_PATH=$BUILD/tests/fakeverbs
-    for shape in ring:4 ring:8 line:7 star:5; do
+    for shape in $(shapes ring:4 ring:8 line:7 star:5); do
         echo "$shape"
         shape_of "${shape%:*}" "${shape#*:}"
         like_nccl "${shape#*:}"
