@@ -36,6 +36,7 @@ extern const struct mn_command *const mn_commands[];
 extern const struct mn_command mn_cmd_discover, mn_cmd_serve, mn_cmd_bench, mn_cmd_compare,
     mn_cmd_report, mn_cmd_verify_plugin, mn_cmd_env, mn_cmd_run, mn_cmd_trace, mn_cmd_replay,
     mn_cmd_topo, mn_cmd_topo_address, mn_cmd_topo_emit, mn_cmd_node, mn_cmd_completion;
+extern const struct mn_command mn_cmd_topo_plan;
 extern const struct mn_command mn_cmd_topo_ranks;
 extern const struct mn_command mn_cmd_topo_routes;
 extern const struct mn_command mn_cmd_topo_show;

@@ -5,13 +5,8 @@ static const struct mn_opt options[] = {
 };
 
 static const struct mn_command *const parts[] = {
-    &mn_cmd_topo_address,
-    &mn_cmd_topo_apply,
-    &mn_cmd_topo_emit,
-    &mn_cmd_topo_ranks,
-    &mn_cmd_topo_routes,
-    &mn_cmd_topo_show,
-    NULL,
+    &mn_cmd_topo_address, &mn_cmd_topo_apply,  &mn_cmd_topo_emit, &mn_cmd_topo_plan,
+    &mn_cmd_topo_ranks,   &mn_cmd_topo_routes, &mn_cmd_topo_show, NULL,
 };
 
 const struct mn_command mn_cmd_topo = {
