@@ -100,11 +100,12 @@ static void heading(struct mn_verify_report *report, const struct mn_check_job *
 /* Skips with one reason are one line. */
 static void write_held(struct mn_verify_report *report)
 {
-    const struct mn_check_job *first = report->held, *last = first + report->n_held - 1;
+    const struct mn_check_job *first = report->held, *last;
     char ids[80];
 
     if (!first)
         return;
+    last = first + report->n_held - 1;
     heading(report, first);
     report->held = NULL;
     if (first == last) {

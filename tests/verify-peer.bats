@@ -302,3 +302,28 @@ two_nodes()
     [ "$status" -eq 1 ]
     jq -e '.rules[0].seen | contains("on another rank")' <<<"$output"
 }
+
+@test "verify-plugin: our own tuner chooses the same on every node of a ring" {
+    local node
+    {
+        echo "version: 1"
+        echo "nodes:"
+        for node in 0 1 2 3; do
+            echo "  - name: n$node"
+            echo "    nics:"
+            echo "      - {netdev: up, addresses: [10.9.$node.1/30], speed: 100000}"
+            echo "      - {netdev: down, addresses: [10.9.$(((node + 3) % 4)).2/30], speed: 100000}"
+        done
+    } >mesh.yaml
+    export MESHNET_CONFIG=$PWD/mesh.yaml
+    for node in n1 n2; do
+        MESHNET_NODE=$node start_serve "$MESH"
+        MESHNET_NODE=n0 verify --json --all-versions --rule tuner --peer 127.0.0.1 --port "$PORT" \
+            --token-file token "$MESH"
+        kill "$SERVER"
+        wait "$SERVER" || true
+        [ "$status" -eq 0 ]
+        jq -e '[.rules[] | .id] == ["tuner.ranks", "tuner.ranks", "tuner.ranks", "tuner.ranks", "tuner.ranks"]
+            and .totals.pass == 5' <<<"$output"
+    done
+}

@@ -656,3 +656,34 @@ tuner()
     verify --version v2 --baseline known.txt "$(tuner fault-PAIR_NVLS)"
     [ "$status" -eq 0 ]
 }
+
+# ring N: this host is one of N nodes, each cabled to the next; line: but for the last cable.
+ring()
+{
+    local n=$1 cables=$1 i
+    [ "${2:-}" != line ] || cables=$((n - 1))
+    {
+        echo "version: 1"
+        echo "nodes:"
+        for ((i = 0; i < n; i++)); do
+            echo "  - name: n$i"
+            echo "    nics:"
+            [ "$i" -ge "$cables" ] ||
+                echo "      - {netdev: up$i, addresses: [10.9.$i.1/30], speed: 100000}"
+            [ "$i" -eq 0 ] && [ "$cables" -lt "$n" ] ||
+                echo "      - {netdev: down$i, addresses: [10.9.$(((i + n - 1) % n)).2/30], speed: 100000}"
+        done
+    } >mesh.yaml
+    export MESHNET_CONFIG=$PWD/mesh.yaml MESHNET_NODE=n0
+}
+
+@test "verify-plugin: our own tuner passes everything on rings and lines, in each version" {
+    for shape in "2" "3" "4" "4 line" "8" "128"; do
+        ring $shape
+        verify --json --all-versions --rule tuner "$MESH"
+        [ "$status" -eq 0 ]
+        jq -e '.totals.fail == 0 and .totals.warn == 0 and .totals.pass == 112' <<<"$output"
+        jq -e '[.rules[] | select(.result == "skip") | .seen | startswith("does not apply to v")] | all' \
+            <<<"$output"
+    done
+}

@@ -13,7 +13,7 @@
 #define NODES   4
 #define ID      0x6d657368
 #define THREADS 4
-#define TURNS   12
+#define TURNS   150
 #define CYCLES  50
 #define NAP_NS  1000000
 

@@ -1,3 +1,4 @@
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,8 +92,7 @@ static ncclResult_t decide(struct context *c, ncclFunc_t func, size_t bytes, str
         choice->channels = channels;
     if (IS(SCRATCH_SHARED)) {
         of_all = *choice;
-        for (volatile int i = 0; i < 2000; i++)
-            ;
+        sched_yield(); /* as a log line would */
         *choice = of_all;
     }
     return ncclSuccess;
