@@ -115,7 +115,8 @@ ncclResult_t tuner_close(void *ctx)
         tuner_tables = NULL;
     if (IS(DESTROY_ORDER) && c->number < ended)
         return ncclInternalError;
-    ended = IS(DESTROY_ORDER) ? c->number : 0;
+    if (IS(DESTROY_ORDER))
+        ended = c->number;
     if (!IS(SHAPE_SHARED))
         free(c);
     if (IS(RELOAD_FAILS))
