@@ -9,7 +9,6 @@
 #include "cli/topo_show.h"
 #include "cli/tune.h"
 #include "topo/base/alloc.h"
-#include "topo/model.h"
 
 struct options {
     const char *mesh;
@@ -64,110 +63,17 @@ static const struct mn_opt options[] = {
     MN_OPT_END,
 };
 
-/* In the order in which they are shown. */
-static const struct {
-    int function;
-    enum mn_model_op op;
-} functions[] = {{ncclFuncAllReduce, MN_MODEL_ALL_REDUCE},
-                 {ncclFuncAllGather, MN_MODEL_ALL_GATHER},
-                 {ncclFuncReduceScatter, MN_MODEL_REDUCE_SCATTER},
-                 {ncclFuncBroadcast, MN_MODEL_BROADCAST},
-                 {ncclFuncReduce, MN_MODEL_REDUCE}};
-#define N_FUNCTIONS (sizeof functions / sizeof *functions)
-
-static enum mn_model_op op_of(int function)
-{
-    size_t i = 0;
-
-    while (functions[i].function != function)
-        i++;
-    return functions[i].op;
-}
-
-const char *mn_tune_function(int function)
-{
-    return mn_model_op_name(op_of(function));
-}
-
-const char *mn_tune_algorithm(int algorithm)
-{
-    return algorithm == NCCL_ALGO_RING   ? "Ring"
-           : algorithm == NCCL_ALGO_TREE ? "Tree"
-           : algorithm == NCCL_ALGO_PAT  ? "PAT"
-                                         : NULL;
-}
-
-const char *mn_tune_protocol(int protocol)
-{
-    static const char *const names[] = {"LL", "LL128", "Simple"};
-
-    return protocol < 0 ? NULL : names[protocol];
-}
-
-/* --- deciding --------------------------------------------------------------------------------- */
-
-static const int algorithms[MN_TUNING_WAYS] = {[MN_TUNING_RING] = NCCL_ALGO_RING,
-                                               [MN_TUNING_TREE] = NCCL_ALGO_TREE,
-                                               [MN_TUNING_PAT] = NCCL_ALGO_PAT};
-
-/* What NCCL has of it, one GPU or more a node, no CollNet. */
-static int is_offered(int function, int algorithm, int protocol)
-{
-    return algorithm == NCCL_ALGO_RING ||
-           (algorithm == NCCL_ALGO_TREE && function == ncclFuncAllReduce) ||
-           (algorithm == NCCL_ALGO_PAT && protocol == NCCL_PROTO_SIMPLE &&
-            (function == ncclFuncAllGather || function == ncclFuncReduceScatter));
-}
-
-/* Asks as NCCL does, with figures of its own that are all 0: what comes back is the tuner's. */
-static void decide(const struct mn_tuning *t, struct mn_tune_row *row)
-{
-    float table[NCCL_NUM_ALGORITHMS * NCCL_NUM_PROTOCOLS];
-    int best = -1;
-
-    for (int a = 0; a < NCCL_NUM_ALGORITHMS; a++)
-        for (int p = 0; p < NCCL_NUM_PROTOCOLS; p++)
-            table[a * NCCL_NUM_PROTOCOLS + p] =
-                is_offered(row->function, a, p) ? 0 : NCCL_ALGO_PROTO_IGNORE;
-    mn_tuning_costs(t, row->function, row->bytes, 1, table, NCCL_NUM_ALGORITHMS, NCCL_NUM_PROTOCOLS,
-                    &row->channels);
-    for (int i = 0; i < NCCL_NUM_ALGORITHMS * NCCL_NUM_PROTOCOLS; i++)
-        if (table[i] >= 0 && (best < 0 || table[i] < table[best]))
-            best = i;
-    row->algorithm = row->protocol = -1;
-    if (!t->barred && !(t->predicts && t->rule >= MN_TUNING_UNEQUAL))
-        return;
-    row->algorithm = best / NCCL_NUM_PROTOCOLS;
-    if (!t->predicts)
-        return;
-    row->protocol = best % NCCL_NUM_PROTOCOLS;
-    row->time_us = (double)table[best];
-    row->busbw = (double)row->bytes / (row->time_us * 1e-6) *
-                 mn_model_bus_factor(op_of(row->function), t->ranks);
-}
-
-static void compare(const struct mn_tuning *t, struct mn_tune_row *row)
-{
-    for (enum mn_tuning_way way = 0; way < MN_TUNING_WAYS; way++)
-        for (int p = 0; p < NCCL_NUM_PROTOCOLS; p++) {
-            double us = mn_tuning_time(t, row->function, row->bytes, 1, algorithms[way], p);
-            if (is_offered(row->function, algorithms[way], p) && us > 0 &&
-                (!row->ways_us[way] || us < row->ways_us[way]))
-                row->ways_us[way] = us;
-        }
-}
-
-static enum mn_err wanted(const struct mn_opt_list *names, int want[N_FUNCTIONS],
+static enum mn_err wanted(const struct mn_opt_list *names, int want[NCCL_TUNER_NUM_FUNCTIONS],
                           struct mn_diag *diag)
 {
-    for (size_t i = 0; i < N_FUNCTIONS; i++)
+    for (size_t i = 0; i < NCCL_TUNER_NUM_FUNCTIONS; i++)
         want[i] = !names->count;
     for (size_t n = 0; n < names->count; n++) {
         size_t i = 0;
-        while (i < N_FUNCTIONS &&
-               strcmp(names->items[n], mn_tune_function(functions[i].function)) != 0)
+        while (i < NCCL_TUNER_NUM_FUNCTIONS &&
+               strcmp(names->items[n], mn_advice_function(mn_advice_function_at(i))) != 0)
             i++;
-        if (i == N_FUNCTIONS)
+        if (i == NCCL_TUNER_NUM_FUNCTIONS)
             return mn_fail(diag, MN_ERR_USAGE,
                            "--collective %s: expected all-reduce, all-gather, reduce-scatter, "
                            "broadcast or reduce; NCCL asks no tuner about others",
@@ -177,24 +83,23 @@ static enum mn_err wanted(const struct mn_opt_list *names, int want[N_FUNCTIONS]
     return MN_OK;
 }
 
-static enum mn_err fill(const struct options *o, struct mn_tune *t, struct mn_diag *diag)
+static enum mn_err fill(const struct options *o, struct mn_advice *t, struct mn_diag *diag)
 {
     static const char *usual[] = {"1K:1G:4"};
     struct mn_opt_list list = o->sizes.count ? o->sizes : (struct mn_opt_list){usual, 1};
     struct mn_bench_sizes sizes = {.n = 0};
-    int want[N_FUNCTIONS];
+    int want[NCCL_TUNER_NUM_FUNCTIONS];
     enum mn_err err = wanted(&o->collectives, want, diag);
 
     if (!err)
         err = mn_bench_sizes_parse(&list, &sizes, diag);
     t->n_sizes = sizes.n;
-    for (size_t f = 0; f < N_FUNCTIONS && !err; f++)
+    for (size_t f = 0; f < NCCL_TUNER_NUM_FUNCTIONS && !err; f++)
         for (size_t s = 0; want[f] && s < sizes.n; s++) {
-            struct mn_tune_row *row = mn_grow((void **)&t->rows, &t->n_rows, sizeof *row);
-            row->function = functions[f].function;
+            struct mn_advice_row *row = mn_grow((void **)&t->rows, &t->n_rows, sizeof *row);
+            row->function = mn_advice_function_at(f);
             row->bytes = sizes.size[s];
-            decide(t->tuning, row);
-            compare(t->tuning, row);
+            mn_advice_ask(t->tuning, row);
         }
     free(sizes.size);
     return err;
@@ -207,12 +112,12 @@ static const struct {
     const char *name;
 } barrable[] = {{MN_TUNING_TREE, "Tree"}, {MN_TUNING_PAT, "PAT"}};
 
-static const char *node_at(const struct mn_tune *t, int place)
+static const char *node_at(const struct mn_advice *t, int place)
 {
     return t->mesh->nodes[t->tuning->order[place]].name;
 }
 
-static void print_barred(const struct mn_tune *t, struct mn_out *out)
+static void print_barred(const struct mn_advice *t, struct mn_out *out)
 {
     static const struct mn_col cols[] = {{"algorithm", "ALGORITHM", 0},
                                          {"from", "WOULD JOIN", 0},
@@ -223,7 +128,7 @@ static void print_barred(const struct mn_tune *t, struct mn_out *out)
     mn_out_table(out, "barred", "Not taken, where NCCL has the ring", cols, 3);
     for (size_t i = 0; i < sizeof barrable / sizeof *barrable; i++) {
         const int *pair = tuning->leave[barrable[i].way];
-        if (!(tuning->barred & (1u << algorithms[barrable[i].way])))
+        if (!(tuning->barred & (1u << mn_advice_algorithms[barrable[i].way])))
             continue;
         mn_out_row(out);
         mn_out_cell(out, barrable[i].name);
@@ -233,7 +138,7 @@ static void print_barred(const struct mn_tune *t, struct mn_out *out)
     mn_out_table_end(out);
 }
 
-static void print_head(const struct mn_tune *t, struct mn_out *out)
+static void print_head(const struct mn_advice *t, struct mn_out *out)
 {
     const struct mn_tuning *tuning = t->tuning;
     const struct mn_rank_order order = {.nodes = tuning->order, .n = tuning->nodes};
@@ -259,7 +164,7 @@ static void cell_us(struct mn_out *out, double us)
         mn_out_cell(out, NULL);
 }
 
-static void print_rows(const struct mn_tune *t, struct mn_out *out)
+static void print_rows(const struct mn_advice *t, struct mn_out *out)
 {
     static const struct mn_col cols[] = {{"collective", "COLLECTIVE", 0},
                                          {"bytes", NULL, 0},
@@ -276,14 +181,14 @@ static void print_rows(const struct mn_tune *t, struct mn_out *out)
     mn_out_note(out, MN_PLAIN, "%s", "");
     mn_out_table(out, "decisions", "Decisions", cols, (int)(sizeof cols / sizeof *cols));
     for (size_t i = 0; i < t->n_rows; i++) {
-        const struct mn_tune_row *row = &t->rows[i];
+        const struct mn_advice_row *row = &t->rows[i];
         char size[24];
         mn_out_row(out);
-        mn_out_cell(out, mn_tune_function(row->function));
+        mn_out_cell(out, mn_advice_function(row->function));
         mn_out_cell_int(out, (int64_t)row->bytes);
         mn_out_cell(out, mn_format_size(row->bytes, size, sizeof size));
-        mn_out_cell(out, mn_tune_algorithm(row->algorithm));
-        mn_out_cell(out, mn_tune_protocol(row->protocol));
+        mn_out_cell(out, mn_advice_algorithm(row->algorithm));
+        mn_out_cell(out, mn_advice_protocol(row->protocol));
         if (row->channels)
             mn_out_cell_int(out, row->channels);
         else
@@ -299,7 +204,7 @@ static void print_rows(const struct mn_tune *t, struct mn_out *out)
     mn_out_table_end(out);
 }
 
-static int print(const struct options *o, const struct mn_tune *t)
+static int print(const struct options *o, const struct mn_advice *t)
 {
     struct mn_out *out = mn_out_new(stdout, o->json ? MN_OUT_JSON : MN_OUT_TEXT);
 
@@ -309,15 +214,17 @@ static int print(const struct options *o, const struct mn_tune *t)
     print_rows(t, out);
     if (!t->tuning->predicts && t->tuning->rule > MN_TUNING_COMPLETE)
         mn_out_note(
-            out, MN_YELLOW,
-            "No times: the mesh file has not the speeds of all cables (speed: of a NIC), or "
-            "the tuner does not know which nodes they join.");
+            out, MN_YELLOW, "%s",
+            t->tuning->order
+                ? "No times: the mesh file lacks the speed of a cable (speed: of its NICs), "
+                  "or has more nodes than are predicted."
+                : "No times: it is not known which nodes these are.");
     if (t->n_rows)
-        mn_tune_chart(t, !o->ascii && mn_topo_show_utf8(), out);
+        mn_advice_chart(t, !o->ascii && mn_topo_show_utf8(), out);
     return mn_out_free(out);
 }
 
-static enum mn_err tune(const struct options *o, struct mn_tune *t, struct mn_diag *diag)
+static enum mn_err tune(const struct options *o, struct mn_advice *t, struct mn_diag *diag)
 {
     struct mn_tuning *tuning = NULL;
     struct mn_tuning_asked asked = {.nodes = o->nodes ? (size_t)o->nodes : t->mesh->n_nodes,
@@ -343,7 +250,7 @@ static int run(const void *values, int argc, char **argv)
     char path[MN_TOPO_PATH];
     struct mn_mesh mesh;
     struct mn_diag diag = {.text = ""};
-    struct mn_tune t = {.mesh = &mesh, .path = path};
+    struct mn_advice t = {.mesh = &mesh, .path = path};
     enum mn_err err = MN_OK;
 
     mn_mesh_init(&mesh);

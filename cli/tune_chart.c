@@ -11,14 +11,14 @@
 static const char *const bars[2][LEVELS + 1] = {{" ", ".", ":", "-", "=", "+", "*", "#", "@"},
                                                 {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"}};
 
-static char letter_of(const struct mn_tune_row *row, int protocol)
+static char letter_of(const struct mn_advice_row *row, int protocol)
 {
     if (row->algorithm < 0 || (protocol && row->protocol < 0))
         return '-';
-    return protocol ? "L1S"[row->protocol] : mn_tune_algorithm(row->algorithm)[0];
+    return protocol ? "L1S"[row->protocol] : mn_advice_algorithm(row->algorithm)[0];
 }
 
-static double highest(const struct mn_tune *t)
+static double highest(const struct mn_advice *t)
 {
     double most = 0;
 
@@ -36,7 +36,7 @@ static int level(double value, double most)
     return l > LEVELS ? LEVELS : l;
 }
 
-static void put_collective(const struct mn_tune_row *rows, size_t n, double most, int utf8,
+static void put_collective(const struct mn_advice_row *rows, size_t n, double most, int utf8,
                            struct mn_out *out)
 {
     char line[MOST * sizeof "█"] = "", algorithms[MOST + 1] = "", protocols[MOST + 1] = "";
@@ -47,15 +47,15 @@ static void put_collective(const struct mn_tune_row *rows, size_t n, double most
         protocols[i] = letter_of(&rows[i], 1);
     }
     if (most > 0)
-        mn_out_note(out, MN_PLAIN, "%-*s%s", LABEL, mn_tune_function(rows->function), line);
-    mn_out_note(out, MN_PLAIN, "%-*s%s", LABEL, most > 0 ? "" : mn_tune_function(rows->function),
+        mn_out_note(out, MN_PLAIN, "%-*s%s", LABEL, mn_advice_function(rows->function), line);
+    mn_out_note(out, MN_PLAIN, "%-*s%s", LABEL, most > 0 ? "" : mn_advice_function(rows->function),
                 algorithms);
     if (most > 0)
         mn_out_note(out, MN_PLAIN, "%-*s%s", LABEL, "", protocols);
 }
 
 /* The sizes below the bars, each where it begins and as many as there is room for. */
-static void put_axis(const struct mn_tune_row *rows, size_t n, struct mn_out *out)
+static void put_axis(const struct mn_advice_row *rows, size_t n, struct mn_out *out)
 {
     char line[LABEL + MOST + 40];
     size_t used = LABEL;
@@ -73,7 +73,7 @@ static void put_axis(const struct mn_tune_row *rows, size_t n, struct mn_out *ou
     mn_out_note(out, MN_PLAIN, "%s", line);
 }
 
-void mn_tune_chart(const struct mn_tune *t, int utf8, struct mn_out *out)
+void mn_advice_chart(const struct mn_advice *t, int utf8, struct mn_out *out)
 {
     double most = highest(t);
     size_t n = t->n_sizes < MOST ? t->n_sizes : MOST;
