@@ -83,6 +83,7 @@ static enum mn_err find_plugin(const char *plugin, struct mn_nccl_subject *s, st
     if (err)
         return mn_fail(diag, MN_ERR_USAGE, "%s", diag->text);
     mn_strlcpy(s->network, mn_plugin_info(opened)->name, sizeof s->network);
+    s->tuner = mn_nccl_env_has_tuner(s->plugin);
     mn_plugin_close(opened);
     return MN_OK;
 }
@@ -109,9 +110,8 @@ void mn_nccl_subject_free(struct mn_nccl_subject *s)
 
 /* --- the variables ---------------------------------------------------------------------------- */
 
-/* value becomes the environment's. */
-static struct mn_nccl_var *add(struct mn_nccl_env *env, const char *name, char *value,
-                               const char *why)
+struct mn_nccl_var *mn_nccl_env_add(struct mn_nccl_env *env, const char *name, char *value,
+                                    const char *why)
 {
     struct mn_nccl_var *var = &env->vars[env->n_vars++];
 
@@ -126,8 +126,8 @@ static void plugin(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
     char name[64];
 
     if (s->minor >= TAKES_PATH) {
-        add(env, "NCCL_NET_PLUGIN", mn_asprintf("%s", s->plugin),
-            "the plugin by its path, so that no search finds another");
+        mn_nccl_env_add(env, "NCCL_NET_PLUGIN", mn_asprintf("%s", s->plugin),
+                        "the plugin by its path, so that no search finds another");
         return;
     }
     if (s->minor < TAKES_NAME)
@@ -136,15 +136,17 @@ static void plugin(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
                          "%s and to nothing else",
                          s->plugin);
     else if (mn_plugin_short_name(s->plugin, name))
-        add(env, "NCCL_NET_PLUGIN", mn_asprintf("%s", name),
+        mn_nccl_env_add(
+            env, "NCCL_NET_PLUGIN", mn_asprintf("%s", name),
             s->rccl ? "this release takes no path, it looks for librccl-net- and this name"
                     : "this release takes no path, it looks for libnccl-net- and this name");
     else
         mn_nccl_env_warn(env, "%s: this release takes no path, and looks for libnccl-net-NAME.so",
                          s->plugin);
-    add(env, "LD_LIBRARY_PATH",
-        mn_asprintf("%.*s%s%s", dir, s->plugin, before && *before ? ":" : "", before ? before : ""),
-        "where it is");
+    mn_nccl_env_add(env, "LD_LIBRARY_PATH",
+                    mn_asprintf("%.*s%s%s", dir, s->plugin, before && *before ? ":" : "",
+                                before ? before : ""),
+                    "where it is");
 }
 
 /* RDMA devices that the kernel shows and the plugin cannot open here: a container has the host's
@@ -207,7 +209,8 @@ static void bootstrap(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
     size_t used = 0;
 
     if (given && *given) {
-        add(env, "NCCL_SOCKET_IFNAME", mn_asprintf("%s", given), "as it is: where ranks first meet")
+        mn_nccl_env_add(env, "NCCL_SOCKET_IFNAME", mn_asprintf("%s", given),
+                        "as it is: where ranks first meet")
             ->kept = 1;
         return;
     }
@@ -222,8 +225,8 @@ static void bootstrap(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
             used += (size_t)snprintf(others + used, sizeof others - used, " %s", nic->netdev);
     }
     if (first)
-        add(env, "NCCL_SOCKET_IFNAME", mn_asprintf("=%s", first->netdev),
-            "where ranks first meet: the interface that is none of the mesh's cables");
+        mn_nccl_env_add(env, "NCCL_SOCKET_IFNAME", mn_asprintf("=%s", first->netdev),
+                        "where ranks first meet: the interface that is none of the mesh's cables");
     if (first && used)
         mn_nccl_env_warn(env,
                          "NCCL_SOCKET_IFNAME: %s was taken, there are also%s; set it if the other "
@@ -274,13 +277,15 @@ void mn_nccl_env_fill(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
     /* This process has what others here would miss. */
     if (s->lacks)
         mn_nccl_env_warn(env, LACKS, s->plugin, s->lacks);
+    mn_nccl_env_tuner(s, env);
     unusable_rdma(s, env);
-    add(env, "NCCL_NET", mn_asprintf("%s", s->network),
+    mn_nccl_env_add(
+        env, "NCCL_NET", mn_asprintf("%s", s->network),
         "this network or none: a plugin that cannot be used ends the job with its reason, "
         "instead of sockets taking over in silence");
     if (s->mesh_path)
-        add(env, "MESHNET_CONFIG", mn_asprintf("%s", s->mesh_path),
-            "the mesh file, the same bytes on every node");
+        mn_nccl_env_add(env, "MESHNET_CONFIG", mn_asprintf("%s", s->mesh_path),
+                        "the mesh file, the same bytes on every node");
     else
         mn_nccl_env_warn(env, "no mesh file: the plugin takes every interface that looks like a "
                               "cable; meshnet discover writes one");
@@ -291,8 +296,8 @@ void mn_nccl_env_fill(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
                          s->mesh_path);
     bootstrap(s, env);
     const char *debug = getenv("NCCL_DEBUG");
-    add(env, "NCCL_DEBUG", mn_asprintf("%s", debug && *debug ? debug : "WARN"),
-        "errors name the peer, NIC and cable; without it they stay unsaid")
+    mn_nccl_env_add(env, "NCCL_DEBUG", mn_asprintf("%s", debug && *debug ? debug : "WARN"),
+                    "errors name the peer, NIC and cable; without it they stay unsaid")
         ->kept = debug && *debug;
     bare(&s->mesh, env);
     uncabled(s, env);

@@ -12,6 +12,7 @@ struct mn_nccl_subject {
     long minor;        /* of the NCCL release 2.minor, for RCCL the one it is based on */
     char *plugin;      /* the library, absolute */
     char network[128]; /* its name, by which NCCL_NET asks for it */
+    int tuner;         /* it is one, too */
     char *lacks;       /* what it is linked with that is not here, NULL = nothing */
     char *mesh_path;   /* NULL = no mesh file */
     struct mn_mesh mesh;
@@ -41,6 +42,12 @@ void mn_nccl_env_fill(const struct mn_nccl_subject *subject, struct mn_nccl_env 
 /* nccl_shadow.c: adds warnings of what shadows the plugin: configuration files, other plugins and
  * second libraries where the loader looks. */
 void mn_nccl_env_shadows(const struct mn_nccl_subject *subject, struct mn_nccl_env *env);
+/* nccl_tuner.c: whether a library has a tuner; and the variable for it. */
+int mn_nccl_env_has_tuner(const char *library);
+void mn_nccl_env_tuner(const struct mn_nccl_subject *subject, struct mn_nccl_env *env);
+/* A variable more; value, malloc'ed, becomes the environment's. */
+struct mn_nccl_var *mn_nccl_env_add(struct mn_nccl_env *env, const char *name, char *value,
+                                    const char *why);
 void mn_nccl_env_warn(struct mn_nccl_env *env, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void mn_nccl_env_free(struct mn_nccl_env *env);

@@ -69,6 +69,51 @@ env_of()
     [ -e "$(dirname "$LIBRARY")/librccl-net-mesh.so" ]
 }
 
+# variable NAME: its value in the JSON in output.
+variable()
+{
+    jq -r ".variables[] | select(.name == \"$1\").value" <<<"$output"
+}
+
+@test "env: the tuner is set where the release takes it, and stays off where it is meant to be" {
+    env_of --mesh mesh.yaml --json
+    [ "$(variable NCCL_TUNER_PLUGIN)" = "$LIBRARY" ]
+    for release in 2.21 2.30.3; do
+        env_of --mesh mesh.yaml --release $release --json
+        [ "$(variable NCCL_TUNER_PLUGIN)" = "$LIBRARY" ]
+    done
+    # These look for another interface, in what the variable names. Of a full mesh that is no loss.
+    for release in 2.18 2.19.4 2.20; do
+        env_of --mesh mesh.yaml --release $release --json
+        [ -z "$(variable NCCL_TUNER_PLUGIN)" ]
+        [[ "$output" != *NCCL_ALGO=Ring* ]]
+    done
+    NCCL_TUNER_PLUGIN=none env_of --mesh mesh.yaml --json
+    [ "$(variable NCCL_TUNER_PLUGIN)" = none ]
+    [ "$(jq '[.warnings[].text | select(test("is in the environment"))] | length' <<<"$output")" -eq 0 ]
+    NCCL_TUNER_PLUGIN=other.so env_of --mesh mesh.yaml --json
+    [ "$(variable NCCL_TUNER_PLUGIN)" = "$LIBRARY" ]
+    [[ "$output" == *"NCCL_TUNER_PLUGIN=other.so is in the environment; it becomes"* ]]
+    # A plugin that is no tuner.
+    printf '%s\n' 'struct { const char *name; int (*slots[40])(void); } ncclNetPlugin_v8 = {"other", {0}};' |
+        cc -x c -shared -fPIC -o libnccl-net-other.so -
+    env_of --mesh mesh.yaml --plugin libnccl-net-other.so --json
+    [ -z "$(variable NCCL_TUNER_PLUGIN)" ]
+    cp mesh.yaml off.yaml
+    echo 'plugin: {tuner: false}' >>off.yaml
+    env_of --mesh off.yaml --json
+    [ -z "$(variable NCCL_TUNER_PLUGIN)" ]
+    # Without a cable between some, and with four: what an older release can be told instead.
+    cat >>mesh.yaml <<-END
+	  - name: d
+	    nics: [{netdev: n1, addresses: [10.1.4.1/30]}]
+	END
+    env_of --mesh mesh.yaml --release 2.20
+    [[ "$stderr" == *"takes no tuner"*"NCCL_ALGO=Ring"* ]]
+    NCCL_ALGO=Ring env_of --mesh mesh.yaml --release 2.20
+    [[ "$stderr" != *"takes no tuner"* ]]
+}
+
 @test "env: the interface beside the cables is where ranks meet" {
     [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
     NS=mne$$

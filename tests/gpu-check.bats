@@ -94,7 +94,7 @@ check()
     [[ "$output" == *"without the plugin: hangs: not done within 12 s"*"Network is unreachable"* ]]
     [ ! -s seen/without.0 ]
     [ ! -s seen/without.3 ]
-    [ "$(cut -d = -f 1 seen/with.2 | paste -sd ' ')" = 'MESHNET_CONFIG NCCL_DEBUG NCCL_NET NCCL_NET_PLUGIN NCCL_SOCKET_IFNAME' ]
+    [ "$(cut -d = -f 1 seen/with.2 | paste -sd ' ')" = 'MESHNET_CONFIG NCCL_DEBUG NCCL_NET NCCL_NET_PLUGIN NCCL_SOCKET_IFNAME NCCL_TUNER_PLUGIN' ]
     grep -q '^NCCL_SOCKET_IFNAME==mgmt$' seen/with.2
 }
 
