@@ -9,6 +9,8 @@
 #include "topo/base/out.h"
 #include "topo/pair_way.h"
 
+#define WITH_OTHERS 256 /* nodes; of all pairs of more it would take minutes */
+
 struct options {
     const char *mesh;
     struct mn_opt_list nodes;
@@ -53,6 +55,7 @@ struct view {
     int *nodes, *other; /* of a way, room for n + 1 */
     size_t far;         /* pairs without a common cable */
     int kinds[MN_PAIR_NONE + 1];
+    int others; /* other ways are looked for */
 };
 
 /* --- cells ---------------------------------------------------------------------------------- */
@@ -116,8 +119,9 @@ static void cell_gbps(const struct view *v, double rate)
  * cables. */
 static void put_other(struct view *v, const struct mn_pair_way *way, int from, int to)
 {
-    int hops = way->hops ? mn_route_beside(&v->routes, v->nodes, way->hops, v->other)
-                         : mn_routes_path(&v->routes, from, to, v->other);
+    int hops = !v->others  ? -1
+               : way->hops ? mn_route_beside(&v->routes, v->nodes, way->hops, v->other)
+                           : mn_routes_path(&v->routes, from, to, v->other);
     const struct mn_way_edge *edge =
         way->hops == 1 && hops == 1 ? mn_routes_edge(&v->routes, v->other[0], v->other[1]) : NULL;
     double rate = hops > 0 ? mn_pair_way_rate(&v->fabric, &v->routes, v->other, hops) : 0;
@@ -238,6 +242,11 @@ static void put_notes(const struct view *v)
             mn_out_note(v->out, MN_PLAIN, "%s%s%s", notes[i].text,
                         notes[i].kind == MN_PAIR_NONE && barred ? " The mesh file has " : "",
                         notes[i].kind == MN_PAIR_NONE && barred ? barred : "");
+    if (!v->others)
+        mn_out_note(v->out, MN_PLAIN,
+                    "Other ways are left out of a mesh of more than %d nodes: --node NAME shows "
+                    "them.",
+                    WITH_OTHERS);
     if (mn_mesh_bare(v->mesh, -1, names))
         mn_out_note(v->out, MN_YELLOW,
                     "Without addresses yet, so that nothing goes over them: %s; meshnet topo "
@@ -248,7 +257,9 @@ static void put_notes(const struct view *v)
 static int show(const struct options *o, const struct mn_mesh *mesh, const char *path,
                 const int *nodes, int n)
 {
-    struct view v = {.options = o, .mesh = mesh};
+    struct view v = {.options = o,
+                     .mesh = mesh,
+                     .others = o->nodes.count || mesh->n_nodes <= WITH_OTHERS};
 
     mn_fabric_from_mesh(mesh, &v.fabric);
     mn_routes_find(&v.fabric, &v.routes);
@@ -258,6 +269,7 @@ static int show(const struct options *o, const struct mn_mesh *mesh, const char 
     if (o->wide)
         mn_out_width(v.out, 0);
     mn_out_str(v.out, "mesh_file", NULL, path);
+    mn_out_bool(v.out, "others", NULL, v.others);
     put_pairs(&v, nodes, n);
     put_notes(&v);
     mn_out_int(v.out, "pairs_without_cable", NULL, (int64_t)v.far);

@@ -1,4 +1,5 @@
 #include "cli/matrix_report.h"
+#include "cli/slow_pairs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -259,6 +260,14 @@ static void say_findings(struct mn_out *out, const struct mn_matrix_report *r)
         mn_out_note(out, MN_GREEN, "nothing stands out");
 }
 
+static int has_pairs(const struct mn_matrix_report *r)
+{
+    for (size_t i = 0; i < r->n_cells; i++)
+        if (r->cells[i].link < 0)
+            return 1;
+    return 0;
+}
+
 void mn_matrix_print(struct mn_out *out, enum mn_out_format format,
                      const struct mn_matrix_results *results)
 {
@@ -286,6 +295,8 @@ void mn_matrix_print(struct mn_out *out, enum mn_out_format format,
     print_cells(out, results);
     if (format != MN_OUT_CSV)
         print_lanes(out, r);
+    if (format == MN_OUT_TEXT && has_pairs(r))
+        mn_slow_pairs_print(out, r->mesh);
     if (format == MN_OUT_TEXT)
         say_findings(out, r);
     else

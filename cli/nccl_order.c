@@ -7,7 +7,8 @@
 #include "topo/base/alloc.h"
 #include "topo/route.h"
 
-#define MATTERS 3 /* nodes: two are a ring in any order */
+#define MATTERS 3  /* nodes: two are a ring in any order */
+#define LISTED  32 /* nodes that a sentence names */
 
 /* --- finding -------------------------------------------------------------------------------- */
 
@@ -85,11 +86,18 @@ static void cost_of(const struct mn_nccl_order *order, char *text, size_t size)
                      : "TCP over a network beside the cables");
 }
 
+/* The better order, or where it stands; malloc'ed. */
+static char *names_of(const struct mn_nccl_subject *s, const struct mn_nccl_order *order)
+{
+    return order->better.n > LISTED ? mn_strdup("what meshnet topo ranks writes")
+                                    : mn_rank_order_names(&s->mesh, &order->better);
+}
+
 static void say_bad(const char *command, const struct mn_nccl_subject *s,
                     const struct mn_nccl_order *order)
 {
     char *gaps = mn_rank_order_gaps(&s->mesh, &order->given), cost[160];
-    char *names = mn_rank_order_names(&s->mesh, &order->better);
+    char *names = names_of(s, order);
 
     cost_of(order, cost, sizeof cost);
     fprintf(stderr, "meshnet %s: %s: the ring of %d goes over %s: %s; use %s", command,
@@ -119,7 +127,7 @@ static void say_gaps(const char *command, const struct mn_nccl_subject *s,
 static void say_advice(const char *command, const struct mn_nccl_subject *s,
                        const struct mn_nccl_order *order)
 {
-    char *names = mn_rank_order_names(&s->mesh, &order->better), cost[160];
+    char *names = names_of(s, order), cost[160];
 
     cost_of(order, cost, sizeof cost);
     fprintf(stderr,

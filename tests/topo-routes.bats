@@ -125,3 +125,54 @@ of()
     [ "$status" -eq 1 ]
     [ -n "$stderr" ]
 }
+
+@test "topo routes: the nodes in between are those to which the kernels' routes lead" {
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    load namespaces
+    NS=mnr$$
+    for node in n0 n1 n2 n3 n4; do
+        ip netns add $NS-$node
+        ip -n $NS-$node link set lo up
+    done
+    # A ring of five, drawn up so that ways of equal length and doors differ.
+    pairs=(1-0 2-1 2-3 3-4 0-4)
+    mesh_of mesh.yaml 5 "${pairs[@]}"
+    net=0
+    for pair in "${pairs[@]}"; do
+        net=$((net + 1))
+        # Both ends have the cable's name, each on its node.
+        cable n${pair%-*} e$net 10.0.$net.1/30 n${pair#*-} e$net 10.0.$net.2/30
+    done
+    for node in n0 n1 n2 n3 n4; do
+        "$MESHNET" topo emit iproute2 --mesh mesh.yaml --node $node >$node.sh
+        on $node sh -e $node.sh
+    done
+    routes --mesh mesh.yaml --far --json
+    [ "$(jq '[.pairs[] | select(.way == "nodes")] | length' <<<"$output")" -ge 5 ]
+    seen=0
+    while read -r from to path; do
+        # The address that the other has on its first NIC, hop by hop.
+        door=$(sed -n "s/.*name: $to,.*nics: \[{netdev: [^}]*addresses: \[\([0-9.]*\).*/\1/p" <<<"$(tac mesh.yaml | sed 's/},{/}\n{/' | grep "name: $to,")")
+        at=$from went=$from
+        for _ in 1 2 3 4; do
+            [ $at != $to ] || break
+            via=$(on $at ip -4 route get $door | sed -n 's/.* via \([0-9.]*\) .*/\1/p')
+            via=${via:-$door}
+            for node in n0 n1 n2 n3 n4; do
+                on $node ip -4 -o addr | grep -qF " $via/" && at=$node
+            done
+            went+=,$at
+        done
+        echo "$from $to by $door: $path, went $went"
+        [ "$went" = "$path" ]
+        seen=$((seen + 1))
+    done < <(jq -r '.pairs[] | select(.way == "nodes") | [.from, .to, .path] | @tsv' <<<"$output")
+    [ $seen -ge 5 ]
+}
+
+teardown()
+{
+    [ -z "$NS" ] || for node in n0 n1 n2 n3 n4; do
+        ip netns del $NS-$node 2>/dev/null || true
+    done
+}

@@ -295,14 +295,6 @@ static int is_bare(const struct mn_mesh *mesh, const struct mn_matrix_cell *cell
     return n && n == bare;
 }
 
-static int has_cable(const struct mn_mesh *mesh, const struct mn_matrix_cell *cell)
-{
-    for (size_t l = 0; l < mesh->n_links; l++)
-        if (mn_matrix_joins(&mesh->links[l], cell->from, cell->to))
-            return 1;
-    return 0;
-}
-
 /* What the two who measured said becomes one. */
 static void combine(const struct mn_mesh *mesh, const struct said *from, const struct said *to,
                     struct mn_matrix_cell *cell)
@@ -314,7 +306,7 @@ static void combine(const struct mn_mesh *mesh, const struct said *from, const s
         cell->status = MN_CELL_DEAD;
     if (cell->status == MN_CELL_DEAD && is_bare(mesh, cell))
         mn_strlcpy(cell->error, BARE, sizeof cell->error);
-    if (cell->status == MN_CELL_DEAD && !has_cable(mesh, cell)) {
+    if (cell->status == MN_CELL_DEAD && !mn_mesh_has_cable(mesh, cell->from, cell->to)) {
         cell->status = MN_CELL_UNMEASURED;
         mn_strlcpy(cell->error, "no cable between them", sizeof cell->error);
     }
