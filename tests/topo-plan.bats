@@ -140,6 +140,22 @@ PLANS=(
     jq -e '.best == "torus-3d 25x20x20" and (.cables | length) == 30000' <<<"$output"
 }
 
+@test "topo plan: the benchmark of its size measures what was planned" {
+    scale=$(dirname "$MESHNET")/../tests/scale
+    run "$scale" 64
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [ "$(wc -w <<<"$output")" -eq 12 ]
+    [ "$(cut -d' ' -f1,9 <<<"$output")" = "64 192" ]
+    [[ "$output" != *" - "* ]]
+    run "$scale" 5000
+    [ "$status" -eq 0 ]
+    [[ "$output" == *" - - 15000 "* ]]
+    run --separate-stderr "$scale" 7
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"no torus of three directions has so many nodes"* ]]
+}
+
 @test "topo plan: what cannot be is told, and nothing is written" {
     while IFS='|' read -r asked said; do
         plan $asked -o no.yaml

@@ -55,9 +55,28 @@ static void check_subnet(const struct mn_mesh *mesh, const struct mn_mesh_link *
     }
 }
 
+static int is_hit(const struct mn_ranges *ranges, const struct mn_addr *net)
+{
+    struct mn_range range = mn_subnet_range(net);
+
+    return mn_ranges_hit(ranges, range.first, range.last) != NULL;
+}
+
+/* Of both families: where none is hit, none of what is taken is. */
+static void find_ranges(const struct mn_takens *taken, struct mn_ranges *ranges)
+{
+    *ranges = (struct mn_ranges){.items = NULL};
+    for (size_t i = 0; i < taken->count; i++)
+        mn_ranges_add(ranges, mn_subnet_range(&taken->items[i].net));
+    mn_ranges_sort(ranges);
+}
+
 void mn_address_check(const struct mn_mesh *mesh, const struct mn_takens *taken,
                       struct mn_troubles *troubles)
 {
+    struct mn_ranges ranges;
+
+    find_ranges(taken, &ranges);
     for (const struct mn_mesh_link *link = mesh->links; link < mesh->links + mesh->n_links;
          link++) {
         const struct mn_mesh_nic *a = mn_mesh_end_nic(mesh, &link->ends[0]);
@@ -70,7 +89,9 @@ void mn_address_check(const struct mn_mesh *mesh, const struct mn_takens *taken,
             snprintf(trouble->fix, sizeof trouble->fix, "meshnet topo address");
         }
         for (one.n_addrs = 1; one.addrs < a->addrs + a->n_addrs; one.addrs++)
-            if (mn_link_subnet(&one, mn_mesh_end_nic(mesh, &link->ends[1]), &net))
+            if (mn_link_subnet(&one, mn_mesh_end_nic(mesh, &link->ends[1]), &net) &&
+                is_hit(&ranges, &net))
                 check_subnet(mesh, link, &net, taken, troubles);
     }
+    mn_ranges_free(&ranges);
 }

@@ -7,8 +7,8 @@
 #include "topo/wiring.h"
 #include "topo/route.h"
 
-#define FOLLOWED 1024 /* nodes between whom every way is followed */
-#define EACH     64   /* cables of which each is taken away; of more, one of each kind */
+#define FOLLOWED 256 /* nodes between whom every way is followed */
+#define EACH     64  /* cables of which each is taken away; of more, one of each kind */
 
 void mn_wiring_fabric(const struct mn_wiring *plan, const struct mn_wiring_speed *speed,
                       struct mn_fabric *fabric)
