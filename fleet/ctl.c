@@ -174,6 +174,18 @@ void mn_ctl_watch(const struct mn_ctl *ctl)
     (void)setsockopt(ctl->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
 }
 
+/* After a call that gave errno: waits where it would have blocked. */
+static enum mn_err try_again(struct mn_ctl *ctl, short events, uint64_t deadline, const char *what,
+                             struct mn_diag *diag)
+{
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
+        return wait_for(ctl, events, deadline, what, diag);
+    if (errno == EINTR)
+        return MN_OK;
+    mn_fail_errno(diag, "%s: the control connection broke", ctl->peer);
+    return mn_fail(diag, MN_ERR_PEER_DEAD, "%s", diag->text);
+}
+
 enum mn_err mn_ctl_write(struct mn_ctl *ctl, const void *data, size_t len, struct mn_diag *diag)
 {
     uint64_t deadline = mn_now_ms() + 10000;
@@ -181,17 +193,11 @@ enum mn_err mn_ctl_write(struct mn_ctl *ctl, const void *data, size_t len, struc
 
     while (len) {
         ssize_t n = send(ctl->fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-            enum mn_err err = wait_for(ctl, POLLOUT, deadline, "sending", diag);
-            if (err)
-                return err;
-        } else if (n < 0 && errno != EINTR) {
-            mn_fail_errno(diag, "%s: the control connection broke", ctl->peer);
-            return mn_fail(diag, MN_ERR_PEER_DEAD, "%s", diag->text);
-        } else if (n > 0) {
-            at += n;
-            len -= (size_t)n;
-        }
+        enum mn_err err = n < 0 ? try_again(ctl, POLLOUT, deadline, "sending", diag) : MN_OK;
+        if (err)
+            return err;
+        at += n > 0 ? n : 0;
+        len -= n > 0 ? (size_t)n : 0;
     }
     return MN_OK;
 }
@@ -210,16 +216,11 @@ enum mn_err mn_ctl_read(struct mn_ctl *ctl, void *data, size_t len, uint64_t dea
                            "%s: the control connection ended without a word: its process died, or "
                            "something on the way cut it",
                            ctl->peer);
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-            enum mn_err err = wait_for(ctl, POLLIN, deadline, "waiting for its message", diag);
-            if (err)
-                return err;
-        } else if (n < 0 && errno != EINTR) {
-            mn_fail_errno(diag, "%s: the control connection broke", ctl->peer);
-            return mn_fail(diag, MN_ERR_PEER_DEAD, "%s", diag->text);
-        } else if (n > 0) {
-            *got += (size_t)n;
-        }
+        enum mn_err err =
+            n < 0 ? try_again(ctl, POLLIN, deadline, "waiting for its message", diag) : MN_OK;
+        if (err)
+            return err;
+        *got += n > 0 ? (size_t)n : 0;
     }
     return MN_OK;
 }
