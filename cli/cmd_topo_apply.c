@@ -68,7 +68,7 @@ static const struct mn_opt options[] = {
      .letter = 'v',
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct mn_topo_apply, verbose),
-     .help = "Show the contents of files too, as --dry-run does."},
+     .help = "Show the contents of all files, as --dry-run does of those for others."},
     MN_WIDE_OPTION(struct mn_topo_apply),
     MN_OPT_END,
 };
@@ -168,7 +168,7 @@ static enum mn_err plan(const struct mn_topo_apply *o, struct mn_apply_run *run,
             return mn_fail(diag, MN_ERR_FAILED, "nothing was changed");
         err = mn_apply_run_plan(run, 1, diag);
     }
-    mn_topo_apply_show_plan(out, run, o->dry_run, o->dry_run || o->verbose);
+    mn_topo_apply_show_plan(out, run, o->dry_run, o->verbose ? 2 : o->dry_run);
     return err;
 }
 

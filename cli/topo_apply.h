@@ -14,8 +14,8 @@ struct mn_topo_apply {
     int dry_run, yes, undo, json, wide, verbose;
 };
 
-/* What would change on each node, as a diff; JSON: "nodes". whole: what is in files too, which JSON
- * has always. */
+/* What would change on each node, as a diff; JSON: "nodes". whole: 1: what is in files too, which
+ * JSON has always; 2: and in apply's own record. */
 void mn_topo_apply_show_plan(struct mn_out *out, const struct mn_apply_run *run, int dry,
                              int whole);
 /* For a person: where unconfirmed changes stand without a timer, and whose. */
@@ -24,6 +24,8 @@ void mn_topo_apply_show_orphans(struct mn_out *out, const struct mn_apply_run *r
 void mn_topo_apply_show_end(struct mn_out *out, const struct mn_apply_run *run, enum mn_err err);
 /* How many GIDs have not come. */
 size_t mn_topo_apply_missing(const struct mn_apply_run *run);
+/* One file, for people. */
+void mn_topo_apply_show_file(struct mn_out *out, const struct mn_change *file, int whole);
 /* The lines that a file loses and gets; NULL: it is not there. Their number; out NULL: that alone.
  */
 size_t mn_topo_apply_diff(struct mn_out *out, const char *from, const char *to);

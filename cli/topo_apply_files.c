@@ -38,10 +38,8 @@ static void show(struct mn_out *out, const struct mn_topo_apply *o,
         mn_out_cell(out, !c->to ? "goes" : c->from ? "changed" : "new");
     }
     mn_out_table_end(out);
-    for (size_t i = 0; i < plan->files.count && o->dry_run; i++) {
-        mn_out_note(out, MN_BOLD, "  %s", plan->files.items[i].what);
-        mn_topo_apply_diff(out, plan->files.items[i].from, plan->files.items[i].to);
-    }
+    for (size_t i = 0; i < plan->files.count && (o->dry_run || o->verbose); i++)
+        mn_topo_apply_show_file(out, &plan->files.items[i], 1 + o->verbose);
     for (size_t i = 0; i < plan->n_notes; i++)
         mn_out_note(out, MN_YELLOW, "note: %s", plan->notes[i]);
 }

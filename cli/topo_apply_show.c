@@ -1,4 +1,5 @@
-/* What meshnet topo apply shows. The nodes' answers have been checked for their form. */
+/* What meshnet topo apply shows of its plan. The nodes' answers have been checked for their form.
+ */
 #include "cli/topo_apply.h"
 
 #include <stdio.h>
@@ -86,11 +87,63 @@ size_t mn_topo_apply_diff(struct mn_out *out, const char *from_text, const char 
 
 /* --- the plan --------------------------------------------------------------------------------- */
 
-static void show_change(struct mn_out *out, const struct mn_change *c, int whole)
+/* A setting of one NIC, "net/ipv4/conf/p0/forwarding": where its name begins; NULL: of none. */
+static const char *nic_in(const struct mn_change *c, size_t *length)
+{
+    const char *at = c->kind == MN_CHANGE_SYSCTL ? strstr(c->what, "/conf/") : NULL;
+
+    if (!at || !strchr(at + 6, '/'))
+        return NULL;
+    *length = strcspn(at + 6, "/");
+    return at + 6;
+}
+
+/* The same of another NIC. */
+static int is_like(const struct mn_change *a, const struct mn_change *b)
+{
+    size_t x, y;
+    const char *p = nic_in(a, &x), *q = nic_in(b, &y);
+
+    return p && q && p - a->what == q - b->what &&
+           !strncmp(a->what, b->what, (size_t)(p - a->what)) && !strcmp(p + x, q + y) &&
+           !strcmp(a->from, b->from) && !strcmp(a->to, b->to);
+}
+
+/* One line for all that are like it, at the first of them. */
+static void note_sysctls(struct mn_out *out, const struct mn_changes *list, size_t first)
+{
+    const struct mn_change *c = &list->items[first];
+    size_t length = 0, count = 0;
+    const char *nic = nic_in(c, &length);
+    char *names = mn_strdup("");
+
+    for (size_t i = 0; i < list->count; i++) {
+        size_t n = 0;
+        const char *other =
+            i == first || is_like(c, &list->items[i]) ? nic_in(&list->items[i], &n) : NULL;
+        if (i < first && other)
+            break;
+        if (!other)
+            continue;
+        char *more = mn_asprintf("%s%s%.*s", names, count ? "," : "", (int)n, other);
+        free(names);
+        names = more;
+        count++;
+    }
+    if (count)
+        mn_out_note(out, MN_PLAIN, "  %.*s%s%s%s%s sysctl: %s -> %s", (int)(nic - c->what), c->what,
+                    count > 1 ? "{" : "", names, count > 1 ? "}" : "", nic + length, c->from,
+                    c->to);
+    free(names);
+}
+
+static void show_change(struct mn_out *out, const struct mn_changes *list, size_t at, int whole)
 {
     (void)whole;
+    const struct mn_change *c = &list->items[at];
     const char *what = c->what ? c->what : "";
     const char *space = c->what && c->nic[0] ? " " : "";
+    size_t length;
 
     mn_out_begin(out, NULL, NULL);
     mn_out_str(out, "kind", NULL, mn_change_kind_name(c->kind));
@@ -101,6 +154,8 @@ static void show_change(struct mn_out *out, const struct mn_change *c, int whole
     mn_out_end(out);
     if (c->kind == MN_CHANGE_RULE)
         mn_out_note(out, MN_PLAIN, "  %c %s", c->to ? '+' : '-', what);
+    else if (nic_in(c, &length))
+        note_sysctls(out, list, at);
     else if (c->from && c->to)
         mn_out_note(out, MN_PLAIN, "  %s%s%s %s: %s -> %s", c->nic, space, what,
                     mn_change_kind_name(c->kind), c->from, c->to);
@@ -109,9 +164,34 @@ static void show_change(struct mn_out *out, const struct mn_change *c, int whole
                     mn_change_kind_name(c->kind), c->to ? '+' : '-', c->to ? c->to : c->from);
 }
 
-static void show_file(struct mn_out *out, const struct mn_change *c, int whole)
+/* What apply keeps for itself, and nobody else reads. */
+static int is_record(const struct mn_change *file)
+{
+    size_t length = strlen(file->what), end = strlen(MN_APPLY_RECORD);
+
+    return length >= end && !strcmp(file->what + length - end, MN_APPLY_RECORD);
+}
+
+void mn_topo_apply_show_file(struct mn_out *out, const struct mn_change *c, int whole)
 {
     char lines[48] = "";
+    int record = is_record(c), all = whole > record;
+
+    if (!all) {
+        size_t n = mn_topo_apply_diff(NULL, c->from, c->to);
+        snprintf(lines, sizeof lines, "%s%zu line%s%s", !c->from || !c->to ? ", " : "", n,
+                 n == 1 ? "" : "s", c->from && c->to ? (n == 1 ? " changes" : " change") : "");
+    }
+    const char *how = !c->from ? "new" : !c->to ? "goes" : all ? "changes" : "";
+    mn_out_note(out, MN_BOLD, "  %s (%s%s%s)", c->what, how, lines,
+                record && !all ? "; what apply has set, for itself" : "");
+    if (all)
+        mn_topo_apply_diff(out, c->from, c->to);
+}
+
+static void show_file(struct mn_out *out, const struct mn_changes *list, size_t at, int whole)
+{
+    const struct mn_change *c = &list->items[at];
 
     mn_out_begin(out, NULL, NULL);
     mn_out_str(out, "path", NULL, c->what);
@@ -119,26 +199,19 @@ static void show_file(struct mn_out *out, const struct mn_change *c, int whole)
     mn_out_str(out, "to", NULL, c->to);
     mn_out_strf(out, "mode", NULL, "%04o", c->to_mode);
     mn_out_end(out);
-    if (!whole) {
-        size_t n = mn_topo_apply_diff(NULL, c->from, c->to);
-        snprintf(lines, sizeof lines, "%s%zu line%s%s", !c->from || !c->to ? ", " : "", n,
-                 n == 1 ? "" : "s", c->from && c->to ? (n == 1 ? " changes" : " change") : "");
-    }
-    const char *how = !c->from ? "new" : !c->to ? "goes" : whole ? "changes" : "";
-    mn_out_note(out, MN_BOLD, "  %s (%s%s)", c->what, how, lines);
-    if (whole)
-        mn_topo_apply_diff(out, c->from, c->to);
+    mn_topo_apply_show_file(out, c, whole);
 }
 
 static void show_list(struct mn_out *out, const char *key, const cJSON *json,
-                      void (*show)(struct mn_out *, const struct mn_change *, int), int whole)
+                      void (*show)(struct mn_out *, const struct mn_changes *, size_t, int),
+                      int whole)
 {
     struct mn_changes list = {.items = NULL};
 
     mn_out_list_begin(out, key, NULL);
     if (json && !mn_changes_parse(json, &list, NULL))
         for (size_t i = 0; i < list.count; i++)
-            show(out, &list.items[i], whole);
+            show(out, &list, i, whole);
     mn_changes_free(&list);
     mn_out_list_end(out);
 }
@@ -209,163 +282,4 @@ void mn_topo_apply_show_plan(struct mn_out *out, const struct mn_apply_run *run,
     for (size_t i = 0; i < run->n; i++)
         show_node(out, &run->nodes[i], whole);
     mn_out_list_end(out);
-}
-
-/* --- how it went ------------------------------------------------------------------------------ */
-
-static const char *text_of(const cJSON *json, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(json, key);
-
-    return cJSON_IsString(item) ? item->valuestring : NULL;
-}
-
-static void show_cables(struct mn_out *out, const struct mn_apply_run *run)
-{
-    static const struct mn_col cols[] = {{"node", "NODE", 0},      {"nic", "NIC", 0},
-                                         {"peer", "NEIGHBOUR", 0}, {"address", "ADDRESS", 0},
-                                         {"state", "STATE", 0},    {"cable", "CABLE", MN_DROP(1)}};
-    static const char *const keys[] = {"netdev", "peer", "address", "state", "cable"};
-    const cJSON *c;
-
-    mn_out_table(out, "cables", NULL, cols, 6);
-    for (size_t i = 0; i < run->n; i++)
-        cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(run->nodes[i].check, "cables"))
-        {
-            const char *state = text_of(c, "state");
-            mn_out_row(out);
-            mn_out_cell(out, run->nodes[i].name);
-            for (int k = 0; k < 5; k++) {
-                if (k == 3)
-                    mn_out_color(out, state && !strcmp(state, "answers") ? MN_GREEN : MN_RED);
-                mn_out_cell(out, text_of(c, keys[k]));
-            }
-        }
-    mn_out_table_end(out);
-}
-
-static int far_answers(const cJSON *far)
-{
-    const char *state = text_of(far, "state");
-
-    return state && !strcmp(state, "answers");
-}
-
-static void show_far_row(struct mn_out *out, const struct mn_apply_node *node, const cJSON *far)
-{
-    const cJSON *name;
-    char over[256] = "";
-
-    cJSON_ArrayForEach(name, cJSON_GetObjectItemCaseSensitive(far, "path"))
-    {
-        size_t used = strlen(over);
-        if (cJSON_IsString(name))
-            snprintf(over + used, sizeof over - used, "%s%s", used ? ", " : "", name->valuestring);
-    }
-    mn_out_row(out);
-    mn_out_cell(out, node->name);
-    mn_out_cell(out, text_of(far, "node"));
-    mn_out_cell(out, text_of(far, "address"));
-    mn_out_color(out, MN_RED);
-    mn_out_cell(out, text_of(far, "state"));
-    mn_out_cell(out, over);
-}
-
-/* Those that answer are a number: in a large mesh they are many. */
-static void show_far(struct mn_out *out, const struct mn_apply_run *run)
-{
-    static const struct mn_col cols[] = {{"node", "NODE", 0},
-                                         {"far", "BEHIND OTHERS", 0},
-                                         {"address", "ADDRESS", 0},
-                                         {"state", "STATE", 0},
-                                         {"path", "OVER", MN_DROP(1)}};
-    int64_t answers = 0, left_out = 0, rest = 0;
-    const cJSON *c, *more;
-
-    for (size_t i = 0; i < run->n; i++) {
-        cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(run->nodes[i].check, "far"))
-        {
-            answers += far_answers(c);
-            rest += !far_answers(c);
-        }
-        more = cJSON_GetObjectItemCaseSensitive(run->nodes[i].check, "far_left_out");
-        if (cJSON_IsNumber(more) && more->valuedouble > 0 && more->valuedouble < 1e9)
-            left_out += (int64_t)more->valuedouble;
-    }
-    if (rest)
-        mn_out_table(out, "far", NULL, cols, 5);
-    else
-        mn_out_list_begin(out, "far", NULL);
-    for (size_t i = 0; i < run->n; i++)
-        cJSON_ArrayForEach(c, cJSON_GetObjectItemCaseSensitive(run->nodes[i].check, "far"))
-        {
-            if (!far_answers(c))
-                show_far_row(out, &run->nodes[i], c);
-        }
-    if (rest)
-        mn_out_table_end(out);
-    else
-        mn_out_list_end(out);
-    mn_out_int(out, "far_answers", NULL, answers);
-    mn_out_int(out, "far_left_out", NULL, left_out);
-    if (answers)
-        mn_out_note(out, MN_PLAIN, "%lld address%s behind other nodes answer%s", (long long)answers,
-                    answers == 1 ? "" : "es", answers == 1 ? "s" : "");
-    if (left_out)
-        mn_out_note(out, MN_YELLOW, "%lld more were not asked", (long long)left_out);
-}
-
-static void show_gids(struct mn_out *out, const struct mn_apply_run *run)
-{
-    const cJSON *gid;
-
-    mn_out_list_begin(out, "missing_gids", NULL);
-    for (size_t i = 0; i < run->n; i++)
-        cJSON_ArrayForEach(gid,
-                           cJSON_GetObjectItemCaseSensitive(run->nodes[i].check, "missing_gids"))
-        {
-            if (!cJSON_IsString(gid))
-                continue;
-            mn_out_begin(out, NULL, NULL);
-            mn_out_str(out, "node", NULL, run->nodes[i].name);
-            mn_out_str(out, "what", NULL, gid->valuestring);
-            mn_out_end(out);
-            mn_out_note(out, MN_RED, "%s: no RoCE v2 GID came: %s", run->nodes[i].name,
-                        gid->valuestring);
-        }
-    mn_out_list_end(out);
-}
-
-size_t mn_topo_apply_missing(const struct mn_apply_run *run)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < run->n; i++)
-        n += (size_t)cJSON_GetArraySize(
-            cJSON_GetObjectItemCaseSensitive(run->nodes[i].check, "missing_gids"));
-    return n;
-}
-
-void mn_topo_apply_show_end(struct mn_out *out, const struct mn_apply_run *run, enum mn_err err)
-{
-    static const struct mn_col cols[] = {{"node", "NODE", 0},
-                                         {"host", NULL, 0},
-                                         {"kept", NULL, 0},
-                                         {"result", "RESULT", 0}};
-
-    mn_out_note(out, MN_PLAIN, "%s", "");
-    show_cables(out, run);
-    show_far(out, run);
-    show_gids(out, run);
-    mn_out_bool(out, "kept", NULL, !err);
-    mn_out_table(out, "results", NULL, cols, 4);
-    for (size_t i = 0; i < run->n; i++) {
-        const struct mn_apply_node *node = &run->nodes[i];
-        mn_out_row(out);
-        mn_out_cell(out, node->name);
-        mn_out_cell(out, node->host);
-        mn_out_cell_bool(out, node->kept);
-        mn_out_cell(out, node->outcome);
-    }
-    mn_out_table_end(out);
 }

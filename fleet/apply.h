@@ -94,6 +94,8 @@ const struct mn_manager *mn_manager_named(const char *name); /* or NULL */
  * NULL = nothing. At most 20 s. */
 enum mn_err mn_manager_reload(const struct mn_manager *manager, const char *root, char **said,
                               struct mn_diag *diag);
+/* What apply has set for packets of others, below root: for itself. */
+#define MN_APPLY_RECORD "/var/lib/meshnet/transit.json"
 /* Adds the files that are to be written or removed for the node; notes: what could not be read. */
 enum mn_err mn_apply_files(const struct mn_manager *manager, const struct mn_mesh *mesh, int node,
                            const char *root, struct mn_changes *files, char ***notes,

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "fleet/apply_place.h"
 #include "fleet/apply_plan_impl.h"
@@ -148,6 +149,23 @@ static enum mn_err take_care(const struct mn_apply_want *want, const struct mn_k
     return err;
 }
 
+/* Of one apply alone what was there before is known. */
+static void note_whose(const struct mn_apply_state *kept, struct mn_apply_plan *plan)
+{
+    time_t since = (time_t)kept->since;
+    char at[32] = "";
+    struct tm tm;
+
+    if (localtime_r(&since, &tm))
+        strftime(at, sizeof at, "%Y-%m-%d %H:%M", &tm);
+    char *text =
+        mn_asprintf("this goes back to before the apply of %s, by %s; what those before it "
+                    "replaced is not kept: to go there apply the mesh file of then",
+                    at, kept->who);
+    mn_text_push(&plan->notes, &plan->n_notes, text);
+    free(text);
+}
+
 enum mn_err mn_apply_plan_back(const struct mn_apply_want *want, const struct mn_kernel *kernel,
                                struct mn_apply_plan *plan, struct mn_diag *diag)
 {
@@ -163,8 +181,10 @@ enum mn_err mn_apply_plan_back(const struct mn_apply_want *want, const struct mn
         add_back(kernel, &kept.kernel, &list);
         err = take_care(want, kernel, &list, &plan->kernel, diag);
     }
-    if (!err)
+    if (!err) {
         add_back(kernel, &kept.files, &plan->files);
+        note_whose(&kept, plan);
+    }
     mn_changes_free(&list);
     mn_apply_state_free(&kept);
     return err;

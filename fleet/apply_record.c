@@ -10,12 +10,11 @@
 #include "topo/base/alloc.h"
 #include "topo/emit/emit.h"
 
-#define RECORD_PATH "/var/lib/meshnet/transit.json"
-#define OURS        "# Written by meshnet topo " /* how files of ours begin, after a "#!" */
+#define OURS "# Written by meshnet topo " /* how files of ours begin, after a "#!" */
 
 void mn_record_read(const char *root, struct mn_changes *record)
 {
-    char *path = mn_asprintf("%s%s", root, RECORD_PATH), *text = NULL;
+    char *path = mn_asprintf("%s%s", root, MN_APPLY_RECORD), *text = NULL;
     unsigned mode;
 
     *record = (struct mn_changes){.items = NULL};
@@ -54,7 +53,7 @@ static void add_file(const char *path, const char *text, unsigned mode, struct m
 
 void mn_record_plan(const char *root, const struct mn_changes *record, struct mn_changes *files)
 {
-    char *path = mn_asprintf("%s%s", root, RECORD_PATH), *text = NULL;
+    char *path = mn_asprintf("%s%s", root, MN_APPLY_RECORD), *text = NULL;
 
     if (record->count) {
         cJSON *json = cJSON_CreateObject();

@@ -144,10 +144,11 @@ static cJSON *carriers_json(const struct mn_apply_site *s, const struct mn_apply
     return list;
 }
 
+static const char *const stands[] =
+    {[MN_STAND_NONE] = "none", [MN_STAND_TRIED] = "tried", [MN_STAND_ORPHAN] = "orphan"};
+
 enum mn_err mn_verb_apply_plan(const cJSON *ask, cJSON **answer, struct mn_diag *diag)
 {
-    static const char *const stands[] =
-        {[MN_STAND_NONE] = "none", [MN_STAND_TRIED] = "tried", [MN_STAND_ORPHAN] = "orphan"};
     struct mn_apply_plan plan = {.manager = NULL};
     struct mn_apply_site site;
     char text[512];
@@ -317,17 +318,34 @@ enum mn_err mn_verb_apply_undo(const cJSON *ask, cJSON **answer, struct mn_diag 
     return err;
 }
 
+/* Without its id, by which it could be undone. */
+static void add_kept(cJSON *json)
+{
+    struct mn_apply_state kept;
+
+    if (!mn_apply_state_read(MN_APPLY_KEPT, &kept, NULL)) {
+        cJSON *map = cJSON_AddObjectToObject(json, "kept");
+        cJSON_AddStringToObject(map, "by", kept.who);
+        cJSON_AddNumberToObject(map, "since", (double)kept.since);
+    } else {
+        cJSON_AddNullToObject(json, "kept");
+    }
+    mn_apply_state_free(&kept);
+}
+
 enum mn_err mn_verb_apply_state(const cJSON *ask, cJSON **answer, struct mn_diag *diag)
 {
     char text[512];
-    const char *id;
-    enum mn_err err = id_of(ask, &id, diag);
+    const char *id = NULL;
+    enum mn_err err = cJSON_GetObjectItemCaseSensitive(ask, "id") ? id_of(ask, &id, diag) : MN_OK;
 
     if (err)
         return err;
     *answer = cJSON_CreateObject();
-    cJSON_AddBoolToObject(*answer, "tried", mn_keeper_stand(text, sizeof text) == MN_STAND_TRIED);
+    cJSON_AddStringToObject(*answer, "stands", stands[mn_keeper_stand(text, sizeof text)]);
+    cJSON_AddStringToObject(*answer, "stands_by", text);
+    add_kept(*answer);
     cJSON_AddStringToObject(*answer, "outcome",
-                            mn_keeper_outcome(id, text, sizeof text) ? text : "");
+                            id && mn_keeper_outcome(id, text, sizeof text) ? text : "");
     return MN_OK;
 }

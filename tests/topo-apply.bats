@@ -92,6 +92,14 @@ apply()
     echo "$stderr"
 }
 
+# nothing_to_change: another one finds all as it is wanted.
+nothing_to_change()
+{
+    apply --yes --json
+    [ "$status" -eq 0 ]
+    jq -e '[.nodes[] | (.changes, .files) | length] | add == 0' <<<"$output"
+}
+
 # What is set of a node's NICs, without what changes by itself.
 state()
 {
@@ -167,14 +175,44 @@ held()
 	END
 }
 
-wait_held()
+# wait_for FILE: until it is there.
+wait_for()
 {
     for _ in $(seq 600); do
-        [ ! -e held ] || return 0
+        [ ! -e "$1" ] || return 0
         sleep 0.1
     done
     cat err
     false
+}
+
+# apply_until VERB OPTION…: one in the background, its process in job, that has come to this verb; it
+# goes on with the file "go".
+apply_until()
+{
+    held "$1"
+    shift
+    "$MESHNET" topo apply --mesh mesh.yaml --yes "$@" >out 2>err 3>&- &
+    job=$!
+    wait_for held
+}
+
+# abandon: whoever asked is killed, and whom it asked goes on.
+abandon()
+{
+    kill -KILL $job
+    touch go
+    rm ssh.before
+    wait $job || true
+}
+
+# goes_on: the one in the background, to its end; what it said is shown.
+goes_on()
+{
+    touch go
+    status=0
+    wait $job || status=$?
+    cat out err
 }
 
 @test "topo apply: that cuts off its own way is undone by the node, and everywhere else; it is said" {
@@ -201,7 +239,7 @@ wait_held()
     held apply-check
     timeout --foreground 100 "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
     job=$!
-    wait_held
+    wait_for held
     run ! diff <(states) before
     kill -INT $(pgrep -P $job -x meshnet)
     status=0
@@ -216,13 +254,8 @@ wait_held()
 @test "topo apply: whoever asked is killed: the nodes undo it by themselves" {
     pair
     states >before
-    held apply-check
-    "$MESHNET" topo apply --mesh mesh.yaml --yes --rollback 10s >out 2>err 3>&- &
-    job=$!
-    wait_held
-    kill -KILL $job
-    touch go
-    wait $job || true
+    apply_until apply-check --rollback 10s
+    abandon
     run ! diff <(states) before
     back
     [ -z "$(find root.* -name 'apply-*.json')" ]
@@ -248,10 +281,7 @@ wait_held()
 
 @test "topo apply: while one is under way another is refused, and told whose it is" {
     pair
-    held apply-check
-    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
-    job=$!
-    wait_held
+    apply_until apply-check
     rm ssh.before
     apply --yes
     [ "$status" -eq 1 ]
@@ -290,14 +320,8 @@ wait_held()
 @test "topo apply: a change whose timer was killed is said, and undone by the next apply" {
     pair
     states >before
-    held apply-check
-    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
-    job=$!
-    wait_held
-    kill -KILL $job
-    touch go
-    rm ssh.before
-    wait $job || true
+    apply_until apply-check
+    abandon
     # The namespaces' processes are the keepers, and what the ssh still runs.
     for node in a b; do
         ip netns pids $NS-$node | xargs -r kill -KILL
@@ -405,12 +429,18 @@ wait_held()
     grep -q 'networkctl reload$' told
 }
 
+# failing_manager NODE: who keeps its files, and does not take them.
+failing_manager()
+{
+    mkdir -p root.$1/{run/systemd/netif,usr/bin}
+    touch root.$1/run/systemd/netif/state
+    printf '#!/bin/sh\nexit 3\n' >root.$1/usr/bin/networkctl
+    chmod +x root.$1/usr/bin/networkctl
+}
+
 @test "topo apply: one node cannot keep it: it is undone on those that have" {
     pair
-    mkdir -p root.b/{run/systemd/netif,usr/bin}
-    touch root.b/run/systemd/netif/state
-    printf '#!/bin/sh\nexit 3\n' >root.b/usr/bin/networkctl
-    chmod +x root.b/usr/bin/networkctl
+    failing_manager b
     states >before
     apply --yes
     [ "$status" -eq 1 ]
@@ -502,14 +532,12 @@ settings()
     apply --yes
     [ "$status" -eq 0 ]
     [[ "$output" == *"p0 route: + 10.77.0.2/31 via 10.77.0.1"* ]]
-    [[ "$output" == *"net/ipv4/conf/p0/forwarding sysctl: 0 -> 1"* ]]
+    [[ "$output" == *"net/ipv4/conf/{p0,p1}/forwarding sysctl: 0 -> 1"* ]]
     [[ "$output" == *"+ transit between cables"* ]]
     passes
     on b nft list table inet meshnet
     on b nft list table inet mine
-    apply --yes --json
-    [ "$status" -eq 0 ]
-    jq -e '[.nodes[] | (.changes, .files) | length] | add == 0' <<<"$output"
+    nothing_to_change
     apply --undo --yes
     [ "$status" -eq 0 ]
     states | diff before -
@@ -533,14 +561,12 @@ line6()
     on b sh -c 'head -v /proc/sys/net/ipv6/conf/*/forwarding /proc/sys/net/ipv6/conf/*/accept_ra' >before
     apply --yes
     [ "$status" -eq 0 ]
-    [[ "$output" == *"net/ipv6/conf/mgmt/accept_ra sysctl: 1 -> 2"*"net/ipv6/conf/all/forwarding sysctl: 0 -> 1"* ]]
+    [[ "$output" == *"net/ipv6/conf/{"*"mgmt}/accept_ra sysctl: 1 -> 2"*"net/ipv6/conf/all/forwarding sysctl: 0 -> 1"* ]]
     [ "$(on b sysctl -n net.ipv6.conf.mgmt.accept_ra)" = 2 ]
     [ "$(on b sysctl -n net.ipv6.conf.p0.forwarding)" = 1 ]
     [ -z "$(find / -xdev -maxdepth 1 -name INJ; find . -name INJ)" ]
     run ! grep -r INJ root.b/etc
-    apply --yes --json
-    [ "$status" -eq 0 ]
-    jq -e '[.nodes[] | (.changes, .files) | length] | add == 0' <<<"$output"
+    nothing_to_change
     apply --undo --yes
     [ "$status" -eq 0 ]
     on b sh -c 'head -v /proc/sys/net/ipv6/conf/*/forwarding /proc/sys/net/ipv6/conf/*/accept_ra' | diff before -
@@ -581,8 +607,7 @@ line6()
     [ "$status" -eq 0 ]
     [[ "$output" == *"p0 route: - 10.77.0.4/31 via 10.77.0.1"*"p1 route: + 10.77.0.4/31 via 10.77.0.6"* ]]
     [ "$(on a ip route show 10.77.0.4/31 | wc -l)" -eq 1 ]
-    apply --yes --json
-    jq -e '[.nodes[] | (.changes, .files) | length] | add == 0' <<<"$output"
+    nothing_to_change
     apply --undo --yes
     [ "$status" -eq 0 ]
     states | diff before -
@@ -605,8 +630,7 @@ line6()
     find root.b -type f
     [ -z "$(find root.b/etc -name '*transit*' -o -name 60-meshnet.conf)" ]
     [ -z "$(on a ip route show 10.77.0.2/31)" ]
-    apply --yes --json
-    jq -e '[.nodes[] | (.changes, .files) | length] | add == 0' <<<"$output"
+    nothing_to_change
     apply --undo --yes
     [ "$status" -eq 0 ]
     [ -e root.b/etc/meshnet/transit.sh ]
@@ -649,15 +673,9 @@ kill_keeper()
 @test "topo apply: a timer that is killed during the check does not save its changes" {
     pair
     states >before
-    held apply-check
-    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
-    job=$!
-    wait_held
+    apply_until apply-check
     kill_keeper a
-    touch go
-    status=0
-    wait $job || status=$?
-    cat out err
+    goes_on
     [ "$status" -eq 1 ]
     states | diff before -
     [ "$(grep -c '^[ab]  *undone' out)" -eq 2 ]
@@ -680,10 +698,7 @@ kill_keeper()
 	END
     "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
     job=$!
-    for _ in $(seq 600); do
-        [ ! -e innft ] || break
-        sleep 0.1
-    done
+    wait_for innft
     kill_keeper b
     status=0
     wait $job || status=$?
@@ -697,26 +712,15 @@ kill_keeper()
 @test "topo apply: what cannot be undone at once is tried until it can be" {
     pair
     states >before
-    held apply-check
-    "$MESHNET" topo apply --mesh mesh.yaml --yes --rollback 10s >out 2>err 3>&- &
-    job=$!
-    wait_held
-    kill -KILL $job
-    touch go
-    wait $job || true
+    apply_until apply-check --rollback 10s
+    abandon
     # The NIC is away, as while its driver is loaded anew.
     ip netns add $NS-x
     NODES+=(x)
     ip -n $NS-a link set p0 netns $NS-x
-    for _ in $(seq 300); do
-        [ ! -e root.b/run/meshnet/apply.last ] || break
-        sleep 0.1
-    done
+    wait_for root.b/run/meshnet/apply.last
     ip -n $NS-x link set p0 netns $NS-a
-    for _ in $(seq 300); do
-        [ ! -e root.a/run/meshnet/apply.last ] || break
-        sleep 0.1
-    done
+    wait_for root.a/run/meshnet/apply.last
     grep -q '"undone: nobody confirmed it in time"}' root.a/run/meshnet/apply.last
     [ -z "$(find root.* -name 'apply-*.json')" ]
     # Addresses that it lost on its way are none of the old ones here.
@@ -728,13 +732,8 @@ kill_keeper()
 @test "topo apply: recovery puts back what it can where something cannot be" {
     pair
     state a >before.a
-    held apply-check
-    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
-    job=$!
-    wait_held
-    kill -KILL $job
-    touch go
-    wait $job || true
+    apply_until apply-check
+    abandon
     kill_keeper a
     mkdir -p root.a/etc/meshnet/meshnet-ip.sh
     run on a env MESHNET_NODE=a MESHNET_ROOT="$PWD/root.a" "$MESHNET" node apply-undo <<<'{"orphan":true}'
@@ -746,10 +745,7 @@ kill_keeper()
 
 @test "topo apply: one node cannot keep it, and one that has does not hear it at once: undone on both" {
     pair
-    mkdir -p root.b/{run/systemd/netif,usr/bin}
-    touch root.b/run/systemd/netif/state
-    printf '#!/bin/sh\nexit 3\n' >root.b/usr/bin/networkctl
-    chmod +x root.b/usr/bin/networkctl
+    failing_manager b
     states >before
     cat >ssh.before <<-END
 	if [ "\$2" = a ] && [[ "\$3" == *"node apply-undo"* ]] && [ ! -e once ]; then
@@ -768,10 +764,7 @@ kill_keeper()
 
 @test "topo apply: a terminal that goes while it is kept leaves no node behind" {
     pair
-    held apply-keep
-    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
-    job=$!
-    wait_held
+    apply_until apply-keep
     kill -HUP $job
     touch go
     wait $job || true
@@ -861,14 +854,8 @@ kill_keeper()
 
 @test "topo apply: what has lost its timer is not undone before the person says so" {
     pair
-    held apply-check
-    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
-    job=$!
-    wait_held
-    kill -KILL $job
-    touch go
-    rm ssh.before
-    wait $job || true
+    apply_until apply-check
+    abandon
     kill_keeper a
     kill_keeper b
     states >stands
@@ -930,9 +917,15 @@ breaks()
 {
     local node=$1
     shift
+    rm -f broken
+    # No other node is asked before.
     cat >ssh.before <<-END
-	if [ "\$2" = $node ] && [[ "\$3" == *"node apply-check"* ]]; then
-	    nsenter --net=/run/netns/$NS-$node $*
+	if [[ "\$3" == *"node apply-check"* ]]; then
+	    if [ "\$2" = $node ]; then
+	        nsenter --net=/run/netns/$NS-$node $*
+	        touch broken
+	    fi
+	    for _ in \$(seq 300); do [ -e broken ] && break; sleep 0.1; done
 	fi
 	END
 }
@@ -1057,18 +1050,9 @@ all_of()
     ip -n $NS-a addr add fd55::1/64 metric 78 nodad dev p0
     all_of a >before
     grep -q 'metric 77.*p0:x' before
-    held apply-check
-    "$MESHNET" topo apply --mesh mesh.yaml --yes --rollback 10s >out 2>err 3>&- &
-    job=$!
-    wait_held
-    kill -KILL $job
-    touch go
-    rm ssh.before
-    wait $job || true
-    for _ in $(seq 300); do
-        [ ! -e root.a/run/meshnet/apply.last ] || break
-        sleep 0.1
-    done
+    apply_until apply-check --rollback 10s
+    abandon
+    wait_for root.a/run/meshnet/apply.last
     all_of a | diff before -
     apply --yes
     [ "$status" -eq 0 ]
@@ -1151,10 +1135,7 @@ mtus()
     printf '#!/bin/sh\nprintf "%%s|" "$@" >>%s/told\n' "$PWD" >root.a/usr/bin/busctl
     printf '#!/bin/sh\n' >root.a/usr/bin/systemctl
     chmod +x root.a/usr/bin/{busctl,systemctl}
-    held apply-check
-    "$MESHNET" topo apply --mesh mesh.yaml --yes >out 2>err 3>&- &
-    job=$!
-    wait_held
+    apply_until apply-check
     keeper=
     for pid in $(ip netns pids "$NS-a"); do
         [ "$(ps -o sid= "$pid" | tr -d ' ')" != "$pid" ] || keeper=$pid
@@ -1165,4 +1146,34 @@ mtus()
     touch go
     wait $job
     [ "$(grep -c '^[ab]  *kept' out)" -eq 2 ]
+}
+
+@test "topo apply: what is the same for many NICs is a line, and so is its own record, but with --verbose" {
+    line
+    apply --dry-run
+    [ "$status" -eq 0 ]
+    [ "$(grep -c '  net/ipv4/conf/{p0,p1}/rp_filter sysctl: 0 -> 2' <<<"$output")" -eq 1 ]
+    [ "$(grep -c '  net/ipv4/conf/p0/rp_filter sysctl: 0 -> 2' <<<"$output")" -eq 2 ]
+    [ "$(grep -c '^  net/ipv4/conf/p1/' <<<"$output")" -eq 0 ]
+    [[ "$output" == *"transit.json (new, "*" lines; what apply has set, for itself)"* ]]
+    [[ "$output" != *'"kind":'* ]]
+    apply --dry-run --verbose
+    [ "$status" -eq 0 ]
+    [[ "$output" == *'"kind":'* ]]
+    apply --dry-run --json
+    jq -e '[.nodes[] | select(.node == "b") | .changes[] | select(.what | strings | endswith("/rp_filter"))] | length == 2' <<<"$output"
+}
+
+@test "topo apply: what stands, what was kept last and what --undo goes back to is told" {
+    pair
+    apply_until apply-check
+    on a env MESHNET_NODE=a MESHNET_ROOT="$PWD/root.a" "$MESHNET" node apply-state <<<'{}' >state
+    jq -e '.stands == "tried" and (.stands_by | contains("undone at the latest 60 s after")) and .kept == null' state
+    goes_on
+    [ "$status" -eq 0 ]
+    on a env MESHNET_NODE=a MESHNET_ROOT="$PWD/root.a" "$MESHNET" node apply-state <<<'{}' >state
+    jq -e '.stands == "none" and (.kept | (.by | contains("process ")) and .since > 0 and has("id") == false)' state
+    apply --undo --dry-run
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"note: this goes back to before the apply of 20"*", process $job; what those before it replaced is not kept"* ]]
 }
