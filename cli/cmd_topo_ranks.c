@@ -138,12 +138,17 @@ static void put_json(const struct ranks *r, FILE *file)
                                steps[] = {{"from", "", 0}, {"to", "", 0}, {"cable", "", 0}};
     const struct mn_rank_order *order = r->order;
     struct mn_out *out = mn_out_new(file, MN_OUT_JSON);
+    double busbw = mn_rank_order_busbw(r->mesh, order);
     int rank = 0;
 
     mn_out_str(out, "mesh_file", NULL, r->path);
     mn_out_int(out, "nodes", NULL, order->n);
     mn_out_int(out, "steps_without_cable", NULL, order->missing);
     mn_out_int(out, "at_least", NULL, order->least);
+    if (busbw > 0)
+        mn_out_num(out, "busbw_gb_per_s", NULL, busbw * 1e-9, 3);
+    else
+        mn_out_str(out, "busbw_gb_per_s", NULL, NULL);
     mn_out_table(out, "ranks", NULL, ranks, sizeof ranks / sizeof *ranks);
     for (int i = 0; i < order->n; i++)
         for (int s = 0; s < slots_at(r, i); s++) {
@@ -181,13 +186,21 @@ static void say_gaps(const struct ranks *r)
 
     if (!order->missing)
         return;
+    double busbw = mn_rank_order_busbw(r->mesh, order);
     char *gaps = mn_rank_order_gaps(r->mesh, order);
     fprintf(stderr, "meshnet topo ranks: the ring of %d goes over %s; ", order->n, gaps);
     if (order->missing == order->least)
-        fprintf(stderr, "no order has fewer\n");
+        fprintf(stderr, "no order has fewer");
     else
-        fprintf(stderr, "no better order was found, though all that is known is that each has %d\n",
+        fprintf(stderr, "no better order was found, though all that is known is that each has %d",
                 order->least);
+    fprintf(stderr, ". TCP goes there through nodes in between or beside the cables");
+    if (busbw > 0)
+        fprintf(stderr,
+                "; by the cables' speed a large all-reduce has at most %.3g GB/s of bus "
+                "bandwidth",
+                busbw * 1e-9);
+    fputc('\n', stderr);
     free(gaps);
 }
 

@@ -91,7 +91,8 @@ char *mn_rank_order_gaps(const struct mn_mesh *mesh, const struct mn_rank_order 
 
 /* --- what an order costs -------------------------------------------------------------------- */
 
-#define LARGE 1e9 /* bytes */
+#define LARGE    1e9 /* bytes */
+#define CHANNELS 2
 
 /* Where the file does not say how fast cables are, they are all as fast as the fastest. */
 static void fill_rates(struct mn_fabric *fabric)
@@ -109,31 +110,41 @@ static void fill_rates(struct mn_fabric *fabric)
             fabric->groups[i].rate = most;
 }
 
-static double seconds_of(const struct mn_fabric *fabric, struct mn_routes *routes,
-                         const struct mn_rank_order *order)
-{
-    const struct mn_model model = {.fabric = fabric,
-                                   .routes = routes,
-                                   .node_of_rank = order->nodes,
-                                   .n_ranks = order->n};
-    struct mn_model_result result;
-
-    if (mn_model_predict(&model, MN_MODEL_ALL_REDUCE, MN_MODEL_RING, LARGE, 2, &result))
-        return 0;
-    return result.seconds;
-}
-
-double mn_rank_order_factor(const struct mn_mesh *mesh, const struct mn_rank_order *order,
-                            const struct mn_rank_order *better)
+/* known: only where the file says how fast cables are. */
+static enum mn_err predict(const struct mn_mesh *mesh, const struct mn_rank_order *order, int known,
+                           struct mn_model_result *result)
 {
     struct mn_fabric fabric;
     struct mn_routes routes;
 
     mn_fabric_from_mesh(mesh, &fabric);
-    fill_rates(&fabric);
+    if (!known)
+        fill_rates(&fabric);
     mn_routes_find(&fabric, &routes);
-    double bad = seconds_of(&fabric, &routes, order), good = seconds_of(&fabric, &routes, better);
+    const struct mn_model model = {.fabric = &fabric,
+                                   .routes = &routes,
+                                   .node_of_rank = order->nodes,
+                                   .n_ranks = order->n};
+    enum mn_err err =
+        mn_model_predict(&model, MN_MODEL_ALL_REDUCE, MN_MODEL_RING, LARGE, CHANNELS, result);
     mn_routes_free(&routes);
     mn_fabric_free(&fabric);
-    return bad > 0 && good > 0 ? bad / good : 0;
+    return err;
+}
+
+double mn_rank_order_factor(const struct mn_mesh *mesh, const struct mn_rank_order *order,
+                            const struct mn_rank_order *better)
+{
+    struct mn_model_result bad, good;
+
+    if (predict(mesh, order, 0, &bad) || predict(mesh, better, 0, &good) || good.seconds <= 0)
+        return 0;
+    return bad.seconds / good.seconds;
+}
+
+double mn_rank_order_busbw(const struct mn_mesh *mesh, const struct mn_rank_order *order)
+{
+    struct mn_model_result result;
+
+    return order->n < 2 || predict(mesh, order, 1, &result) ? 0 : result.busbw;
 }

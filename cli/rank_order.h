@@ -36,5 +36,8 @@ char *mn_rank_order_gaps(const struct mn_mesh *mesh, const struct mn_rank_order 
  * can carry (topo/model.h); 0 = not known: nodes that no cables join. */
 double mn_rank_order_factor(const struct mn_mesh *mesh, const struct mn_rank_order *order,
                             const struct mn_rank_order *better);
+/* The bus bandwidth of a large all-reduce by what the cables can carry, bytes/s; 0 = not known: the
+ * file has no speeds, or nodes that no cables join. */
+double mn_rank_order_busbw(const struct mn_mesh *mesh, const struct mn_rank_order *order);
 
 #endif

@@ -38,12 +38,12 @@ ranks()
     ranks --mesh line.yaml
     [ "$status" -eq 0 ]
     [ "$output" = host0,host1,host2,host3 ]
-    [[ "$stderr" == *"the ring of 4 goes over 1 pair without a cable: n3-n0; no order has fewer"* ]]
+    [[ "$stderr" == *"the ring of 4 goes over 1 pair without a cable: n3-n0; no order has fewer."*"a large all-reduce has at most 1.18 GB/s of bus bandwidth"* ]]
     mesh_of star.yaml 5 0-1 0-2 0-3 0-4
     ranks --mesh star.yaml
     [[ "$stderr" == *"3 pairs without a cable: "*"no order has fewer"* ]]
     ranks --mesh star.yaml --json
-    jq -e '.steps_without_cable == 3 and .at_least == 3 and
+    jq -e '.steps_without_cable == 3 and .at_least == 3 and .busbw_gb_per_s > 1.1 and .busbw_gb_per_s < 1.2 and
         ([.steps[] | select(.cable | not)] | length) == 3 and (.steps | length) == 5' <<<"$output"
 }
 
