@@ -21,12 +21,17 @@ struct mn_predict_mesh {
     struct mn_fabric fabric;
     struct mn_routes routes;
     struct mn_model model;
-    int *nodes, *hosts; /* by rank */
+    int *nodes, *hosts;                       /* by rank */
+    double copy, reduce[MN_TYPES][MN_REDOPS]; /* bytes/s of the slowest rank; 0 = not known */
 };
 /* Every rank finds its node of the mesh file and says how fast its NICs are where the file does
  * not; mesh is completed by that. Together. */
 enum mn_err mn_predict_meet(struct mn_group *group, struct mn_mesh *mesh,
                             struct mn_predict_mesh *made, struct mn_diag *diag);
+/* How fast the slowest rank copies, and reduces what the tasks reduce: some milliseconds of each
+ * rank. Together. */
+enum mn_err mn_predict_try(struct mn_group *group, const struct mn_collective_task *tasks,
+                           size_t n_tasks, struct mn_predict_mesh *made, struct mn_diag *diag);
 void mn_predict_free(struct mn_predict_mesh *made);
 /* "link a-b, from a to b", "port p0 of a, sending", … and that of a cable by its name alone. */
 char *mn_predict_limit(const struct mn_mesh *mesh, const struct mn_fabric *fabric,

@@ -142,6 +142,23 @@ static void what_limits(void **state)
     end();
 }
 
+/* A round that has to reduce what it brought before the next one begins; where there is more than a
+ * chunk, the next one is under way meanwhile. */
+static void processors(void **state)
+{
+    (void)state;
+    ring(4);
+    double slice = 1 << 16, plain = seconds(MN_ALLREDUCE, "ring", 1 << 18);
+    double much = seconds(MN_ALLREDUCE, "ring", 64 << 20);
+    model.host.reduce = 2 * RATE;
+    assert_float_equal(seconds(MN_ALLREDUCE, "ring", 1 << 18), plain + 3 * slice / (2 * RATE),
+                       1e-9);
+    assert_true(seconds(MN_ALLREDUCE, "ring", 64 << 20) < 1.02 * much);
+    model.host.copy = RATE / 10;
+    assert_true(seconds(MN_ALLREDUCE, "ring", 1 << 18) > plain + slice / (RATE / 10));
+    end();
+}
+
 static void what_cannot_be_predicted(void **state)
 {
     struct mn_diag diag = {.text = ""};
@@ -193,6 +210,7 @@ int main(void)
         cmocka_unit_test(all_collectives_by_all_algorithms_end),
         cmocka_unit_test(flows_share_what_they_meet_on),
         cmocka_unit_test(what_limits),
+        cmocka_unit_test(processors),
         cmocka_unit_test(what_cannot_be_predicted),
         cmocka_unit_test(a_library),
     };

@@ -15,7 +15,13 @@ static enum mn_err predict(const struct mn_predict_mesh *made, const struct mn_m
                            const struct mn_collective_task *task, int engine,
                            struct mn_model_result *result, struct mn_diag *diag)
 {
-    enum mn_err err = mn_predict(&made->model, task, engine, made->hosts, result, diag);
+    struct mn_model model = made->model;
+
+    if (!engine) {
+        model.host.copy = made->copy;
+        model.host.reduce = made->reduce[task->type][task->op];
+    }
+    enum mn_err err = mn_predict(&model, task, engine, made->hosts, result, diag);
 
     if (err != MN_ERR_NOTFOUND || result->cable < 0)
         return err;
@@ -32,6 +38,8 @@ enum mn_err mn_collective_predict_begin(struct mn_collective_session *s, struct 
     struct mn_model_result result;
     enum mn_err err = mn_predict_meet(group, &s->mesh, made, diag);
 
+    if (!err && !o->engine && o->memory == MN_MEMORY_HOST)
+        err = mn_predict_try(group, s->tasks, s->n_tasks, made, diag);
     if (err || mn_group_rank(group))
         return err;
     if (o->predict_from)

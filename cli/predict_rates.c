@@ -42,6 +42,7 @@ static int take(const cJSON *cell, const struct mn_mesh *mesh, struct mn_fabric 
     int turned = strcmp(mn_results_text(cell, "from", ""), mesh->nodes[cable->nodes[0]].name) != 0;
     cable->rate = (turned ? in : out) * GBPS;
     cable->back = (turned ? out : in) * GBPS;
+    cable->both = both * GBPS;
     if (latency > 0)
         cable->latency = latency / 1e6;
     for (int i = 0; i < 2; i++) {

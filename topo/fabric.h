@@ -15,6 +15,7 @@ struct mn_fabric_cable {
     int groups[2];   /* capacity group that each end is of, -1: none */
     int link;        /* index in the mesh, -1: none */
     double back;     /* bytes/s from nodes[1] to nodes[0] where it differs from rate; 0 = as rate */
+    double both;     /* bytes/s of both directions together; 0 = as much as of each alone */
     uint64_t weight; /* mn_way_weight of its nodes' names; 0: by their numbers */
 };
 

@@ -11,10 +11,11 @@ void mn_load_make(const struct mn_fabric *fabric, struct mn_load *load)
     size_t n = (size_t)fabric->n, c = 2 * fabric->n_cables, g = 2 * fabric->n_groups;
 
     load->fabric = fabric;
-    load->n_parts = c + g + 2 * n;
+    load->n_parts = c + fabric->n_cables + g + 2 * n;
     load->parts = mn_zalloc((load->n_parts + 1) * sizeof *load->parts);
     load->cables = load->parts;
-    load->groups = load->cables + c;
+    load->duplex = load->cables + c;
+    load->groups = load->duplex + fabric->n_cables;
     load->forward = load->groups + g;
     load->nodes = load->forward + n;
 }
@@ -47,6 +48,8 @@ int mn_load_cable(struct mn_load *load, size_t cable, int node, double bytes, in
         return 0;
     }
     load->cables[2 * cable + (size_t)direction] += bytes / rate;
+    if (c->both > 0)
+        load->duplex[cable] += bytes / c->both;
     for (int i = 0; i < 2; i++) {
         int group = c->groups[i], receives = c->nodes[i] != node;
         if (group >= 0 && load->fabric->groups[group].rate > 0)
@@ -147,6 +150,11 @@ struct mn_load_worst mn_load_worst(const struct mn_load *load)
         if (heavier(&worst, load->cables[i], MN_LIMIT_CABLE)) {
             worst.cable = (int)(i / 2);
             worst.direction = (int)(i % 2);
+        }
+    for (size_t i = 0; i < f->n_cables; i++)
+        if (heavier(&worst, load->duplex[i], MN_LIMIT_CABLE)) {
+            worst.cable = (int)i;
+            worst.direction = load->cables[2 * i + 1] > load->cables[2 * i];
         }
     for (size_t i = 0; i < 2 * f->n_groups; i++)
         if (heavier(&worst, load->groups[i], MN_LIMIT_GROUP)) {

@@ -9,6 +9,7 @@ struct mn_load {
     double *parts; /* all of them, one behind the other; what follows points into it */
     size_t n_parts;
     double *cables;  /* by cable and direction: 2 * cable + direction */
+    double *duplex;  /* by cable: both directions together */
     double *groups;  /* by group: 2 * group, sent; 2 * group + 1, received */
     double *forward; /* by node */
     double *nodes;

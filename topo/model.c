@@ -131,6 +131,7 @@ static double own_time(struct mn_model_sum *s, const struct mn_model_flow *flow)
             const struct mn_fabric_cable *c = &f->cables[cable];
             int direction = mn_fabric_direction(c, s->path[i]);
             most = fmax(most, s->now.cables[2 * cable + (size_t)direction]);
+            most = fmax(most, s->now.duplex[cable]);
             for (int e = 0; e < 2; e++)
                 if (c->groups[e] >= 0)
                     most =
@@ -166,7 +167,15 @@ struct exchange {
     const double *ranks; /* by node: how many */
     double *passing;     /* by node: bytes that go there, or through it, from the one looked at */
     double *latency;     /* by node: of the way there */
+    double *near, *far;  /* bytes over edges: 2 * edge, from its first end; + 1, from the other */
+    double *through;     /* by node: bytes that it passes on */
+    double *wait;        /* by edge: its latency */
 };
+
+static size_t side(const struct mn_routes *routes, uint32_t edge, int from)
+{
+    return 2 * (size_t)edge + (routes->ways.edges[edge].ends[0] != from);
+}
 
 /* Bytes that end at a node go over the edge by which it was reached, or its door's nearer end. */
 static void add_target(struct exchange *x, const struct mn_way_view *view, int node)
@@ -181,86 +190,93 @@ static void add_target(struct exchange *x, const struct mn_way_view *view, int n
     mn_load_node(&s->now, node, bytes);
     handle(s, view->self, node, bytes);
     if (view->hops[node] == 1) {
-        mn_load_edge(&s->now, routes, &routes->ways.edges[view->last[node]], view->self, bytes, 0,
-                     &s->unknown);
+        x->near[side(routes, view->last[node], view->self)] += bytes;
         return;
     }
-    if (door >= 0) {
-        int near = f->cables[door].nodes[f->cables[door].nodes[0] == node];
-        if (view->hops[near] < view->hops[node]) {
-            mn_load_edge(&s->now, routes, mn_routes_edge(routes, near, node), near, bytes, 1,
-                         &s->unknown);
-            x->passing[near] += bytes;
-            if (s->model->host.forward > 0)
-                s->now.forward[near] += bytes / s->model->host.forward;
-            return;
-        }
+    int near = door < 0 ? node : f->cables[door].nodes[f->cables[door].nodes[0] == node];
+    if (view->hops[near] >= view->hops[node]) {
+        x->passing[node] += bytes;
+        return;
     }
-    x->passing[node] += bytes;
+    const struct mn_way_edge *edge = mn_routes_edge(routes, near, node);
+    x->far[side(routes, (uint32_t)(edge - routes->ways.edges), near)] += bytes;
+    x->through[near] += bytes;
+    x->passing[near] += bytes;
 }
 
-/* Neighbours' own bytes are added already: what passes here is far traffic. */
-static void pass(struct exchange *x, const struct mn_way_view *view, int node)
+static int before(const struct exchange *x, const struct mn_way_view *view, int node)
 {
-    struct mn_model_sum *s = x->s;
-    const struct mn_way_edge *edge = &s->model->routes->ways.edges[view->last[node]];
-    int before = mn_way_other_end(edge, node);
-
-    x->latency[node] = x->latency[before] + mn_load_latency(s->model, edge) +
-                       (before == view->self ? s->model->host.message : s->model->host.hop);
-}
-
-static void pass_back(struct exchange *x, const struct mn_way_view *view, int node)
-{
-    struct mn_model_sum *s = x->s;
-    const struct mn_way_edge *edge = &s->model->routes->ways.edges[view->last[node]];
-    int before = mn_way_other_end(edge, node);
-
-    if (x->passing[node] > 0) {
-        mn_load_edge(&s->now, s->model->routes, edge, before, x->passing[node], 1, &s->unknown);
-        if (before != view->self && s->model->host.forward > 0)
-            s->now.forward[before] += x->passing[node] / s->model->host.forward;
-        x->passing[before] += x->passing[node];
-    }
-    x->passing[node] = 0;
+    return mn_way_other_end(&x->s->model->routes->ways.edges[view->last[node]], node);
 }
 
 static void exchange_from(struct exchange *x, int from, double *longest)
 {
+    const struct mn_model_host *host = &x->s->model->host;
     const struct mn_way_view *view = mn_routes_view(x->s->model->routes, from);
 
     x->latency[from] = 0;
     for (int i = 1; i < view->reached; i++) {
-        pass(x, view, view->order[i]);
-        if (x->ranks[view->order[i]] > 0) {
-            add_target(x, view, view->order[i]);
-            *longest = fmax(*longest, x->latency[view->order[i]]);
+        int node = view->order[i], last = before(x, view, node);
+        x->latency[node] = x->latency[last] + x->wait[view->last[node]] +
+                           (last == from ? host->message : host->hop);
+        if (x->ranks[node] > 0) {
+            add_target(x, view, node);
+            *longest = fmax(*longest, x->latency[node]);
         }
     }
-    for (int i = view->reached; i-- > 1;)
-        pass_back(x, view, view->order[i]);
+    /* Neighbours' own bytes are added already: what passes here is far traffic. */
+    for (int i = view->reached; i-- > 1;) {
+        int node = view->order[i], last = before(x, view, node);
+        x->far[side(x->s->model->routes, view->last[node], last)] += x->passing[node];
+        x->through[last] += last == from ? 0 : x->passing[node];
+        x->passing[last] += x->passing[node];
+        x->passing[node] = 0;
+    }
     x->passing[from] = 0;
     for (int i = 0; view->reached < x->s->model->fabric->n && i < x->s->model->fabric->n; i++)
         x->s->no_way |= view->hops[i] < 0 && x->ranks[i] > 0;
 }
 
+static void add_exchanged(struct exchange *x)
+{
+    struct mn_model_sum *s = x->s;
+    const struct mn_routes *routes = s->model->routes;
+
+    for (size_t i = 0; i < 2 * routes->ways.n_edges; i++) {
+        const struct mn_way_edge *edge = &routes->ways.edges[i / 2];
+        const double bytes[2] = {x->near[i], x->far[i]};
+        for (int far = 0; far < 2; far++)
+            if (bytes[far] > 0)
+                mn_load_edge(&s->now, routes, edge, edge->ends[i % 2], bytes[far], far,
+                             &s->unknown);
+    }
+    for (int n = 0; s->model->host.forward > 0 && n < s->model->fabric->n; n++)
+        s->now.forward[n] += x->through[n] / s->model->host.forward;
+}
+
 void mn_model_exchange(struct mn_model_sum *s, double bytes)
 {
-    size_t n = (size_t)s->model->fabric->n + 1;
-    double *ranks = mn_zalloc(n * sizeof *ranks), longest = 0;
-    struct exchange x = {.s = s, .bytes = bytes, .ranks = ranks};
+    const struct mn_ways *ways = &s->model->routes->ways;
+    size_t n = ways->n + 1, edges = ways->n_edges + 1;
+    double *all = mn_zalloc((4 * n + 5 * edges) * sizeof *all), longest = 0;
+    struct exchange x = {.s = s, .bytes = bytes, .ranks = all};
 
-    x.passing = mn_zalloc(n * sizeof *x.passing);
-    x.latency = mn_zalloc(n * sizeof *x.latency);
+    x.passing = all + n;
+    x.latency = x.passing + n;
+    x.through = x.latency + n;
+    x.near = x.through + n;
+    x.far = x.near + 2 * edges;
+    x.wait = x.far + 2 * edges;
+    for (size_t e = 0; e < ways->n_edges; e++)
+        x.wait[e] = mn_load_latency(s->model, &ways->edges[e]);
     for (int r = 0; r < s->n; r++)
-        ranks[mn_model_node(s->model, r)]++;
+        all[mn_model_node(s->model, r)]++;
     for (int i = 0; i < s->model->fabric->n; i++)
-        if (ranks[i] > 0)
+        if (x.ranks[i] > 0)
             exchange_from(&x, i, &longest);
+    add_exchanged(&x);
     note_flow(s, -1, -1, longest);
-    free(ranks);
-    free(x.passing);
-    free(x.latency);
+    free(all);
 }
 
 /* --- all of it ------------------------------------------------------------------------------ */

@@ -45,6 +45,7 @@ struct mn_model_host {
     double forward; /* bytes/s that a node in between passes on; 0 = as fast as cables bring them */
     double hop;     /* s that it takes a node in between to pass a packet on */
     double reduce;  /* bytes/s that a rank reduces; 0 = in no time */
+    double copy;    /* bytes/s that a rank copies within its memory; 0 = in no time */
 };
 
 struct mn_model {

@@ -104,6 +104,21 @@ static void what_limits_is_named(void **state)
     end();
 }
 
+/* A cable that carries less both ways at once: a ring goes one way round and does not see it. */
+static void both_ways_at_once(void **state)
+{
+    (void)state;
+    ring(4);
+    double one_way = seconds(MN_MODEL_ALL_REDUCE, MN_MODEL_RING, 1e8);
+    double there = seconds(MN_MODEL_ALL_TO_ALL, MN_MODEL_DIRECT, 4e8);
+    for (size_t c = 0; c < fabric.n_cables; c++)
+        fabric.cables[c].both = 1.5 * RATE;
+    assert_near(seconds(MN_MODEL_ALL_REDUCE, MN_MODEL_RING, 1e8), one_way);
+    assert_float_equal(seconds(MN_MODEL_ALL_TO_ALL, MN_MODEL_DIRECT, 4e8) / there, 2 / 1.5, 1e-3);
+    assert_int_equal(got.limit, MN_LIMIT_CABLE);
+    end();
+}
+
 /* Halves of a port carry no more than the port; without a group two cables carry double. */
 static void parallel_cables_and_ports(void **state)
 {
@@ -315,6 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rings_on_rings),
         cmocka_unit_test(what_limits_is_named),
+        cmocka_unit_test(both_ways_at_once),
         cmocka_unit_test(parallel_cables_and_ports),
         cmocka_unit_test(a_ring_on_a_line),
         cmocka_unit_test(ranks_out_of_order),

@@ -85,7 +85,7 @@ static uint16_t slot_of(const struct mn_ways *ways, int node, size_t edge)
 {
     size_t at = ways->start[node];
 
-    while (ways->around[at] != edge)
+    while (ways->steps[at].edge != edge)
         at++;
     return (uint16_t)(at - ways->start[node]);
 }
@@ -113,12 +113,12 @@ static int walk_back(const struct mn_ways *ways, const uint16_t *last, int from,
     for (int at = to; at != from; hops++) {
         if (last[at] == NOWHERE)
             return -1;
-        at = mn_way_other_end(&ways->edges[ways->around[ways->start[at] + last[at]]], at);
+        at = ways->steps[ways->start[at] + last[at]].to;
     }
     for (int at = to, i = hops; nodes && i >= 0; i--) {
         nodes[i] = at;
         if (i)
-            at = mn_way_other_end(&ways->edges[ways->around[ways->start[at] + last[at]]], at);
+            at = ways->steps[ways->start[at] + last[at]].to;
     }
     return hops;
 }
@@ -133,8 +133,8 @@ const struct mn_way_edge *mn_routes_edge(const struct mn_routes *routes, int a, 
     const struct mn_ways *ways = &routes->ways;
 
     for (size_t i = ways->start[a]; i < ways->start[a + 1]; i++)
-        if (mn_way_other_end(&ways->edges[ways->around[i]], a) == b)
-            return &ways->edges[ways->around[i]];
+        if (ways->steps[i].to == b)
+            return &ways->edges[ways->steps[i].edge];
     return NULL;
 }
 

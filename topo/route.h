@@ -17,11 +17,19 @@ struct mn_way_edge {
     uint64_t weight; /* tells ways of equal length apart: mn_way_weight */
 };
 
+/* An edge as a node sees it. */
+struct mn_way_step {
+    int to;
+    uint32_t edge;
+    uint64_t weight;
+};
+
 struct mn_ways {
     size_t n;
     struct mn_way_edge *edges;
     size_t n_edges;
-    size_t *start, *around; /* edges at node n: around[start[n]] … around[start[n + 1]] */
+    size_t *start; /* steps from node n: steps[start[n]] … steps[start[n + 1] - 1] */
+    struct mn_way_step *steps;
 };
 
 /* By the names of both nodes, in either order. 40 bits: a million of them can be added. */
@@ -37,8 +45,8 @@ struct mn_way_view {
     int self;
     int *hops; /* -1: out of reach */
     uint64_t *weight;
-    size_t *first, *last; /* edges: where the way there begins and ends */
-    int *order;           /* those in reach, the nearest first, self before all */
+    uint32_t *first, *last; /* edges: where the way there begins and ends */
+    int *order;             /* those in reach, the nearest first, self before all */
     int reached;
 };
 

@@ -26,20 +26,23 @@ void mn_ways_index(struct mn_ways *ways)
     size_t n = ways->n;
 
     ways->start = mn_zalloc((n + 2) * sizeof *ways->start);
-    ways->around = mn_zalloc((2 * ways->n_edges + 1) * sizeof *ways->around);
+    ways->steps = mn_zalloc((2 * ways->n_edges + 1) * sizeof *ways->steps);
     for (size_t i = 0; i < 2 * ways->n_edges; i++)
         ways->start[ways->edges[i / 2].ends[i % 2] + 2]++;
     for (size_t i = 2; i < n + 2; i++)
         ways->start[i] += ways->start[i - 1];
-    for (size_t i = 0; i < 2 * ways->n_edges; i++)
-        ways->around[ways->start[ways->edges[i / 2].ends[i % 2] + 1]++] = i / 2;
+    for (size_t i = 0; i < 2 * ways->n_edges; i++) {
+        const struct mn_way_edge *edge = &ways->edges[i / 2];
+        ways->steps[ways->start[edge->ends[i % 2] + 1]++] =
+            (struct mn_way_step){edge->ends[!(i % 2)], (uint32_t)(i / 2), edge->weight};
+    }
 }
 
 void mn_ways_free(struct mn_ways *ways)
 {
     free(ways->edges);
     free(ways->start);
-    free(ways->around);
+    free(ways->steps);
     *ways = (struct mn_ways){.n = 0};
 }
 
@@ -83,23 +86,22 @@ void mn_way_look(const struct mn_ways *ways, int self, const char *barred, struc
     view->order[0] = self;
     view->reached = 1;
     for (int at = 0; at < view->reached; at++) {
-        int here = view->order[at];
+        int here = view->order[at], hops = view->hops[here] + 1;
         for (size_t i = ways->start[here]; i < ways->start[here + 1]; i++) {
-            size_t e = ways->around[i];
-            const struct mn_way_edge *edge = &ways->edges[e];
-            int there = mn_way_other_end(edge, here);
-            uint64_t weight = view->weight[here] + edge->weight;
-            if (barred && barred[e])
+            const struct mn_way_step *step = &ways->steps[i];
+            int there = step->to;
+            uint64_t weight = view->weight[here] + step->weight;
+            if (barred && barred[step->edge])
                 continue;
             if (view->hops[there] >= 0 &&
-                (view->hops[there] != view->hops[here] + 1 || view->weight[there] <= weight))
+                (view->hops[there] != hops || view->weight[there] <= weight))
                 continue;
             if (view->hops[there] < 0)
                 view->order[view->reached++] = there;
-            view->hops[there] = view->hops[here] + 1;
+            view->hops[there] = hops;
             view->weight[there] = weight;
-            view->first[there] = here == self ? e : view->first[here];
-            view->last[there] = e;
+            view->first[there] = here == self ? step->edge : view->first[here];
+            view->last[there] = step->edge;
         }
     }
 }

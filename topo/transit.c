@@ -114,12 +114,12 @@ static int is_between(const struct graph *g, int self)
     int between = 0;
 
     for (size_t i = w->start[self]; i < w->start[self + 1]; i++)
-        near[mn_way_other_end(&w->edges[w->around[i]], self)] = 1;
+        near[w->steps[i].to] = 1;
     for (size_t i = w->start[self]; i < w->start[self + 1] && !between; i++) {
-        int there = mn_way_other_end(&w->edges[w->around[i]], self);
+        int there = w->steps[i].to;
         size_t common = 0;
         for (size_t k = w->start[there]; k < w->start[there + 1]; k++)
-            common += (size_t)near[mn_way_other_end(&w->edges[w->around[k]], there)];
+            common += (size_t)near[w->steps[k].to];
         between = common != mn_ways_degree(w, self) - 1;
     }
     free(near);

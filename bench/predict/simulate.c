@@ -195,7 +195,8 @@ static void next_message(struct simulation *s, struct pair *p)
 
 static double cost_of(const struct simulation *s, const struct mn_step *step)
 {
-    double rate = step->kind == MN_STEP_REDUCE ? s->model->host.reduce : 0;
+    const struct mn_model_host *host = &s->model->host;
+    double rate = step->kind == MN_STEP_REDUCE ? host->reduce : host->copy;
 
     return rate > 0 ? (double)step->bytes / rate : 0;
 }
