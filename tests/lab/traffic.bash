@@ -22,7 +22,7 @@ serve_on()
         exit 1"
 }
 
-# ring_up: the machines of $MESH, a serve on each; until ring_down.
+# ring_up: the machines of $MESH, which is a ring of four, and a serve on each; lab_down ends it.
 ring_up()
 {
     local node
