@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/host_name.h"
 #include "topo/base/alloc.h"
@@ -156,9 +157,13 @@ static int add_file(const struct mn_mesh *mesh, int self, const char *path, enum
                     struct mn_job_order *order)
 {
     char *ranks[8192] = {NULL}, *text, *rest, *line;
+    struct stat st;
     size_t len;
     int known = 1;
 
+    /* What comes through a pipe is the launcher's to read. */
+    if (stat(path, &st) || !S_ISREG(st.st_mode))
+        return 0;
     if (mn_file_read(path, FILE_MAX, &text, &len, NULL))
         return 0;
     for (rest = text; (line = strsep(&rest, "\n")) != NULL;) {
@@ -255,12 +260,20 @@ static int take(const struct mn_mesh *mesh, int self, enum kind kind, const char
     return order->n > 0;
 }
 
+static int is_launcher(const char *name)
+{
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+        if (!strcmp(name, options[k].launcher))
+            return 1;
+    return 0;
+}
+
 static int find_option(const struct mn_mesh *mesh, int self, int argc, char **argv, int begin,
                        struct mn_job_order *order)
 {
     const char *launcher = launcher_of(argv[begin]);
 
-    for (int i = begin + 1; i < argc; i++)
+    for (int i = begin + 1; is_launcher(launcher) && i < argc; i++)
         for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
             int word = i;
             size_t prefix;

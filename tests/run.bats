@@ -44,6 +44,7 @@ setup()
     cp mpirun srun
     cp mpirun torchrun
     chmod +x mpirun srun torchrun
+    mkdir cat
     run --separate-stderr "$MESHNET" run --mesh mesh.yaml -- ./mpirun -H host0:2,host1,host2,host3 x
     [ "$status" -eq 0 ]
     [ "$output" = "-H host0:2,host1,host2,host3 x" ]
@@ -61,6 +62,11 @@ setup()
     run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun --hostfile hosts x
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"hosts has the order of hosts"*"topo ranks --format hostfile"* ]]
+    # A list that comes through a pipe is the launcher's to read.
+    printf '#!/bin/sh\ncat "$2"\n' >cat/mpirun
+    chmod +x cat/mpirun
+    run --separate-stderr bash -c '"$0" run --mesh mesh.yaml -- cat/mpirun --hostfile <(cat hosts) x' "$MESHNET"
+    [ "$output" = "$(<hosts)" ]
     run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./srun -w 'host[0-3]' x
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"--distribution=arbitrary"* ]]
