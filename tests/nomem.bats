@@ -19,8 +19,14 @@ walk()
     walk --to 540 --step 9 verbs
 }
 
-@test "nomem: no function of ours that ends the process is in the plugin" {
-    run -1 grep -E ' [tT] mn_no_memory' <(nm "$PLUGIN")
+@test "nomem: the tuner, every allocation of its init" {
+    walk tuner
+    [[ $output == *"4 ranks: "*" places tried, "*" 0 bad"* ]]
+}
+
+@test "nomem: no function of ours that ends the process is in the plugin, but for the tuner" {
+    run -1 grep -E ' [tT] mn_no_memory' <(nm "$BUILD/tests/nomem/libnomem_net.so")
+    nm "$BUILD/tests/nomem/libnomem_net.so" | grep -q ' [tT] mn_config_load'
     # libnl and libsodium, which are in it too, name some of these.
     nm "$BUILD/libmn_plugin.a" >"$BATS_TEST_TMPDIR/symbols"
     grep -q " T " "$BATS_TEST_TMPDIR/symbols"

@@ -8,3 +8,13 @@ target_link_libraries(nomem PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
 add_executable(nomem_walk ${CMAKE_SOURCE_DIR}/tests/nomem/walk.c)
 target_link_libraries(nomem_walk PRIVATE nomem ${CMAKE_DL_LIBS})
 set_target_properties(nomem_walk PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+add_executable(nomem_tuner ${CMAKE_SOURCE_DIR}/tests/nomem/tuner.c)
+target_link_libraries(nomem_tuner PRIVATE nomem ${CMAKE_DL_LIBS})
+set_target_properties(nomem_tuner PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+
+# The network plugin without the tuner, to look into: the tuner alone may use what ends the process
+# when memory does, under mn_memory_try().
+set(NET_ABI_SRC ${ABI_SRC})
+list(FILTER NET_ABI_SRC EXCLUDE REGEX "/tuner_v[0-9]+\\.c$")
+mn_plugin_library(nomem_net exports-coll.map ${NET_ABI_SRC})
+set_target_properties(nomem_net PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/nomem)

@@ -5,6 +5,7 @@
 #include <linux/magic.h>
 #include <math.h>
 #include <poll.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,26 +20,40 @@
 
 #define PIPE_MS 60000 /* without a byte */
 
-static _Thread_local jmp_buf *trying;
+/* Where the thread goes on. No _Thread_local: in a library that was loaded later its first use
+ * allocates, and the loader ends the process where it cannot. */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t trying;
+static int has_key;
+
+static void make_key(void)
+{
+    has_key = pthread_key_create(&trying, NULL) == 0;
+}
 
 enum mn_err mn_memory_try(void (*work)(void *arg), void *arg, struct mn_diag *diag)
 {
-    jmp_buf here, *volatile outer = trying;
+    jmp_buf here;
 
+    pthread_once(&once, make_key);
+    jmp_buf *volatile outer = has_key ? pthread_getspecific(trying) : NULL;
+    if (!has_key || pthread_setspecific(trying, &here))
+        return mn_fail(diag, MN_ERR_NOMEM, "out of memory");
     if (setjmp(here)) {
-        trying = outer;
+        (void)pthread_setspecific(trying, outer);
         return mn_fail(diag, MN_ERR_NOMEM, "out of memory");
     }
-    trying = &here;
     work(arg);
-    trying = outer;
+    (void)pthread_setspecific(trying, outer);
     return MN_OK;
 }
 
 void mn_no_memory(void)
 {
-    if (trying)
-        longjmp(*trying, 1);
+    pthread_once(&once, make_key);
+    jmp_buf *to = has_key ? pthread_getspecific(trying) : NULL;
+    if (to)
+        longjmp(*to, 1);
     fputs("meshnet: out of memory\n", stderr);
     /* Without handlers and buffers: they would allocate again. */
     _exit(mn_err_exit_code(MN_ERR_NOMEM));
