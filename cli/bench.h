@@ -15,7 +15,7 @@ struct mn_bench_options {
     unsigned long long buffers;
     double min_gbps, min_ratio, precision;
     int memory, direction, flush, raw_verbs, no_check, json, csv, links, pairs, agents, print_order,
-        follow, engine, apart, wide, thorough, quick, predict;
+        follow, engine, apart, wide, thorough, quick, predict, predict_only;
 };
 
 /* What was left open: sizes and how long to measure. With --peer and none of them given, quick is

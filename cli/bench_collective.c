@@ -8,6 +8,7 @@
 #include "fleet/ctl.h"
 #include "fleet/launch.h"
 #include "cli/bench_collective.h"
+#include "cli/collective_predict.h"
 #include "cli/rank_env.h"
 #include "cli/cmd.h"
 #include "cli/plugin_path.h"
@@ -172,10 +173,12 @@ int mn_bench_collective(const struct mn_bench_options *options)
     mn_plugin_path(options->plugin, s.plugin_path, sizeof s.plugin_path);
     if (!err)
         err = mn_bench_mesh(&s, &diag);
-    if (!err && own)
+    if (!err && own && !options->predict_only)
         err = mn_bench_hosts(&s, &diag);
     if (!err && options->print_order) {
         /* that was all */
+    } else if (!err && options->predict_only) {
+        err = mn_bench_predict_only(&s, &code, &diag);
     } else if (!err && own) {
         err = launch(&s, &code, &diag);
     } else if (!err && launched) {

@@ -60,7 +60,7 @@ void mn_bench_defaults(struct mn_bench_options *o)
 
     o->quick = o->peer && !o->thorough && !o->sizes.count && !o->duration_ms &&
                !o->max_duration_ms && !o->iters;
-    o->predict |= o->predict_from != NULL;
+    o->predict |= o->predict_from != NULL || o->predict_only;
     if (!o->duration_ms)
         o->duration_ms = o->quick ? 150 : 500;
     if (!o->sizes.count)

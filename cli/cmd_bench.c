@@ -62,6 +62,10 @@ static const struct mn_opt options[] = {
      .offset = offsetof(struct mn_bench_options, predict_from),
      .help = "The same, with rates and latencies from what --links --json wrote instead of "
              "speeds."},
+    {.name = "predict-only",
+     .type = MN_OPT_FLAG,
+     .offset = offsetof(struct mn_bench_options, predict_only),
+     .help = "Measure nothing: what --predict has to say of all nodes of the mesh file."},
     {.name = "follow",
      .type = MN_OPT_FLAG,
      .offset = offsetof(struct mn_bench_options, follow),
@@ -334,10 +338,14 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
                        "one of --peer, --collective and --links or --pairs at a time");
     if (o->thorough && !o->peer)
         return mn_fail(diag, MN_ERR_USAGE, "--thorough goes with --peer");
-    if ((o->predict || o->predict_from) && !o->collectives.count)
+    if (o->predict && !o->collectives.count)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--predict goes with --collective; --links and --pairs say what each cable "
                        "could carry by themselves");
+    if (o->predict_only && (o->local || o->hosts.count || o->engine))
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--predict-only is of all nodes of the mesh file and meshnet's own "
+                       "algorithms: without --local, --hosts and --engine");
     if (o->min_ratio > 0 && !o->links && !o->pairs)
         return mn_fail(diag, MN_ERR_USAGE, "--min goes with --links or --pairs");
     if (o->max_duration_ms && o->max_duration_ms < o->duration_ms)

@@ -25,23 +25,19 @@ static enum mn_err predict(const struct mn_predict_mesh *made, const struct mn_m
 
     if (err != MN_ERR_NOTFOUND || result->cable < 0)
         return err;
-    return mn_fail(diag, err,
+    return mn_fail(diag, MN_ERR_CONFIG,
                    "--predict: how fast link %s is, is not known: give a NIC of it a speed in the "
                    "mesh file, or --predict-from what meshnet bench --links --json wrote",
                    mesh->links[made->fabric.cables[result->cable].link].name);
 }
 
-enum mn_err mn_collective_predict_begin(struct mn_collective_session *s, struct mn_group *group,
+enum mn_err mn_collective_predict_check(const struct mn_collective_session *s,
                                         struct mn_predict_mesh *made, struct mn_diag *diag)
 {
     const struct mn_bench_options *o = s->options;
     struct mn_model_result result;
-    enum mn_err err = mn_predict_meet(group, &s->mesh, made, diag);
+    enum mn_err err = MN_OK;
 
-    if (!err && !o->engine && o->memory == MN_MEMORY_HOST)
-        err = mn_predict_try(group, s->tasks, s->n_tasks, made, diag);
-    if (err || mn_group_rank(group))
-        return err;
     if (o->predict_from)
         err = mn_predict_rates(o->predict_from, &s->mesh, &made->fabric, diag);
     for (size_t i = 0; i < s->n_tasks && !err; i++) {
@@ -50,6 +46,17 @@ enum mn_err mn_collective_predict_begin(struct mn_collective_session *s, struct 
             err = MN_OK;
     }
     return err;
+}
+
+enum mn_err mn_collective_predict_begin(struct mn_collective_session *s, struct mn_group *group,
+                                        struct mn_predict_mesh *made, struct mn_diag *diag)
+{
+    const struct mn_bench_options *o = s->options;
+    enum mn_err err = mn_predict_meet(group, &s->mesh, made, diag);
+
+    if (!err && !o->engine && o->memory == MN_MEMORY_HOST)
+        err = mn_predict_try(group, s->tasks, s->n_tasks, made, diag);
+    return err || mn_group_rank(group) ? err : mn_collective_predict_check(s, made, diag);
 }
 
 static const char *const kinds[] = {
@@ -119,8 +126,10 @@ void mn_collective_predict_print(struct mn_out *out, const struct mn_collective_
     };
 
     mn_out_table(out, "prediction",
-                 "measured out of place, and as predicted; ratio: how much longer it took", cols,
-                 (int)(sizeof cols / sizeof *cols));
+                 report->group
+                     ? "measured out of place, and as predicted; ratio: how much longer it took"
+                     : "as predicted",
+                 cols, (int)(sizeof cols / sizeof *cols));
     for (size_t i = 0; i < report->n_rows; i++)
         print_row(out, report, &report->rows[i]);
     mn_out_table_end(out);

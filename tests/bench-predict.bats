@@ -161,6 +161,22 @@ matrix()
     jq -e '.prediction | length == 2 and all(.limited_by == "a-d, d to a")' report.json
 }
 
+@test "bench --predict-only: of a mesh file alone, on whatever host" {
+    "$MESHNET" bench --predict-only --collective all-gather,all-to-all --sizes 64,1M --mesh mesh.yaml --json >report.json
+    jq -e '[.prediction[] | [.collective, .bytes, .algorithm]] == [["all_gather", 64, "direct"],
+        ["all_gather", 1048576, "ring"], ["alltoall", 64, "direct"], ["alltoall", 1048576, "direct"]]' report.json
+    jq -e 'all(.prediction[]; .predicted_us > 0 and .time_us == null and .ratio == null)' report.json
+    matrix 0.1 1 >slow.json
+    "$MESHNET" bench --predict-only --collective all-gather --algorithm ring --sizes 1M --mesh mesh.yaml --predict-from slow.json >report
+    grep -Eq '^ *all_gather +1048576 .*c-d, (c to d|d to c)' report
+    run --separate-stderr "$MESHNET" bench --predict-only --collective all-gather --local 2
+    [ "$status" -eq 2 ]
+    sed -i 's/, speed: 1000//' mesh.yaml
+    run --separate-stderr "$MESHNET" bench --predict-only --collective all-gather --mesh mesh.yaml
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"how fast link a-b is, is not known: give a NIC of it a speed"*"--predict-from"* ]]
+}
+
 @test "bench --predict: what it cannot be told from is said first" {
     run --separate-stderr "$MESHNET" bench --links --predict
     [ "$status" -eq 2 ]
