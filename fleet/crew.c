@@ -37,6 +37,11 @@ void mn_crew_say(const struct mn_crew_host *host, const char *text)
 
 static enum mn_err check_hosts(const struct mn_opt_list *hosts, struct mn_diag *diag)
 {
+    if (hosts->count > MN_CREW_HOSTS_MAX)
+        return mn_fail(
+            diag, MN_ERR_USAGE,
+            "%zu hosts: at most %d are asked at one time; name some of them with --hosts",
+            hosts->count, MN_CREW_HOSTS_MAX);
     for (size_t i = 0; i < hosts->count; i++) {
         if (!*hosts->items[i] || *hosts->items[i] == '-')
             return mn_fail(diag, MN_ERR_USAGE, "'%s' is no host's name", hosts->items[i]);

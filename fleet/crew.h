@@ -13,6 +13,9 @@
 
 enum mn_crew_way { MN_CREW_SSH, MN_CREW_AGENTS };
 
+/* Asked at one time: each takes a process and three descriptors until the crew closes. */
+#define MN_CREW_HOSTS_MAX 256
+
 struct mn_crew_plan {
     /* "localhost", this host's name and $MESHNET_NODE are this process's host, in all ways. */
     const struct mn_opt_list *hosts;

@@ -10,8 +10,8 @@
 #define MN_MAX_LOCALS  8 /* addresses a device offers: what the handle carries */
 #define MN_MAX_FAR     2 /* further ones at which a node without a common cable finds it */
 #define MN_MAX_DEVICES 32
-#define MN_MAX_BESIDE  64 /* addresses of neighbours */
-#define MN_ACK_RETRIES 6  /* 7 means for ever on soft-RoCE, and on other devices for RNR */
+#define MN_MAX_BESIDE  512 /* addresses of neighbours */
+#define MN_ACK_RETRIES 6   /* 7 means for ever on soft-RoCE, and on other devices for RNR */
 
 static inline int mn_ack_retries(const struct mn_settings *settings)
 {

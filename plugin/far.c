@@ -89,6 +89,10 @@ static int lacks_cables(const struct mn_mesh *mesh, int self)
 static void note_neighbour(struct mn_config *config, const struct mn_mesh_node *node,
                            const char *link, const char *netdev)
 {
+    /* A second cable to it leads to the same addresses. */
+    for (int b = 0; b < config->n_beside; b++)
+        if (!strcmp(config->beside[b].node, node->name))
+            return;
     for (size_t i = 0; i < node->n_nics; i++)
         for (size_t a = 0; a < node->nics[i].n_addrs; a++) {
             if (node->nics[i].role == MN_ROLE_MANAGEMENT || config->n_beside == MN_MAX_BESIDE)

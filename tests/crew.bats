@@ -82,6 +82,14 @@ fake_ssh()
     [[ "$stderr" == *"'-oProxyCommand=x' is no host's name"* ]]
 }
 
+@test "crew: more hosts than can be asked at one time are refused before any is" {
+    fake_ssh
+    ask --hosts "$(seq -s, -f 'n%g' 257)"
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"257 hosts: at most 256 are asked at one time; name some of them with --hosts"* ]]
+    [ -z "$output" ]
+}
+
 # lacking: the hosts of fake_ssh have no meshnet, TMPDIR in there/, and bin/ first in PATH.
 lacking()
 {
