@@ -82,32 +82,40 @@ static size_t find_path(struct search *s, int self, int owner, const struct mn_a
     return n;
 }
 
+static void add_addr(struct search *s, int self, int node, const struct mn_addr *addr,
+                     struct mn_far_check **checks, size_t *n, size_t *left_out)
+{
+    int *path = NULL;
+    size_t hops = 0;
+
+    /* In a large mesh most are: whether there is a way to them is not looked for. */
+    if (*n == MN_FAR_MAX)
+        *left_out += !is_beside(&s->mesh->nodes[self], addr);
+    else
+        hops = find_path(s, self, node, addr, &path);
+    if (hops > MN_FAR_HOPS) {
+        ++*left_out;
+        free(path);
+    } else if (hops) {
+        struct mn_far_check *c = mn_grow((void **)checks, n, sizeof *c);
+        *c = (struct mn_far_check){.node = node,
+                                   .far = *addr,
+                                   .path = path,
+                                   .n_path = hops,
+                                   .by = -1};
+    }
+}
+
 static void add_node(struct search *s, int self, int node, struct mn_far_check **checks, size_t *n,
                      size_t *left_out)
 {
     const struct mn_mesh_node *far = &s->mesh->nodes[node];
 
     for (size_t i = 0; i < far->n_nics; i++)
-        for (size_t k = 0; k < far->nics[i].n_addrs; k++) {
-            const struct mn_addr *addr = &far->nics[i].addrs[k];
-            int *path;
-            size_t hops = far->nics[i].role == MN_ROLE_MANAGEMENT || mn_addr_is_link_local(addr)
-                              ? 0
-                              : find_path(s, self, node, addr, &path);
-            if (!hops)
-                continue;
-            if (*n == MN_FAR_MAX) {
-                free(path);
-                ++*left_out;
-                continue;
-            }
-            struct mn_far_check *c = mn_grow((void **)checks, n, sizeof *c);
-            *c = (struct mn_far_check){.node = node,
-                                       .far = *addr,
-                                       .path = path,
-                                       .n_path = hops,
-                                       .by = -1};
-        }
+        for (size_t k = 0; k < far->nics[i].n_addrs; k++)
+            if (far->nics[i].role != MN_ROLE_MANAGEMENT &&
+                !mn_addr_is_link_local(&far->nics[i].addrs[k]))
+                add_addr(s, self, node, &far->nics[i].addrs[k], checks, n, left_out);
 }
 
 size_t mn_far_find(const struct mn_mesh *mesh, int node, const char *const *peers, size_t n_peers,

@@ -5,7 +5,8 @@
 
 #include "fleet/apply.h"
 
-#define MN_FAR_MAX 256 /* addresses that one node asks */
+#define MN_FAR_MAX  256 /* addresses that one node asks */
+#define MN_FAR_HOPS 62  /* nodes in between: packets of Linux go no further than 64 hops */
 
 enum mn_far_answer {
     MN_FAR_SILENT,
@@ -24,8 +25,8 @@ struct mn_far_check {
 };
 
 /* The addresses that the node reaches over others alone, all nodes on the way among peers (names);
- * the nodes after it first, in the mesh's order. *left_out: more than MN_FAR_MAX were there. Free
- * with mn_far_free. */
+ * the nodes after it first, in the mesh's order. *left_out: those beyond MN_FAR_MAX, or too far.
+ * Free with mn_far_free. */
 size_t mn_far_find(const struct mn_mesh *mesh, int node, const char *const *peers, size_t n_peers,
                    struct mn_far_check **checks, size_t *left_out);
 void mn_far_free(struct mn_far_check *checks, size_t n);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fleet/apply_far.h"
 #include "fleet/apply_run_impl.h"
 
 static const char *text_of(const cJSON *json, const char *key)
@@ -32,7 +33,7 @@ static const cJSON *list_of(const struct mn_apply_node *node, const char *key)
 /* One way from a node to another: the names on it, both ends included. */
 struct way {
     const struct mn_apply_run *run;
-    const char *names[130];
+    const char *names[MN_FAR_HOPS + 2];
     size_t n;
 };
 
