@@ -3,24 +3,12 @@
 
 #include "bench/check/kit.h"
 #include "bench/check/scenario.h"
+#include "topo/nccl_tree.h"
 
 #define MOST     6 /* ranks */
 #define CHANNELS 2
 #define KINDS    2 /* connection index 0: ring, trees and PAT; 1: send and receive */
 #define SIZE     4096
-
-struct edge {
-    signed char a, b;
-};
-
-/* NCCL's trees.cc, ncclGetDtree, for 3 to 6 ranks; -1 ends. */
-static const struct edge trees[][2][MOST] = {
-    {{{0, 2}, {2, 1}, {-1, -1}}, {{0, 1}, {0, 2}, {-1, -1}}},
-    {{{0, 2}, {2, 1}, {2, 3}, {-1, -1}}, {{3, 1}, {1, 0}, {1, 2}, {-1, -1}}},
-    {{{0, 4}, {4, 2}, {2, 1}, {2, 3}, {-1, -1}}, {{1, 0}, {0, 3}, {3, 2}, {3, 4}, {-1, -1}}},
-    {{{0, 4}, {4, 2}, {4, 5}, {2, 1}, {2, 3}, {-1, -1}},
-     {{5, 1}, {1, 0}, {1, 3}, {3, 2}, {3, 4}, {-1, -1}}},
-};
 
 enum phase { RING, TREES, PAT, PAIRS, PHASES };
 static const char *const names[] = {"rings", "both trees", "PAT", "all pairs"};
@@ -31,14 +19,6 @@ struct mesh {
     unsigned char there[KINDS][CHANNELS][MOST][MOST];
 };
 
-static int in_tree(const struct edge *edges, int from, int to)
-{
-    for (; edges->a >= 0; edges++)
-        if ((edges->a == from && edges->b == to) || (edges->b == from && edges->a == to))
-            return 1;
-    return 0;
-}
-
 /* Half of the channels have one tree, half the other. */
 static int wanted(enum phase phase, int n, int channel, int from, int to)
 {
@@ -47,7 +27,8 @@ static int wanted(enum phase phase, int n, int channel, int from, int to)
     if (phase == RING)
         return to == (from + 1) % n;
     if (phase == TREES)
-        return in_tree(trees[n - 3][channel], from, to);
+        return mn_nccl_tree_parent(n, channel, from) == to ||
+               mn_nccl_tree_parent(n, channel, to) == from;
     for (int distance = 1; phase == PAT && distance < n; distance *= 2)
         if (to == (from + distance) % n || from == (to + distance) % n)
             return 1;

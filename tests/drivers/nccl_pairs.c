@@ -6,7 +6,7 @@
  *
  * Where $HOLD names a file, the trees are begun when it is there.
  *
- * The pairs of trees and PAT: NCCL's trees.cc and connect.cc, one GPU a node. */
+ * The pairs of PAT: NCCL's connect.cc, one GPU a node. */
 #include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -17,27 +17,11 @@
 #include "bench/plane.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
+#include "topo/nccl_tree.h"
 
 #define CHANNELS   2
 #define MESSAGE    (48u << 10)
 #define TIMEOUT_MS 40000
-
-struct edge {
-    signed char a, b;
-};
-
-/* By ranks, from 3 on; -1 ends. */
-static const struct edge trees[][2][8] = {
-    {{{0, 2}, {2, 1}, {-1, -1}}, {{0, 1}, {0, 2}, {-1, -1}}},
-    {{{0, 2}, {2, 1}, {2, 3}, {-1, -1}}, {{3, 1}, {1, 0}, {1, 2}, {-1, -1}}},
-    {{{0, 4}, {4, 2}, {2, 1}, {2, 3}, {-1, -1}}, {{1, 0}, {0, 3}, {3, 2}, {3, 4}, {-1, -1}}},
-    {{{0, 4}, {4, 2}, {4, 5}, {2, 1}, {2, 3}, {-1, -1}},
-     {{5, 1}, {1, 0}, {1, 3}, {3, 2}, {3, 4}, {-1, -1}}},
-    {{{0, 4}, {4, 2}, {4, 6}, {2, 1}, {2, 3}, {6, 5}, {-1, -1}},
-     {{1, 5}, {5, 0}, {5, 3}, {0, 6}, {3, 2}, {3, 4}, {-1, -1}}},
-    {{{0, 4}, {4, 2}, {4, 6}, {2, 1}, {2, 3}, {6, 5}, {6, 7}, {-1, -1}},
-     {{7, 3}, {3, 1}, {3, 5}, {1, 0}, {1, 2}, {5, 4}, {5, 6}, {-1, -1}}},
-};
 
 enum phase { RING, TREE_1, TREE_2, PAT, PAIRS, PHASES };
 static const char *const names[] = {"ring", "tree 1", "tree 2", "PAT", "all pairs"};
@@ -55,10 +39,8 @@ static int sends(enum phase phase, int from, int to, int n)
                 return from != to;
         return 0;
     }
-    for (const struct edge *e = trees[n - 3][phase == TREE_2]; e->a >= 0; e++)
-        if ((e->a == from && e->b == to) || (e->b == from && e->a == to))
-            return 1;
-    return 0;
+    int tree = phase == TREE_2;
+    return mn_nccl_tree_parent(n, tree, from) == to || mn_nccl_tree_parent(n, tree, to) == from;
 }
 
 static uint8_t byte_of(int phase, int from, int to, size_t i)
