@@ -122,6 +122,8 @@ void mn_fabric_from_mesh(const struct mn_mesh *mesh, struct mn_fabric *fabric)
         int at =
             mn_fabric_add(fabric, a, b, mn_fabric_nic_rate(nics[0], nics[1], is_rdma(mesh, nics)),
                           is_rdma(mesh, nics) ? MN_FABRIC_RDMA_LATENCY : MN_FABRIC_TCP_LATENCY);
+        if (is_rdma(mesh, nics))
+            fabric->far = MN_FABRIC_TCP_LATENCY;
         fabric->cables[at].link = (int)l;
         fabric->cables[at].weight = mn_way_weight(mesh->nodes[a].name, mesh->nodes[b].name);
     }

@@ -31,6 +31,7 @@ struct mn_fabric {
     size_t n_cables;
     struct mn_fabric_group *groups;
     size_t n_groups;
+    double far;    /* s that ranks without a common cable need more: TCP where cables do RDMA */
     double *hosts; /* by node: bytes/s that it sends and receives in all, 0 = any; NULL: all any */
     /* By node the cable at whose address nodes without a cable to it find it, -1: has none; NULL:
      * they come by the shortest way. */

@@ -122,11 +122,13 @@ static void groups_are_a_nodes_own(void **state)
     assert_float_equal(f.groups[0].rate / f.cables[1].rate, 1, 1e-9);
     assert_int_equal(f.groups[f.cables[0].groups[1]].node, 1);
     assert_true(f.cables[0].latency < MN_FABRIC_TCP_LATENCY); /* RDMA at both ends */
+    assert_true(f.far > 0);
     assert_true(f.cables[1].latency >= MN_FABRIC_TCP_LATENCY);
     mn_fabric_free(&f);
     mesh.settings.transport = MN_TRANSPORT_TCP;
     mn_fabric_from_mesh(&mesh, &f);
     assert_true(f.cables[0].latency >= MN_FABRIC_TCP_LATENCY);
+    assert_true(f.far <= 0);
     mn_fabric_free(&f);
     mn_mesh_free(&mesh);
 }

@@ -114,7 +114,7 @@ int mn_load_flow(struct mn_load *load, const struct mn_model *model, int from, i
 {
     const struct mn_model_host *host = &model->host;
     int hops = mn_load_path(model, from, to, path);
-    double wait = host->message;
+    double wait = host->message + (hops > 1 ? model->fabric->far : 0);
 
     for (int i = 0; i < hops; i++) {
         const struct mn_way_edge *edge = mn_routes_edge(model->routes, path[i], path[i + 1]);

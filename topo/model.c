@@ -213,6 +213,7 @@ static void exchange_from(struct exchange *x, int from, double *longest)
 {
     const struct mn_model_host *host = &x->s->model->host;
     const struct mn_way_view *view = mn_routes_view(x->s->model->routes, from);
+    double far = x->s->model->fabric->far;
 
     x->latency[from] = 0;
     for (int i = 1; i < view->reached; i++) {
@@ -221,7 +222,7 @@ static void exchange_from(struct exchange *x, int from, double *longest)
                            (last == from ? host->message : host->hop);
         if (x->ranks[node] > 0) {
             add_target(x, view, node);
-            *longest = fmax(*longest, x->latency[node]);
+            *longest = fmax(*longest, x->latency[node] + (view->hops[node] > 1 ? far : 0));
         }
     }
     /* Neighbours' own bytes are added already: what passes here is far traffic. */

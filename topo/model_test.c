@@ -180,6 +180,10 @@ static void all_to_all_on_a_ring(void **state)
     assert_near(seconds(MN_MODEL_ALL_TO_ALL, MN_MODEL_DIRECT, 4e5), 2 * LATENCY + 3e5 / RATE);
     seconds(MN_MODEL_ALL_TO_ALL, MN_MODEL_DIRECT, 4e8);
     assert_near(got.busbw, 3e8 / got.seconds);
+    fabric.far = 1e-3; /* what those opposite need more */
+    assert_near(seconds(MN_MODEL_ALL_TO_ALL, MN_MODEL_DIRECT, 4e5),
+                2 * LATENCY + 1e-3 + 3e5 / RATE);
+    assert_near(seconds(MN_MODEL_SEND_RECV, MN_MODEL_DIRECT, 1e5), LATENCY + 1e5 / RATE);
     end();
 }
 
