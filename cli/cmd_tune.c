@@ -4,6 +4,7 @@
 
 #include "cli/bench.h"
 #include "cli/cmd.h"
+#include "cli/collective_predict.h"
 #include "cli/rank_order.h"
 #include "cli/topo_mesh.h"
 #include "cli/topo_show.h"
@@ -11,7 +12,7 @@
 #include "topo/base/alloc.h"
 
 struct options {
-    const char *mesh;
+    const char *mesh, *predict_from;
     struct mn_opt_list collectives, sizes;
     long nodes, ranks;
     int ascii, wide, json;
@@ -50,6 +51,11 @@ static const struct mn_opt options[] = {
      .arg = "SIZE,…",
      .help = "Of the larger buffer; BEGIN:END:FACTOR for a range. Default: 1K:1G:4.",
      .offset = offsetof(struct options, sizes)},
+    {.name = "predict-from",
+     .type = MN_OPT_STRING,
+     .arg = "FILE",
+     .help = "Rates and latencies of cables as bench --links --json measured them.",
+     .offset = offsetof(struct options, predict_from)},
     {.name = "ascii",
      .type = MN_OPT_FLAG,
      .help = "Draw the chart in plain ASCII, as where the locale is not UTF-8.",
@@ -145,6 +151,7 @@ static void print_head(const struct mn_advice *t, struct mn_out *out)
     char *names = tuning->order ? mn_rank_order_names(t->mesh, &order) : NULL;
 
     mn_out_str(out, "mesh_file", "mesh file", t->path);
+    mn_out_str(out, "measured", t->measured ? "as measured" : NULL, t->measured);
     mn_out_str(out, "shape", "shape", mn_mesh_shape(t->mesh));
     mn_out_int(out, "nodes", "nodes", tuning->nodes);
     mn_out_int(out, "ranks", "ranks", tuning->ranks);
@@ -219,23 +226,45 @@ static int print(const struct options *o, const struct mn_advice *t)
                 ? "No times: the mesh file lacks the speed of a cable (speed: of its NICs), "
                   "or has more nodes than are predicted."
                 : "No times: it is not known which nodes these are.");
+    if (t->measured)
+        mn_out_note(out, MN_DIM,
+                    "A job's tuner goes by the mesh file: give NICs that are slower than they say "
+                    "a speed there.");
     if (t->n_rows)
         mn_advice_chart(t, !o->ascii && mn_topo_show_utf8(), out);
     return mn_out_free(out);
 }
 
-static enum mn_err tune(const struct options *o, struct mn_advice *t, struct mn_diag *diag)
+static enum mn_err make(const struct options *o, struct mn_advice *t, struct mn_tuning **tuning,
+                        struct mn_diag *diag)
 {
-    struct mn_tuning *tuning = NULL;
+    struct mn_fabric fabric = {.n = 0};
     struct mn_tuning_asked asked = {.nodes = o->nodes ? (size_t)o->nodes : t->mesh->n_nodes,
                                     .everything = 1};
+    enum mn_err err = MN_OK;
 
     asked.ranks = o->ranks ? (size_t)o->ranks : asked.nodes;
     if (asked.ranks < asked.nodes)
         return mn_fail(diag, MN_ERR_USAGE, "--ranks %zu: a job on %zu nodes has a rank on each",
                        asked.ranks, asked.nodes);
-    enum mn_err err = mn_tuning_make(t->mesh, &asked, &tuning, diag);
+    if (o->predict_from) {
+        mn_fabric_from_mesh(t->mesh, &fabric);
+        err = mn_predict_rates(o->predict_from, t->mesh, &fabric, diag);
+        asked.measured = &fabric;
+    }
+    if (!err)
+        err = mn_tuning_make(t->mesh, &asked, tuning, diag);
+    mn_fabric_free(&fabric);
+    return err;
+}
+
+static enum mn_err tune(const struct options *o, struct mn_advice *t, struct mn_diag *diag)
+{
+    struct mn_tuning *tuning = NULL;
+    enum mn_err err = make(o, t, &tuning, diag);
+
     t->tuning = tuning;
+    t->measured = o->predict_from;
     if (!err)
         err = fill(o, t, diag);
     int lost = !err && print(o, t);

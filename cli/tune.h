@@ -16,7 +16,8 @@ struct mn_advice_row {
 struct mn_advice {
     const struct mn_tuning *tuning;
     const struct mn_mesh *mesh;
-    const char *path; /* of the mesh file */
+    const char *path;     /* of the mesh file */
+    const char *measured; /* file of --predict-from, or NULL */
     struct mn_advice_row *rows;
     size_t n_rows; /* collective by collective, each with the same sizes */
     size_t n_sizes;

@@ -139,6 +139,28 @@ decided()
     run -1 grep -P '[^\x00-\x7f]' <<<"$output"
 }
 
+@test "tune: cables as bench --links measured them" {
+    mesh 4 0 01 12 23 30 >mesh.yaml
+    jq '.cells = [["n0", "n1"], ["n1", "n2"], ["n2", "n3"], ["n0", "n3"]] | .cells |= map({mode: "link",
+        link: join("-"), from: .[0], to: .[1], status: "ok", out_gbps: 8, in_gbps: 8, both_gbps: 16,
+        p50_us: 50})' "$BATS_TEST_DIRNAME/fixtures/results/matrix.json" >links.json
+    tune --mesh mesh.yaml --predict-from links.json --json -c all-reduce -s 1K,1G
+    [ "$status" -eq 0 ]
+    [ "$(jq -r .measured <<<"$output")" = links.json ]
+    # 8 Gb/s are a GB/s, which many bytes come near to; few wait for six steps.
+    [ "$(decided '.decisions[1].busbw_gb_per_s | . > 0.9 and . <= 1')" = true ]
+    [ "$(decided '.decisions[0].time_us | . > 6 * 25')" = true ]
+    tune --mesh mesh.yaml --predict-from links.json
+    [[ "$output" == *"A job's tuner goes by the mesh file"* ]]
+    tune --mesh mesh.yaml --predict-from absent.json
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *absent.json* ]]
+    echo '{}' >empty.json
+    tune --mesh mesh.yaml --predict-from empty.json
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"empty.json"*"expected what meshnet bench"* ]]
+}
+
 @test "tune: wrong usage" {
     tune
     [ "$status" -eq 2 ]

@@ -16,15 +16,16 @@ struct making {
 static void make(void *arg)
 {
     struct making *m = arg;
-    struct mn_fabric fabric = {.n = 0};
+    struct mn_fabric own = {.n = 0};
+    const struct mn_fabric *fabric = m->asked->measured ? m->asked->measured : &own;
 
-    if (m->mesh)
-        mn_fabric_from_mesh(m->mesh, &fabric);
-    mn_tuning_decide(m->mesh, m->asked, &fabric, m->tuner);
+    if (m->mesh && fabric == &own)
+        mn_fabric_from_mesh(m->mesh, &own);
+    mn_tuning_decide(m->mesh, m->asked, fabric, m->tuner);
     if (m->tuner->rule == MN_TUNING_CABLES || m->tuner->rule == MN_TUNING_UNEQUAL ||
         (m->asked->everything && m->tuner->rule == MN_TUNING_COMPLETE))
-        mn_tuning_predict(&fabric, m->asked, m->tuner);
-    mn_fabric_free(&fabric);
+        mn_tuning_predict(fabric, m->asked, m->tuner);
+    mn_fabric_free(&own);
 }
 
 enum mn_err mn_tuning_make(const struct mn_mesh *mesh, const struct mn_tuning_asked *asked,

@@ -43,10 +43,13 @@ enum mn_tuning_way { MN_TUNING_RING, MN_TUNING_TREE, MN_TUNING_PAT, MN_TUNING_WA
 
 #define MN_TUNING_SIZES 41 /* powers of two, from 1 byte to 1 TiB */
 
+struct mn_fabric;
+
 struct mn_tuning_asked {
     size_t ranks, nodes;
     int nvlink_domains;                       /* 0: not known */
     const ncclTunerConstants_v5_t *constants; /* NULL: a version without them */
+    const struct mn_fabric *measured;         /* NULL: the cables are as the mesh file says */
     int everything; /* predict what is barred, too, and for complete meshes: to be shown */
 };
 
