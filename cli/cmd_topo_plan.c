@@ -264,7 +264,6 @@ static enum mn_err plan(const struct job *job, struct mn_out *out, struct mn_dia
         print(out, job,
               &(struct mn_wiring_view){.plans = plans,
                                        .n_plans = count,
-                                       .ports = job->ports,
                                        .hosts = &job->hosts,
                                        .speed = &job->speed,
                                        .mesh = mesh.n_nodes ? &mesh : NULL,

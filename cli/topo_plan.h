@@ -8,7 +8,6 @@
 struct mn_wiring_view {
     const struct mn_wiring *plans; /* the first is the one that is cabled */
     size_t n_plans;
-    int ports; /* that each node has */
     const struct mn_wiring_hosts *hosts;
     const struct mn_wiring_speed *speed;
     const struct mn_mesh *mesh; /* of the first; NULL: none is drawn */

@@ -137,14 +137,6 @@ static void join_run(const struct nets *nets, size_t first, size_t last, int pre
         }
 }
 
-static int equal_in(const struct mn_addr *a, const struct mn_addr *b, int prefix)
-{
-    struct mn_addr x = *a, y = *b;
-
-    x.prefix = y.prefix = prefix;
-    return mn_addr_share_subnet(&x, &y);
-}
-
 /* Two addresses share a subnet when they are equal in the bits of the longer prefix: looked for
  * with each prefix that there is. */
 static void join_all(const struct nets *nets, int family)
@@ -162,7 +154,7 @@ static void join_all(const struct nets *nets, int family)
             if (nets->addrs[i].addr.family != family)
                 continue;
             while (end < nets->n_addrs &&
-                   equal_in(&nets->addrs[i].addr, &nets->addrs[end].addr, prefix))
+                   mn_link_equal_in(&nets->addrs[i].addr, &nets->addrs[end].addr, prefix))
                 end++;
             join_run(nets, i, end, prefix);
         }

@@ -9,4 +9,7 @@
 enum mn_err mn_link_close_gaps(struct mn_mesh *mesh, const struct mn_mesh *old,
                                struct mn_diag *diag);
 
+/* Whether the addresses are of one family and equal in so many bits. */
+int mn_link_equal_in(const struct mn_addr *a, const struct mn_addr *b, int prefix);
+
 #endif

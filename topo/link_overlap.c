@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "topo/base/alloc.h"
+#include "topo/link_impl.h"
 #include "topo/mesh_check.h"
 
 #define DEEP 162 /* prefix lengths: as many subnets can be within one another */
@@ -45,11 +46,17 @@ static int by_subnet(const void *x, const void *y)
     return d ? d : (a->place > b->place) - (a->place < b->place);
 }
 
-static int overlap(const struct mn_addr *a, const struct mn_addr *b)
+int mn_link_equal_in(const struct mn_addr *a, const struct mn_addr *b, int prefix)
 {
     struct mn_addr x = *a, y = *b;
-    x.prefix = y.prefix = a->prefix < b->prefix ? a->prefix : b->prefix;
+
+    x.prefix = y.prefix = prefix;
     return mn_addr_share_subnet(&x, &y);
+}
+
+static int overlap(const struct mn_addr *a, const struct mn_addr *b)
+{
+    return mn_link_equal_in(a, b, a->prefix < b->prefix ? a->prefix : b->prefix);
 }
 
 /* Two subnets that overlap, of different links: the later one as early in the file as can be. */
