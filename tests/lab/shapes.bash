@@ -78,7 +78,7 @@ to_bench()
     local node
     boot "$1"
     at_a discover --neighbors $ALL -o bare.yaml
-    at_a topo address --mesh bare.yaml -o mesh.yaml
+    at_a topo address --mesh bare.yaml -o mesh.yaml $ALL
     at_a topo apply --mesh mesh.yaml $ALL --yes --rollback 120s
     [ "$(grep -c ' kept' <<<"$output")" -eq 4 ]
     [ "$(grep -c ' answers ' <<<"$output")" -eq $((2 * $2)) ]
