@@ -120,8 +120,7 @@ void mn_tuning_predict(const struct mn_fabric *fabric, const struct mn_tuning_as
     struct mn_model model = {.fabric = fabric,
                              .routes = &routes,
                              .node_of_rank = t->order,
-                             .n_ranks = t->nodes,
-                             .host = {.hop = MN_FABRIC_TCP_LATENCY}};
+                             .n_ranks = t->nodes};
 
     if (t->nodes > MOST)
         return;

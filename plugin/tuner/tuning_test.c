@@ -11,6 +11,7 @@
 
 #include "plugin/tuner/tuning.h"
 #include "topo/mesh_file.h"
+#include "topo/model.h"
 
 #define RING_SIMPLE (NCCL_ALGO_RING * NCCL_NUM_PROTOCOLS + NCCL_PROTO_SIMPLE)
 #define CELLS       (NCCL_NUM_ALGORITHMS * NCCL_NUM_PROTOCOLS)
@@ -260,6 +261,42 @@ static void test_constants(void **state)
     mn_mesh_free(&mesh);
 }
 
+/* Without what protocols add, times are those of the model that bench and plans have, ways through
+ * other nodes included. */
+static void test_same_model(void **state)
+{
+    static const struct cable star[] = {{0, 1, MBPS}, {0, 2, MBPS}, {0, 3, MBPS}};
+    ncclTunerConstants_v5_t c = {.baseLatencies = {{0}}};
+    struct mn_mesh mesh;
+    struct mn_fabric fabric;
+    struct mn_routes routes;
+    struct mn_model_result result;
+
+    (void)state;
+    make_mesh(4, star, 3, &mesh);
+    struct mn_tuning *t =
+        tune(&mesh, (struct mn_tuning_asked){.ranks = 4, .nodes = 4, .constants = &c});
+    mn_fabric_from_mesh(&mesh, &fabric);
+    mn_routes_find(&fabric, &routes);
+    struct mn_model model = {.fabric = &fabric,
+                             .routes = &routes,
+                             .node_of_rank = t->order,
+                             .n_ranks = 4};
+    for (size_t bytes = 1; bytes <= 1ul << 30; bytes *= 2) {
+        assert_int_equal(mn_model_predict(&model, MN_MODEL_ALL_REDUCE, MN_MODEL_RING, (double)bytes,
+                                          2, &result),
+                         MN_OK);
+        double ours =
+            mn_tuning_time(t, ncclFuncAllReduce, bytes, 1, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE) /
+            1e6 / result.seconds;
+        assert_true(ours > 0.999 && ours < 1.001);
+    }
+    mn_routes_free(&routes);
+    mn_fabric_free(&fabric);
+    mn_tuning_free(t);
+    mn_mesh_free(&mesh);
+}
+
 /* Of complete meshes with a slow cable the figures are the mesh's, and nothing is barred. */
 static void test_unequal(void **state)
 {
@@ -352,8 +389,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_barred), cmocka_unit_test(test_trees_along_cables),
         cmocka_unit_test(test_figures),        cmocka_unit_test(test_constants),
-        cmocka_unit_test(test_unequal),        cmocka_unit_test(test_large),
-        cmocka_unit_test(test_in_pieces),
+        cmocka_unit_test(test_same_model),     cmocka_unit_test(test_unequal),
+        cmocka_unit_test(test_large),          cmocka_unit_test(test_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
