@@ -210,15 +210,24 @@ size_t mn_kernel_addresses(const struct mn_kernel *kernel, int ifindex, char ***
     return n;
 }
 
+/* The address, and its peer where it has one: the kernel tells addresses apart by both. */
+static size_t key_length(const char *text)
+{
+    size_t len = strcspn(text, " ");
+
+    if (!strncmp(text + len, " peer ", 6))
+        len += 6 + strcspn(text + len + 6, " ");
+    return len;
+}
+
 /* As it was written, or with more about it. */
 int mn_kernel_has_address(const struct mn_kernel *kernel, int ifindex, const char *text)
 {
-    size_t len = strcspn(text, " ");
+    size_t len = key_length(text);
     int found = 0;
 
     for (size_t i = 0; i < kernel->n_addrs; i++)
-        found |= kernel->addrs[i].ifindex == ifindex &&
-                 strcspn(kernel->addrs[i].text, " ") == len &&
+        found |= kernel->addrs[i].ifindex == ifindex && key_length(kernel->addrs[i].text) == len &&
                  !strncmp(kernel->addrs[i].text, text, len);
     return found;
 }

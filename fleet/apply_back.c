@@ -90,27 +90,41 @@ static void find_after(const struct mn_apply_pair *p, const struct mn_changes *l
             push_addr(after, list->items[k].to);
 }
 
-/* Routes that the way back takes along come to lost. */
-static enum mn_err guard(const struct mn_apply_want *want, const struct mn_kernel *kernel,
-                         const struct mn_nic *have, const struct mn_changes *list,
-                         struct mn_changes *lost, struct mn_diag *diag)
+static void add_pair(const struct mn_apply_want *want, const struct mn_kernel *kernel,
+                     const struct mn_nic *have, const struct mn_changes *list,
+                     struct mn_apply_pair **pairs, size_t *n)
 {
-    struct mn_mesh_nic after = {.n_addrs = 0};
-    struct mn_apply_pair p = {.want = &after,
-                              .have = have,
-                              .taken = mn_apply_taken(want, have->netdev, have->netdev),
-                              .kernel = kernel};
+    struct mn_mesh_nic *after = mn_zalloc(sizeof *after);
+    struct mn_apply_pair *p = mn_grow((void **)pairs, n, sizeof *p);
 
-    p.n_addrs = mn_kernel_addresses(kernel, have->ifindex, &p.addrs);
-    find_after(&p, list, &after);
-    mn_pair_drop_routes(lost, &p);
-    const char *why = mn_pair_guarded(&p, lost);
-    free(after.addrs);
-    mn_texts_free(p.addrs, p.n_addrs);
+    *p = (struct mn_apply_pair){.want = after,
+                                .have = have,
+                                .taken = mn_apply_taken(want, have->netdev, have->netdev),
+                                .kernel = kernel};
+    p->n_addrs = mn_kernel_addresses(kernel, have->ifindex, &p->addrs);
+    find_after(p, list, after);
+}
+
+static void free_pairs(struct mn_apply_pair *pairs, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        free(pairs[i].want->addrs);
+        free(pairs[i].want);
+        mn_texts_free(pairs[i].addrs, pairs[i].n_addrs);
+    }
+    free(pairs);
+}
+
+/* Routes that the way back takes along come to lost. */
+static enum mn_err guard(const struct mn_apply_pair *p, struct mn_changes *lost,
+                         struct mn_diag *diag)
+{
+    mn_pair_drop_routes(lost, p);
+    const char *why = mn_pair_guarded(p, lost);
     return why ? mn_fail(diag, MN_ERR_CONFIG,
                          "%s: undoing changes it, and %s: nothing was changed; --take %s if that "
                          "is meant",
-                         have->netdev, why, have->netdev)
+                         p->have->netdev, why, p->have->netdev)
                : MN_OK;
 }
 
@@ -129,16 +143,25 @@ static enum mn_err take_care(const struct mn_apply_want *want, const struct mn_k
                              struct mn_diag *diag)
 {
     struct mn_changes lost = {.items = NULL};
+    struct mn_apply_pair *pairs = NULL;
+    size_t n_pairs = 0;
     enum mn_err err = MN_OK;
 
-    for (size_t i = 0; i < list->count && !err; i++) {
+    for (size_t i = 0; i < list->count; i++) {
         const struct mn_nic *nic = nic_of(kernel, want->host, &list->items[i]);
         int seen = 0;
-        for (size_t k = 0; nic && k < i; k++)
-            seen |= nic_of(kernel, want->host, &list->items[k]) == nic;
+        for (size_t k = 0; nic && k < n_pairs; k++)
+            seen |= pairs[k].have == nic;
         if (nic && !seen)
-            err = guard(want, kernel, nic, list, &lost, diag);
+            add_pair(want, kernel, nic, list, &pairs, &n_pairs);
     }
+    for (size_t i = 0; i < n_pairs && !err; i++) {
+        pairs[i].all = pairs;
+        pairs[i].n_all = n_pairs;
+    }
+    for (size_t i = 0; i < n_pairs && !err; i++)
+        err = guard(&pairs[i], &lost, diag);
+    free_pairs(pairs, n_pairs);
     /* First, so that they come back last, when the addresses are there. */
     for (size_t i = 0; i < lost.count && !err; i++)
         if (!has_drop(list, &lost.items[i]))

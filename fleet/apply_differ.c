@@ -56,7 +56,10 @@ static int is_upper(struct rtnl_link *link, int ifindex)
 {
     static const char *const types[] = {"vlan", "macvlan", "macvtap", "ipvlan", "ipvtap"};
     const char *type = rtnl_link_get_type(link);
+    int32_t elsewhere; /* the namespace whose numbers of links are meant, if not this one */
 
+    if (!rtnl_link_get_link_netnsid(link, &elsewhere))
+        return 0;
     for (size_t i = 0; type && i < sizeof types / sizeof *types; i++)
         if (!strcmp(type, types[i]))
             return rtnl_link_get_family(link) == AF_UNSPEC && rtnl_link_get_link(link) == ifindex &&
@@ -190,18 +193,32 @@ static int loses_gateway(const struct mn_apply_pair *p, const char *route)
     return lost && !kept;
 }
 
-/* Of several ways: those over this NIC. */
+/* Over a NIC that is configured, too. */
+static int loses_way(const struct mn_apply_pair *p, const char *route, const char *way)
+{
+    char dev[IF_NAMESIZE + 8];
+
+    for (size_t i = 0; i < p->n_all; i++) {
+        const struct mn_apply_pair *other = &p->all[i];
+        snprintf(dev, sizeof dev, " dev %s ", other->have->netdev);
+        if (strstr(way, dev))
+            return other->want->role != MN_ROLE_MANAGEMENT &&
+                   (loses_all(other, route) || loses_gateway(other, way));
+    }
+    return 0;
+}
+
+/* Of several ways all, be they over one NIC or over several: what is left of others stays. */
 static int loses_ways(const struct mn_apply_pair *p, const char *route)
 {
-    char *copy = mn_strdup(route), *way = strstr(copy, " nexthop "), dev[IF_NAMESIZE + 8];
-    int every = 1, all = loses_all(p, route);
+    char *copy = mn_strdup(route), *way = strstr(copy, " nexthop ");
+    int every = 1;
 
-    snprintf(dev, sizeof dev, " dev %s ", p->have->netdev);
     while (way) {
         char *next = strstr(way + 1, " nexthop ");
         if (next)
             *next = '\0';
-        every &= strstr(way, dev) && (all || loses_gateway(p, way));
+        every &= loses_way(p, route, way);
         if (next)
             *next = ' ';
         way = next;
@@ -225,12 +242,23 @@ struct losses {
     const struct mn_apply_pair *p;
 };
 
+/* One of several ways is met at each of its NICs. */
+static int is_listed(const struct mn_changes *list, const char *nic, const char *route)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].kind == MN_CHANGE_ROUTE && list->items[i].from &&
+            !strcmp(list->items[i].from, route) &&
+            (strstr(route, " nexthop ") || !strcmp(list->items[i].nic, nic)))
+            return 1;
+    return 0;
+}
+
 static void drop_route(const char *nic, int ifindex, const char *text, void *context)
 {
     const struct losses *l = context;
     int own = ifindex == l->p->have->ifindex;
 
-    if (own ? !loses(l->p, text) : !loses_source(l->p, text))
+    if ((own ? !loses(l->p, text) : !loses_source(l->p, text)) || is_listed(l->list, nic, text))
         return;
     struct mn_change *c =
         mn_change_add(l->list, MN_CHANGE_ROUTE, own ? l->p->have : NULL, NULL, text, NULL);

@@ -26,6 +26,7 @@ struct asker {
     struct mn_far_check *checks;
     size_t n;
     int udp[2], icmp[2]; /* -1: cannot be had */
+    int plain[2]; /* its icmp is a user's: the kernel sets who asks, and hands on no header */
 };
 
 static int is_six(const struct mn_addr *addr)
@@ -44,11 +45,15 @@ static void open_sockets(struct asker *a)
         if (a->udp[six] >= 0)
             (void)setsockopt(a->udp[six], six ? IPPROTO_IPV6 : IPPROTO_IP,
                              six ? IPV6_RECVERR : IP_RECVERR, &one, sizeof one);
-        a->icmp[six] = socket(family, SOCK_RAW | flags, six ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
+        int protocol = six ? IPPROTO_ICMPV6 : IPPROTO_ICMP;
+        a->icmp[six] = socket(family, SOCK_RAW | flags, protocol);
+        a->plain[six] = a->icmp[six] < 0;
+        if (a->plain[six]) /* of those in net.ipv4.ping_group_range */
+            a->icmp[six] = socket(family, SOCK_DGRAM | flags, protocol);
     }
     ICMP6_FILTER_SETBLOCKALL(&echoes);
     ICMP6_FILTER_SETPASS(ICMP6_ECHO_REPLY, &echoes);
-    if (a->icmp[1] >= 0)
+    if (a->icmp[1] >= 0 && !a->plain[1])
         (void)setsockopt(a->icmp[1], IPPROTO_ICMPV6, ICMP6_FILTER, &echoes, sizeof echoes);
 }
 
@@ -191,14 +196,14 @@ static void read_echoes(const struct asker *a, int six)
         if (n < 0)
             return;
         const uint8_t *echo = packet;
-        size_t head = !six && n ? (size_t)(packet[0] & 15) * 4 : 0;
+        size_t head = !six && !a->plain[six] && n ? (size_t)(packet[0] & 15) * 4 : 0;
         if ((size_t)n < head + 8)
             continue;
         echo += head;
         struct mn_far_check *c =
             mn_addr_from_sockaddr((struct sockaddr *)&from, &addr) < 0 ? NULL : check_of(a, &addr);
         if (c && echo[0] == (six ? ICMP6_ECHO_REPLY : ICMP_ECHOREPLY) &&
-            ((unsigned)echo[4] << 8 | echo[5]) == id)
+            (a->plain[six] || ((unsigned)echo[4] << 8 | echo[5]) == id))
             c->answer = MN_FAR_ANSWERS;
     }
 }

@@ -140,10 +140,13 @@ static void judge(struct look *l, const cJSON *rules, int in, int out, int famil
 
 static void look_at_firewall(struct look *l, const struct mn_transit *t)
 {
+    struct mn_diag diag = {.text = ""};
     cJSON *rules;
 
-    if (mn_nft_read(&rules, NULL))
+    if (mn_nft_read(&rules, &diag)) {
+        add(l, MN_FAR_ANY, MN_FAR_ANY, 1, 0, "its firewall could not be read (%.200s)", diag.text);
         return;
+    }
     for (int six = 0; six < 2; six++) {
         int family = six ? AF_INET6 : AF_INET;
         if (!(six ? t->ipv6 : t->ipv4))

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fleet/apply_keeper_impl.h"
@@ -11,9 +12,10 @@
 #include "fleet/apply_program.h"
 #include "topo/base/alloc.h"
 
-#define ASK_MS  5000
-#define MOVE_MS 1000 /* for systemd to have moved it: its answer comes before that */
-#define LOOK_MS 20
+#define ASK_MS              5000
+#define MOVE_MS             1000 /* for systemd to have moved it: its answer comes before that */
+#define LOOK_MS             20
+#define FIRST_PID_NAMESPACE 0xEFFFFFFCu /* PROC_PID_INIT_INO of the kernel */
 
 /* Below 0 it takes CAP_SYS_RESOURCE, which root of a container may lack: then it is as others. */
 static void outlive_others(void)
@@ -22,7 +24,7 @@ static void outlive_others(void)
 
     if (fd < 0)
         return;
-    (void)!write(fd, "-1000", 5);
+    (void)!dprintf(fd, "%d", MN_KEEPER_OOM);
     close(fd);
 }
 
@@ -41,6 +43,15 @@ static void wait_for_move(const char *unit)
     }
 }
 
+/* systemd knows processes by the numbers of the host's own namespace: in another one the same
+ * number is another process, which would be moved instead. */
+static int is_first_namespace(void)
+{
+    struct stat own;
+
+    return !stat("/proc/self/ns/pid", &own) && own.st_ino == FIRST_PID_NAMESPACE;
+}
+
 /* A scope of its own: whoever is in that of a session may be ended with it (KillUserProcesses= of
  * logind.conf(5)), whoever is in that of meshnet-serve is when it is started anew. Only systemd may
  * move processes between its groups. */
@@ -50,7 +61,7 @@ static void leave_session(const char *id)
     char *busctl = access(place, F_OK) ? NULL : mn_program_find(mn_place_root(), "busctl");
     char unit[64], pid[16];
 
-    if (busctl) {
+    if (busctl && is_first_namespace()) {
         snprintf(unit, sizeof unit, "meshnet-apply-%.8s.scope", id);
         snprintf(pid, sizeof pid, "%d", (int)getpid());
         const char *const args[] = {"busctl",

@@ -8,6 +8,7 @@
 
 /* Is the keeper from now on: makes the changes, says how it went into result, waits. */
 _Noreturn void mn_keeper_run(const struct mn_apply_state *state, int lock, int door, int result);
+#define MN_KEEPER_OOM (-1000) /* its oom_score_adj */
 /* Keeps this process from being ended along with others, as far as the host has the means: where it
  * has not and somebody ends it in good order, it undoes. */
 void mn_keeper_set_apart(const char *id);

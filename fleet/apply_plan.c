@@ -156,6 +156,10 @@ static enum mn_err compare(struct work *w, const char *root, struct mn_diag *dia
     enum mn_err err = find_pairs(w, diag);
 
     sort_pairs(w);
+    for (size_t i = 0; i < w->n_pairs; i++) {
+        w->pairs[i].all = w->pairs;
+        w->pairs[i].n_all = w->n_pairs;
+    }
     for (size_t i = 0; i < w->n_pairs && !err; i++)
         err = guard(w, &w->pairs[i], diag);
     for (size_t s = 0; mn_pair_steps[s] && !err; s++)

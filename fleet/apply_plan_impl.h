@@ -12,6 +12,8 @@ struct mn_apply_pair {
     const struct mn_kernel *kernel;
     char **addrs; /* there now */
     size_t n_addrs;
+    const struct mn_apply_pair *all; /* that are configured with it, and it */
+    size_t n_all;
 };
 
 /* Each adds changes; NULL at the end. */

@@ -1,10 +1,12 @@
 #include "fleet/apply_program.h"
 
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "fleet/apply_keeper_impl.h"
 #include "fleet/errand.h"
 #include "topo/base/alloc.h"
 
@@ -26,10 +28,24 @@ char *mn_program_find(const char *root, const char *name)
     return NULL;
 }
 
+/* What protects the keeper from the lack of memory is not for what it starts. */
+static void end_as_others(void)
+{
+    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+    char now[16] = "";
+
+    if (fd < 0)
+        return;
+    if (read(fd, now, sizeof now - 1) > 0 && strtol(now, NULL, 10) == MN_KEEPER_OOM)
+        (void)!write(fd, "0", 1);
+    close(fd);
+}
+
 static int run(void *ctx)
 {
     const struct program *p = ctx;
 
+    end_as_others();
     /* What it calls is looked for where root's programs are. */
     setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 1);
     execv(p->path, (char *const *)(uintptr_t)p->args);

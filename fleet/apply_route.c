@@ -74,7 +74,8 @@ static int has_words(const char *have, const char *text)
     if (strstr(have, " nexthop ") || strstr(text, " nexthop "))
         return !strcmp(have, text);
     if (strncmp(have, text, len) != 0 || (have[len] && have[len] != ' ') ||
-        (strstr(have, " table ") && !strstr(text, " table ")))
+        (strstr(have, " table ") && !strstr(text, " table ")) ||
+        (strstr(have, " tos ") && !strstr(text, " tos ")))
         return 0;
     for (const char *at = text + len; *at;) {
         /* " word value" */
@@ -128,13 +129,15 @@ void mn_kernel_each_route(const struct mn_kernel *kernel,
     }
 }
 
-/* The kernel has one route for each destination and metric; IPv6's is 1024 where none is given. */
+/* The kernel has one route for each destination, metric and TOS; IPv6's is 1024 where none is
+ * given. */
 static int is_rival(const char *have, const char *to)
 {
     size_t len = strlen(to);
     const char *metric = strstr(have, " metric ");
 
     return !strncmp(have, to, len) && have[len] == ' ' && !strstr(have, " table ") &&
+           !strstr(have, " tos ") &&
            (strchr(to, ':') ? metric && strtoul(metric + 8, NULL, 10) == 1024 : !metric);
 }
 

@@ -16,6 +16,7 @@ static void what_is_read_is_written_again(void **state)
     static const char *const good[] = {
         "10.0.3.0/31 via 10.0.1.1 metric 100 src 10.0.1.0 proto static table 101 onlink 1 mtu 1400",
         "10.0.3.0/31 proto boot scope link",
+        "10.0.3.0/31 via 10.0.1.1 proto boot table 7 tos 16 mtu 1400",
         "fd61::/64 via fd55::7 metric 1024 proto boot",
         "0.0.0.0/0 metric 9 proto static nexthop via 10.5.0.7 dev lo weight 3 nexthop dev lo "
         "weight 256 onlink 1",

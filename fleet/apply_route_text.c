@@ -1,6 +1,6 @@
 /* Routes as texts: "10.0.3.0/31 via 10.0.1.1 metric 100 src 10.0.1.0 proto static scope link table
- * 101 onlink 1 mtu 1400", in that order; what is not said is the kernel's default. Of several ways
- * each comes at the end: "nexthop via 10.0.1.1 dev p0 weight 1". */
+ * 101 tos 16 onlink 1 mtu 1400", in that order; what is not said is the kernel's default. Of
+ * several ways each comes at the end: "nexthop via 10.0.1.1 dev p0 weight 1". */
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netlink/netlink.h>
@@ -106,6 +106,8 @@ int mn_route_text(struct rtnl_route *route, char text[MN_ROUTE_TEXT])
         good &= append(text, " scope link");
     if (rtnl_route_get_table(route) != RT_TABLE_MAIN)
         good &= append(text, " table %u", rtnl_route_get_table(route));
+    if (rtnl_route_get_tos(route))
+        good &= append(text, " tos %u", rtnl_route_get_tos(route));
     if (n == 1 && (rtnl_route_nh_get_flags(hop) & RTNH_F_ONLINK))
         good &= append(text, " onlink 1");
     for (size_t i = 0; i < METRICS; i++)
@@ -178,6 +180,8 @@ static int take_word(struct rtnl_route *route, int *family, const char *word, co
     }
     if (!strcmp(word, "table"))
         rtnl_route_set_table(route, (uint32_t)strtoul(value, NULL, 10));
+    else if (!strcmp(word, "tos"))
+        rtnl_route_set_tos(route, (uint8_t)strtoul(value, NULL, 10));
     else if (!strcmp(word, "metric"))
         rtnl_route_set_priority(route, (uint32_t)strtoul(value, NULL, 10));
     else if (!strcmp(word, "proto") && (proto = rtnl_route_str2proto(value)) >= 0)

@@ -108,9 +108,9 @@ static const cJSON *obstacle_at(const struct way *way, size_t at, int own, int s
 }
 
 /* Those in between first. */
-static int find_cause(const struct way *way, char *text, size_t size)
+static int find_cause(const struct way *way, int least, char *text, size_t size)
 {
-    for (int sure = 1; sure >= 0; sure--)
+    for (int sure = 1; sure >= least; sure--)
         for (size_t i = 0; i < way->n; i++) {
             size_t at = i + 1 < way->n - 1 ? i + 1 : i + 1 == way->n - 1 ? 0 : way->n - 1;
             const cJSON *o = obstacle_at(way, at, 0, sure);
@@ -123,10 +123,26 @@ static int find_cause(const struct way *way, char *text, size_t size)
     return 0;
 }
 
-static void say_how_far(const struct way *way, const cJSON *far, char *text, size_t size)
+static double got_of(const cJSON *far)
 {
     const cJSON *got = cJSON_GetObjectItemCaseSensitive(far, "got");
-    double n = cJSON_IsNumber(got) ? got->valuedouble : 0;
+
+    return cJSON_IsNumber(got) ? got->valuedouble : 0;
+}
+
+/* Every node in between had the packet and none has anything against it, and of the last one's own
+ * firewall nothing can be said for sure: it may take no questions. */
+static int cannot_be_told(const struct way *way, const cJSON *far)
+{
+    char why[600];
+
+    return is(far, "state", "silent") && got_of(far) >= (double)way->n - 2 &&
+           obstacle_at(way, way->n - 1, 1, 0) && !find_cause(way, 1, why, sizeof why);
+}
+
+static void say_how_far(const struct way *way, const cJSON *far, char *text, size_t size)
+{
+    double n = got_of(far);
 
     if (n >= 1 && n <= (double)way->n - 2)
         snprintf(text, size, "%.60s got them and nothing is known of them after that",
@@ -143,7 +159,7 @@ static enum mn_err fail(struct mn_apply_node *node, const struct way *way, const
         size_t used = strlen(over);
         snprintf(over + used, sizeof over - used, "%s%.40s", i > 1 ? ", " : "", way->names[i]);
     }
-    if (!find_cause(way, why, sizeof why))
+    if (!find_cause(way, 0, why, sizeof why))
         say_how_far(way, far, why, sizeof why);
     if (is(far, "state", "refused"))
         return mn_fail(&node->diag, MN_ERR_FAILED,
@@ -172,6 +188,8 @@ enum mn_err mn_run_judge_far(const struct mn_apply_run *run, struct mn_apply_nod
             state = "asks itself";
         else if (obstacle_at(&way, way.n - 1, 1, 1) && !is(far, "state", "refused"))
             state = "takes no questions";
+        else if (cannot_be_told(&way, far))
+            state = "cannot be told";
         if (!state)
             return node->err = fail(node, &way, far);
         cJSON_ReplaceItemInObjectCaseSensitive(far, "state", cJSON_CreateString(state));

@@ -34,8 +34,12 @@ static _Noreturn void become(struct mn_errand *e, const int theirs[3], pid_t par
 {
     static const int reset[] = {SIGTERM, SIGHUP, SIGCHLD};
 
+    sigset_t none;
+
     for (size_t i = 0; i < sizeof reset / sizeof *reset; i++)
         signal(reset[i], SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
     /* Ctrl-C reaches the parent, which ends those that may be ended. */
     signal(SIGINT, SIG_IGN);
     for (int i = 0; i < 3; i++)

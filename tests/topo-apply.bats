@@ -993,6 +993,42 @@ undone_everywhere()
     jq -e '.far_answers == 1 and ([.far[] | {node, far, state, path}] == [{node: "a", far: "c", state: "asks itself", path: "b"}])' <<<"$output"
 }
 
+# user_checks: what looks whether it carries has no more rights than a user.
+user_checks()
+{
+    chmod -R a+rX .
+    sed -i "s/^exec nsenter.*/as=; [[ \"\$3\" != *'node apply-check'* ]] || as='setpriv --reuid=65534 --regid=65534 --clear-groups'\nexec nsenter --net=\/run\/netns\/$NS-\$2 \$as sh -c \"\$3\"/" ssh
+    grep -q setpriv ssh
+}
+
+@test "topo apply: who looks without root's rights takes no firewall at the end for one in between" {
+    line
+    # Only who may open raw sockets, or is of the group, can ask by ICMP.
+    for node in a c; do
+        on $node nft -f - <<-END || skip "no nftables here"
+		table inet mine { chain input { type filter hook input priority 0; ip saddr { 10.77.0.0, 10.77.0.3 } udp dport 9 drop; }; }
+		END
+        on $node sysctl -qw net.ipv4.ping_group_range='1 0'
+    done
+    user_checks
+    states >before
+    # What is known to be in the way counts.
+    breaks b sysctl -qw net.ipv4.conf.p0.forwarding=0
+    apply --yes --rollback 12s
+    undone_everywhere "or their answers, do not pass b: at b net/ipv4/conf/p0/forwarding is 0"
+    rm ssh.before
+    apply --yes --rollback 12s --json
+    [ "$status" -eq 0 ]
+    jq -e '.far_answers == 0 and ([.far[] | {node, far, state}] ==
+        [{node: "a", far: "c", state: "cannot be told"}, {node: "c", far: "a", state: "cannot be told"}])' <<<"$output"
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    for node in a c; do on $node sysctl -qw net.ipv4.ping_group_range='0 2147483647'; done
+    apply --yes --rollback 12s --json
+    [ "$status" -eq 0 ]
+    jq -e '.far == [] and .far_answers == 2' <<<"$output"
+}
+
 @test "topo apply: nodes behind those that are not asked are not asked for" {
     line
     apply --yes --hosts a,c --json
@@ -1047,6 +1083,7 @@ all_of()
     ip -n $NS-a addr add 10.55.0.1/24 brd 10.55.0.255 label p0:x metric 77 dev p0
     ip -n $NS-a addr add 10.56.0.1/24 scope link noprefixroute valid_lft 9000 preferred_lft 8000 dev p0
     ip -n $NS-a addr add 10.57.0.1 peer 10.58.0.1/24 dev p0
+    ip -n $NS-a addr add 10.57.0.1 peer 10.59.0.1/24 dev p0
     ip -n $NS-a addr add fd55::1/64 metric 78 nodad dev p0
     all_of a >before
     grep -q 'metric 77.*p0:x' before
@@ -1129,10 +1166,34 @@ mtus()
     all_of a | diff before -
 }
 
+@test "topo apply: routes by their TOS, and over several NICs that all lose their addresses, come back" {
+    pair
+    bare a p2 02:00:00:00:0a:02 b p3 02:00:00:00:0b:02
+    sed -i 's/10.77.0.[01]\/31, //' mesh.yaml
+    sed -i '/netdev: p0/a\      - {netdev: p2, mac: "02:00:00:00:0a:02", addresses: ["fd78::1/64"]}' mesh.yaml
+    sed -i '/netdev: p1/a\      - {netdev: p3, mac: "02:00:00:00:0b:02", addresses: ["fd78::2/64"]}' mesh.yaml
+    for nic in p0 p2; do ip -n $NS-a link set $nic up; done
+    for nic in p1 p3; do ip -n $NS-b link set $nic up; done
+    ip -n $NS-a addr add 10.55.0.1/24 dev p0
+    ip -n $NS-a addr add 10.56.0.1/24 dev p2
+    ip -n $NS-a route add 10.61.0.0/16 nexthop via 10.55.0.7 dev p0 weight 3 nexthop via 10.56.0.8 dev p2
+    ip -n $NS-a route add 10.62.0.0/16 tos 0x10 via 10.55.0.9 dev p0
+    all_of a >before
+    apply --yes --json
+    [ "$status" -eq 0 ]
+    jq -e '[.nodes[] | select(.node == "a") | .changes[] | select(.kind == "route") | .from] == [
+        "10.61.0.0/16 proto boot nexthop via 10.55.0.7 dev p0 weight 3 nexthop via 10.56.0.8 dev p2 weight 1",
+        "10.62.0.0/16 via 10.55.0.9 proto boot tos 16"]' <<<"$output"
+    [ -z "$(on a ip route show 10.61.0.0/16)$(on a ip route show 10.62.0.0/16 tos 0x10)" ]
+    apply --undo --yes
+    [ "$status" -eq 0 ]
+    all_of a | diff before -
+}
+
 @test "topo apply: its timer is in a scope of its own where systemd is, and the last to go for want of memory" {
     pair
     mkdir -p root.a/{run/systemd/system,usr/bin}
-    printf '#!/bin/sh\nprintf "%%s|" "$@" >>%s/told\n' "$PWD" >root.a/usr/bin/busctl
+    printf '#!/bin/sh\nprintf "%%s|" "$@" >>%s/told\ngrep SigBlk /proc/$$/status >%s/blocked\n' "$PWD" "$PWD" >root.a/usr/bin/busctl
     printf '#!/bin/sh\n' >root.a/usr/bin/systemctl
     chmod +x root.a/usr/bin/{busctl,systemctl}
     apply_until apply-check
@@ -1142,6 +1203,8 @@ mtus()
     done
     cat told
     [[ "$(cat told)" == *"|org.freedesktop.systemd1.Manager|StartTransientUnit|ssa(sv)a(sa(sv))|meshnet-apply-"????????".scope|fail|4|"*"|PIDs|au|1|$keeper|0|" ]]
+    # Its own mask is not handed on.
+    grep -qE '^SigBlk:\s+0+$' blocked
     [ "$(cat /proc/$keeper/oom_score_adj)" = "$(sh -c 'echo -1000 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj' 2>/dev/null)" ]
     touch go
     wait $job
