@@ -1,4 +1,3 @@
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -8,6 +7,7 @@
 #include "plugin/transport.h"
 #include "topo/base/clean.h"
 #include "topo/base/log.h"
+#include "topo/base/once.h"
 
 #define MAX_MBPS (1l << 30) /* the plan multiplies two of them */
 
@@ -221,16 +221,19 @@ enum mn_err mn_conn_send_links(struct mn_conn *conn)
     return mn_chan_put(&conn->chan, MN_FRAME_LINKS, text, (size_t)(b.at - text));
 }
 
-/* Says once a process and reason that TCP carries the data though nobody asked for it. */
-static void warn_tcp(const struct mn_conn *conn)
+/* Once a process and reason, that TCP carries the data though nobody asked for it. Where RDMA was
+ * to be had and failed, that is the cause of what may follow. */
+static void tell_tcp(const struct mn_conn *conn)
 {
-    static const uint8_t key[MN_KEY_SIZE] = "why tcp";
-    static _Atomic uint64_t said[16];
-    uint64_t hash = mn_mac64(key, conn->plan.why_tcp, strlen(conn->plan.why_tcp));
+    static struct mn_once said;
+    const char *why = conn->plan.why_tcp;
 
-    if (!conn->plan.why_tcp[0] || atomic_exchange(&said[hash % 16], hash) == hash)
+    if (!why[0] || !mn_once(&said, why, strlen(why)))
         return;
-    MN_WARN("peer %s: TCP carries the data, not RDMA: %s", conn->peer_text, conn->plan.why_tcp);
+    if (conn->plan.rdma_failed)
+        MN_WARN("peer %s: TCP carries the data, not RDMA: %s", conn->peer_text, why);
+    else
+        MN_INFO("peer %s: TCP carries the data, not RDMA: %s", conn->peer_text, why);
 }
 
 enum mn_err mn_conn_make_plan(struct mn_conn *conn, struct mn_diag *diag)
@@ -239,7 +242,7 @@ enum mn_err mn_conn_make_plan(struct mn_conn *conn, struct mn_diag *diag)
         mn_plan_make(&conn->side[1], &conn->side[0], conn->control, &conn->plan, diag);
     if (err)
         return err;
-    warn_tcp(conn);
+    tell_tcp(conn);
     conn->transport = mn_transport_of(conn->plan.kind);
     int pairs = conn->plan.n_pairs ? conn->plan.n_pairs : 1;
     conn->n_lanes = conn->plan.kind == MN_TRANSPORT_TCP ? pairs * conn->plan.lanes_per_pair : 1;

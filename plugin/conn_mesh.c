@@ -1,12 +1,10 @@
 /* Whether both ends go by the same mesh file: told in LINKS, said once for each peer. */
-#include <stdatomic.h>
 #include <string.h>
 
 #include "plugin/bytes.h"
 #include "plugin/conn_impl.h"
 #include "topo/base/log.h"
-
-#define PEERS 1024 /* of whom a process keeps in mind that it was said */
+#include "topo/base/once.h"
 
 void mn_conn_put_mesh(const struct mn_conn *conn, struct mn_bytes *b)
 {
@@ -33,29 +31,14 @@ int mn_conn_get_mesh(struct mn_bytes *b, struct mn_mesh_digest *theirs)
     return !b->bad;
 }
 
-/* 0 from the second time on, and when there were too many others. */
-static int is_news(uint64_t what)
-{
-    static _Atomic uint64_t said[PEERS];
-
-    for (unsigned i = 0; i < PEERS; i++) {
-        uint64_t there = 0;
-        if (atomic_compare_exchange_strong(&said[(what + i) % PEERS], &there, what))
-            return 1;
-        if (there == what)
-            return 0;
-    }
-    return 0;
-}
-
 void mn_conn_compare_mesh(const struct mn_conn *conn, const struct mn_mesh_digest *theirs)
 {
-    static const uint8_t key[MN_KEY_SIZE] = "mesh of peer";
+    static struct mn_once said;
     const struct mn_mesh_own *own = &conn->config->mesh;
     uint64_t who[3] = {conn->side[!conn->connector].node_id, own->digest.hash, theirs->hash};
     char text[1024];
 
     if (mn_mesh_differs(own, theirs, conn->peer_text, text, sizeof text) &&
-        is_news(mn_mac64(key, who, sizeof who) | 1))
+        mn_once(&said, who, sizeof who))
         MN_WARN("peer %s", text);
 }

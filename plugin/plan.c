@@ -190,6 +190,7 @@ static enum mn_err choose_kind(const struct mn_side *c, const struct mn_side *a,
     explain_no_rdma(c, a, plan, why, sizeof why);
     if (tcp_possible(c) && tcp_possible(a)) {
         snprintf(plan->why_tcp, sizeof plan->why_tcp, "%.127s", why);
+        plan->rdma_failed = has_rdma(c) && has_rdma(a);
         return MN_OK;
     }
     mn_fail(diag, MN_ERR_CONFIG,

@@ -50,6 +50,7 @@ struct mn_pair {
 struct mn_plan {
     enum mn_transport_kind kind; /* what carries the data: verbs or tcp */
     char why_tcp[128];           /* "" when TCP was asked for */
+    int rdma_failed;             /* both have RDMA, and why_tcp says why it is not used */
     struct mn_pair pairs[MN_MAX_LOCALS];
     uint32_t weights[MN_MAX_LOCALS]; /* Mb/s of each pair, shared ports divided; not 0 */
     int n_pairs;                     /* 0 = routed: the control connection is all there is */

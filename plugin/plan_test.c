@@ -230,6 +230,7 @@ static void test_tcp_only_when_allowed(void **state)
     give_rdma(&a, 0, MN_RDMA_READY);
     assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
     assert_non_null(strstr(plan.why_tcp, "b has no RDMA device"));
+    assert_int_equal(plan.rdma_failed, 0);
     give_rdma(&a, 0, MN_RDMA_NONE);
     a.allow_tcp = b.allow_tcp = MN_TCP_AUTO;
     b.allow_tcp = MN_TCP_NEVER;
@@ -254,6 +255,7 @@ static void test_tcp_only_when_allowed(void **state)
     assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
     assert_int_equal(plan.kind, MN_TRANSPORT_TCP);
     assert_non_null(strstr(plan.why_tcp, b.rdma_text));
+    assert_int_equal(plan.rdma_failed, 1);
     /* A routed peer has no cable for RDMA. */
     struct mn_pair routed = {MN_ROUTED, 0};
     assert_int_equal(mn_plan_make(&a, &b, routed, &plan, NULL), MN_OK);

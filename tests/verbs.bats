@@ -144,11 +144,12 @@ eces()
     grep -q '^  rocep1s0f0 port 1 gid 3  10.66.0.1 RoCE v2  mesh0' sent
 }
 
-@test "verbs: TCP instead of RDMA is said at WARN where it is allowed" {
+@test "verbs: TCP instead of RDMA that the peer does not have is no warning where it is allowed" {
     start 16 none MESHNET_ALLOW_TCP=true
     finish
     cat sent.log
-    grep -q 'TCP carries the data, not RDMA: .* has no RDMA device on mesh' sent.log
+    # Of what the plugin says only warnings are in there.
+    [ ! -s sent.log ]
 }
 
 @test "verbs: the sender's process is killed: the receiver names the peer" {
