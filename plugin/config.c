@@ -338,7 +338,9 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
         return mn_fail(diag, MN_ERR_CONFIG,
                        "none of the addresses that the mesh file gives node %s is on this host",
                        config->node);
-    mn_far_choose(config, host, mesh, self);
+    err = mn_far_choose(config, host, mesh, self, diag);
+    if (err)
+        return err;
     if (!config->n_devices)
         MN_WARN("no NIC with a usable address: offering no device (see meshnet discover)");
     return MN_OK;
@@ -353,7 +355,17 @@ enum mn_err mn_config_from_host(struct mn_config *config, struct mn_host *host,
     mn_mesh_init(&mesh);
     enum mn_err err = load_with_host(config, &mesh, host, diag);
     mn_mesh_free(&mesh);
+    if (err)
+        mn_config_free(config);
     return err;
+}
+
+void mn_config_free(struct mn_config *config)
+{
+    mn_wipe(config->cluster_key, sizeof config->cluster_key);
+    free(config->beside);
+    config->beside = NULL;
+    config->n_beside = 0;
 }
 
 enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag)

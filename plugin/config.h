@@ -10,8 +10,7 @@
 #define MN_MAX_LOCALS  8 /* addresses a device offers: what the handle carries */
 #define MN_MAX_FAR     2 /* further ones at which a node without a common cable finds it */
 #define MN_MAX_DEVICES 32
-#define MN_MAX_BESIDE  512 /* addresses of neighbours */
-#define MN_ACK_RETRIES 6   /* 7 means for ever on soft-RoCE, and on other devices for RNR */
+#define MN_ACK_RETRIES 6 /* 7 means for ever on soft-RoCE, and on other devices for RNR */
 
 static inline int mn_ack_retries(const struct mn_settings *settings)
 {
@@ -25,6 +24,7 @@ struct mn_local {
     uint32_t ifindex;
     uint8_t nic;   /* number of the NIC inside its device */
     uint8_t group; /* NICs of one group share a port's capacity; 0 = alone */
+    uint8_t spare; /* the mesh file has another link to the same node, which comes first */
     long speed_mbps;
     /* What the host and the mesh file say of its RDMA port; the GID is looked up when connecting.
      */
@@ -53,12 +53,13 @@ struct mn_config {
     /* Where those without a common cable may come: of management NICs, never a cable's end. */
     struct mn_local far[MN_MAX_FAR];
     int n_far;
-    /* The addresses that the mesh file gives nodes which share a cable with this one. */
+    /* The addresses that the mesh file gives nodes which share a cable with this one, each once; a
+     * further cable to such a node has family 0. Copies share them; mn_config_free() frees them. */
     struct mn_beside {
         struct mn_addr addr;
         char node[MN_NAME_MAX], link[MN_NAME_MAX], netdev[IF_NAMESIZE]; /* netdev: the own end */
-    } beside[MN_MAX_BESIDE];
-    int n_beside;
+    } * beside;
+    size_t n_beside;
     int uncabled; /* the mesh file has nodes that share no cable with this one */
     int pointers; /* NCCL_PTR_*: the memory that RDMA takes, whoever the peer is */
     int has_key;
@@ -79,6 +80,9 @@ enum mn_err mn_config_load(struct mn_config *config, struct mn_diag *diag);
 /* The same for a host that was read before; without a mesh file its NICs get roles. */
 enum mn_err mn_config_from_host(struct mn_config *config, struct mn_host *host,
                                 struct mn_diag *diag);
+
+/* Frees what lies behind it, and wipes its key: once, however many copies there are. */
+void mn_config_free(struct mn_config *config);
 
 /* Equal for processes of one boot of a kernel and one network namespace, whatever their host names
  * (containers). proc: where its files are, "/proc". Where the boot id is masked, hostname stands

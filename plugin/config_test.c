@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "plugin/config.h"
+#include "plugin/far.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 #include "topo/mesh_file.h"
@@ -239,6 +240,58 @@ static void management_carries_no_data(void **state)
     mn_host_free(&host);
 }
 
+/* A full mesh of ten with 65 addresses each, and a second cable to n1: nobody is
+ * forgotten. */
+static void every_address_of_every_neighbour_is_known(void **state)
+{
+    static struct mn_config config;
+    struct mn_host host = {.n_nics = 0};
+    struct mn_mesh mesh;
+    struct mn_handle peer = {.n_locals = 1};
+    struct mn_diag diag = {.text = ""};
+    FILE *file = fopen(*state, "w");
+
+    assert_non_null(file);
+    fprintf(file, "version: 1\nnodes:\n  - name: n0\n    nics:\n");
+    for (int i = 1; i < 10; i++)
+        fprintf(file, "      - {netdev: p%d, addresses: [10.1.%d.0/31]}\n", i, i);
+    fprintf(file, "      - {netdev: q1, addresses: [10.3.1.0/31]}\n");
+    for (int i = 1; i < 10; i++) {
+        fprintf(file, "  - name: n%d\n    nics:\n      - {netdev: p0, addresses: [10.1.%d.1/31]}\n",
+                i, i);
+        for (int nic = 0; nic < 8; nic++)
+            for (int a = 0; a < 8; a++) {
+                if (!a)
+                    fprintf(file, "      - {netdev: x%d, addresses: [", nic);
+                fprintf(file, "10.2.%d.%d/32%s", i, 8 * nic + a, a < 7 ? ", " : "]}\n");
+            }
+        fprintf(file, "%s", i == 1 ? "      - {netdev: q0, addresses: [10.3.1.1/31]}\n" : "");
+    }
+    assert_int_equal(fclose(file), 0);
+    mn_mesh_init(&mesh);
+    if (mn_mesh_read(*state, &mesh, &diag))
+        fail_msg("%s", diag.text);
+    config.n_devices = 1;
+    config.devices[0].n_locals = 2;
+    strcpy(config.devices[0].locals[0].netdev, "p1");
+    strcpy(config.devices[0].locals[1].netdev, "q1");
+    assert_int_equal(mn_far_choose(&config, &host, &mesh, 0, NULL), MN_OK);
+    assert_int_equal(config.n_beside, 9 * 65 + 1 + 1); /* q0, and that q1 leads to n1 as well */
+    assert_int_equal(config.devices[0].locals[0].spare, 0);
+    assert_int_equal(config.devices[0].locals[1].spare, 1);
+    for (int i = 1; i < 10; i++) {
+        char text[32], name[8];
+        snprintf(text, sizeof text, "10.2.%d.63/32", i);
+        snprintf(name, sizeof name, "n%d", i);
+        assert_int_equal(mn_addr_parse(text, &peer.locals[0].addr, NULL), MN_OK);
+        const struct mn_beside *beside = mn_far_neighbour(&config, &peer);
+        assert_non_null(beside);
+        assert_string_equal(beside->node, name);
+    }
+    mn_config_free(&config);
+    mn_mesh_free(&mesh);
+}
+
 static char bare_said[512];
 
 static void hear(enum mn_log_level level, const char *file, int line, const char *msg)
@@ -375,6 +428,7 @@ int main(void)
         cmocka_unit_test(one_device_has_the_place_of_its_fastest_nic),
         cmocka_unit_test(a_key_is_there_or_is_not),
         cmocka_unit_test(management_carries_no_data),
+        cmocka_unit_test(every_address_of_every_neighbour_is_known),
         cmocka_unit_test(a_bare_cable_is_named),
     };
     return cmocka_run_group_tests(tests, make_place, remove_place);

@@ -121,7 +121,7 @@ static enum mn_err read_config(struct mn_diag *diag)
 
 static void forget_config(void)
 {
-    mn_wipe(base->cluster_key, sizeof base->cluster_key);
+    mn_config_free(base);
     free(base);
     base = NULL;
 }

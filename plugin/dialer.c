@@ -13,6 +13,8 @@
 
 #define PAUSE_MS     10 /* after the first round of attempts; twice as long after each, up to */
 #define MAX_PAUSE_MS 1000
+#define ASK_MS       300 /* a peer that is there has answered by then */
+#define HEAR_MS      100 /* for what is said of an attempt that failed at once */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mn_dialer *dialers;
@@ -204,6 +206,7 @@ static enum mn_err dial_current(const struct mn_config *config, struct mn_dialer
     }
     mn_chan_init(&conn->chan, fd);
     d->conn = conn;
+    d->dialed_ms = conn->stepped_ms;
     return MN_OK;
 }
 
@@ -272,6 +275,34 @@ static enum mn_err next_attempt(struct mn_dialer *d, enum mn_err err, struct mn_
     return MN_OK;
 }
 
+/* Where packets get to is asked only when nobody answers. An attempt that fails before that is over
+ * a little later, with what is heard then. Returns err, or MN_ERR_AGAIN. */
+static enum mn_err hold(struct mn_dialer *d, enum mn_err err, const struct mn_diag *diag)
+{
+    const struct mn_far_way *way = &d->ways[d->candidates[d->current].acceptor];
+    uint64_t now = mn_now_ms();
+    int early = now - d->dialed_ms < ASK_MS;
+
+    if (d->candidates[d->current].connector != MN_ROUTED || d->conn->state != MN_CONN_CONNECT ||
+        !err || (early && err == MN_ERR_AGAIN))
+        return err;
+    mn_far_ask(way);
+    if (!early || way->kind != MN_FAR_CABLES || err != MN_ERR_LINK_DEAD)
+        return err;
+    d->held = *diag;
+    d->held_until_ms = now + HEAR_MS;
+    return MN_ERR_AGAIN;
+}
+
+static enum mn_err release(struct mn_dialer *d, struct mn_diag *diag)
+{
+    if (mn_now_ms() < d->held_until_ms)
+        return MN_ERR_AGAIN;
+    d->held_until_ms = 0;
+    *diag = d->held;
+    return diag->code;
+}
+
 /* One candidate after the other, round after round. */
 static enum mn_err advance(const struct mn_config *config, struct mn_dialer *d, int traffic_class,
                            struct mn_diag *diag)
@@ -280,11 +311,10 @@ static enum mn_err advance(const struct mn_config *config, struct mn_dialer *d, 
         if (!d->conn && mn_now_ms() < d->pause_end_ms)
             return MN_ERR_AGAIN;
         enum mn_err err = d->conn ? MN_OK : dial_current(config, d, traffic_class, diag);
-        if (!err && d->conn->state == MN_CONN_CONNECT &&
-            d->candidates[d->current].connector == MN_ROUTED)
-            mn_far_ask(&d->ways[d->candidates[d->current].acceptor]);
-        if (!err)
-            err = mn_conn_step(d->conn, diag);
+        if (!err && d->held_until_ms)
+            err = release(d, diag);
+        else if (!err)
+            err = hold(d, mn_conn_step(d->conn, diag), diag);
         if (!err || err == MN_ERR_AGAIN)
             return err;
         err = next_attempt(d, err, diag);
@@ -359,7 +389,7 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
     if (!err) {
         struct mn_pair pair = d->candidates[d->current];
         if (pair.connector == MN_ROUTED)
-            mn_far_tell(config, h.node_id, d->conn->peer_text, &d->ways[pair.acceptor]);
+            mn_far_tell(config, &h, d->conn->peer_text, &d->ways[pair.acceptor]);
         *conn = d->conn;
         d->conn = NULL;
     }

@@ -22,6 +22,9 @@ struct mn_dialer {
     int hopeful;     /* in this round one failed in a way that another attempt need not */
     struct mn_conn *conn;
     uint64_t deadline_ms, pause_end_ms;
+    uint64_t dialed_ms;     /* when conn's attempt began */
+    uint64_t held_until_ms; /* it has failed, as held says; 0: not */
+    struct mn_diag held;
     uint64_t asked_ms;   /* with the lock held */
     struct mn_diag last; /* of the attempt that got furthest, of those of the last round */
     int last_state;      /* how far; -1 when a round begins */

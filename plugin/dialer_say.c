@@ -128,22 +128,25 @@ enum mn_err mn_dialer_explain(const struct mn_dialer *d, enum mn_err code, const
 {
     struct mn_pair pair = d->candidates[d->current];
     int routed = pair.connector == MN_ROUTED;
-    struct mn_addr remote =
-        routed ? d->ways[pair.acceptor].to : d->handle.locals[pair.acceptor].addr;
-    const char *netdev = routed ? NULL : d->self.locals[pair.connector].netdev;
+    struct mn_addr remote = d->handle.locals[routed ? 0 : pair.acceptor].addr;
     int silent = code == MN_ERR_LINK_DEAD && (!d->conn || d->conn->state == MN_CONN_CONNECT);
     char addr[MN_ADDR_TEXT], reach[512] = "", way[512];
 
     remote.prefix = -1;
-    if (routed && silent) {
+    if (routed) {
         const struct mn_far_way *tried = &d->ways[pair.acceptor];
-        return mn_fail(diag, code, "peer port %u, which has no cable to this node, %s: %s; %s",
-                       d->handle.port, mn_far_text(d->config, tried, way, sizeof way), why,
-                       mn_far_why(d->config, tried, d->handle.port, reach, sizeof reach));
+        if (silent)
+            mn_far_why(d->config, tried, d->handle.port, reach, sizeof reach);
+        return mn_fail(diag, code, "peer port %u, which %s, %s: %s%s%s", d->handle.port,
+                       mn_far_neighbour(d->config, &d->handle) ? "shares no subnet with this node"
+                                                               : "has no cable to this node",
+                       mn_far_text(d->config, tried, way, sizeof way), why, silent ? "; " : "",
+                       reach);
     }
+    const char *netdev = d->self.locals[pair.connector].netdev;
     if (silent)
         mn_reach_why(netdev, &remote, d->handle.port, reach, sizeof reach);
     return mn_fail(diag, code, "peer %s port %u over %s: %s%s%s",
-                   mn_addr_format(&remote, addr, sizeof addr), d->handle.port,
-                   netdev ? netdev : "the routing table", why, silent ? "; " : "", reach);
+                   mn_addr_format(&remote, addr, sizeof addr), d->handle.port, netdev, why,
+                   silent ? "; " : "", reach);
 }

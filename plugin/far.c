@@ -85,58 +85,80 @@ static int lacks_cables(const struct mn_mesh *mesh, int self)
     return 0;
 }
 
-/* All addresses of a neighbour's cables: the one of the link may be what is gone. */
-static void note_neighbour(struct mn_config *config, const struct mn_mesh_node *node,
-                           const char *link, const char *netdev)
+static void mark_spare(struct mn_config *config, const char *netdev)
 {
-    /* A second cable to it leads to the same addresses. */
-    for (int b = 0; b < config->n_beside; b++)
-        if (!strcmp(config->beside[b].node, node->name))
-            return;
-    for (size_t i = 0; i < node->n_nics; i++)
-        for (size_t a = 0; a < node->nics[i].n_addrs; a++) {
-            if (node->nics[i].role == MN_ROLE_MANAGEMENT || config->n_beside == MN_MAX_BESIDE)
-                continue;
-            struct mn_beside *beside = &config->beside[config->n_beside++];
-            beside->addr = node->nics[i].addrs[a];
-            mn_strlcpy(beside->node, node->name, sizeof beside->node);
-            mn_strlcpy(beside->link, link, sizeof beside->link);
-            mn_strlcpy(beside->netdev, netdev, sizeof beside->netdev);
-        }
+    for (int d = 0; d < config->n_devices; d++)
+        for (int i = 0; i < config->devices[d].n_locals; i++)
+            if (!strcmp(config->devices[d].locals[i].netdev, netdev))
+                config->devices[d].locals[i].spare = 1;
 }
 
-static void note_neighbours(struct mn_config *config, const struct mn_mesh *mesh, int self)
+static enum mn_err note_one(struct mn_config *config, const struct mn_mesh_node *node,
+                            const struct mn_addr *addr, const char *link, const char *netdev,
+                            struct mn_diag *diag)
 {
-    for (size_t l = 0; l < 2 * mesh->n_links; l++) {
+    struct mn_beside *beside = mn_push(&config->beside, &config->n_beside, sizeof *beside, diag);
+
+    if (!beside)
+        return MN_ERR_NOMEM;
+    if (addr)
+        beside->addr = *addr;
+    mn_strlcpy(beside->node, node->name, sizeof beside->node);
+    mn_strlcpy(beside->link, link, sizeof beside->link);
+    mn_strlcpy(beside->netdev, netdev, sizeof beside->netdev);
+    return MN_OK;
+}
+
+/* All addresses of a neighbour's cables: the one of the link may be what is gone. */
+static enum mn_err note_neighbour(struct mn_config *config, const struct mn_mesh_node *node,
+                                  const char *link, const char *netdev, struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
+
+    /* A second cable to it leads to the same addresses. */
+    for (size_t b = 0; b < config->n_beside; b++)
+        if (!strcmp(config->beside[b].node, node->name)) {
+            if (strcmp(config->beside[b].netdev, netdev) != 0)
+                mark_spare(config, netdev);
+            return note_one(config, node, NULL, link, netdev, diag);
+        }
+    for (size_t i = 0; i < node->n_nics; i++)
+        for (size_t a = 0; !err && a < node->nics[i].n_addrs; a++)
+            if (node->nics[i].role != MN_ROLE_MANAGEMENT)
+                err = note_one(config, node, &node->nics[i].addrs[a], link, netdev, diag);
+    return err;
+}
+
+static enum mn_err note_neighbours(struct mn_config *config, const struct mn_mesh *mesh, int self,
+                                   struct mn_diag *diag)
+{
+    enum mn_err err = MN_OK;
+
+    for (size_t l = 0; self >= 0 && !err && l < 2 * mesh->n_links; l++) {
         const struct mn_mesh_link *link = &mesh->links[l / 2];
         const struct mn_mesh_end *own = &link->ends[l % 2], *end = &link->ends[!(l % 2)];
         if (own->node == self && !mn_link_is_bare(link))
-            note_neighbour(config, &mesh->nodes[end->node], link->name,
-                           mesh->nodes[self].nics[own->nic].netdev);
+            err = note_neighbour(config, &mesh->nodes[end->node], link->name,
+                                 mesh->nodes[self].nics[own->nic].netdev, diag);
     }
+    return err;
 }
 
 const struct mn_beside *mn_far_neighbour(const struct mn_config *config,
                                          const struct mn_handle *peer)
 {
     for (int i = 0; i < peer->n_locals; i++)
-        for (int b = 0; b < config->n_beside; b++)
+        for (size_t b = 0; b < config->n_beside; b++)
             if (mn_addr_equal(&config->beside[b].addr, &peer->locals[i].addr))
                 return &config->beside[b];
     return NULL;
 }
 
-void mn_far_choose(struct mn_config *config, const struct mn_host *host, const struct mn_mesh *mesh,
+static void choose(struct mn_config *config, const struct mn_host *host, const struct mn_mesh *mesh,
                    int self)
 {
-    const struct mn_settings *s = &config->settings;
     const char *ifname = getenv("NCCL_SOCKET_IFNAME");
 
-    config->uncabled = self >= 0 && lacks_cables(mesh, self);
-    if (self >= 0)
-        note_neighbours(config, mesh, self);
-    if (s->reach == MN_REACH_CABLES || mn_reach_barred_by(s->reach, s->transport, s->allow_tcp))
-        return;
     for (size_t i = 0; self >= 0 && i < mesh->nodes[self].n_nics; i++) {
         const struct mn_mesh_nic *file = &mesh->nodes[self].nics[i];
         const struct mn_nic *nic =
@@ -153,6 +175,17 @@ void mn_far_choose(struct mn_config *config, const struct mn_host *host, const s
     for (size_t i = 0; self < 0 && !(ifname && *ifname) && i < host->n_nics; i++)
         if (host->nics[i].role == MN_ROLE_MANAGEMENT && !host->nics[i].default_route)
             add(config, &host->nics[i], "it seems to be for management");
+}
+
+enum mn_err mn_far_choose(struct mn_config *config, const struct mn_host *host,
+                          const struct mn_mesh *mesh, int self, struct mn_diag *diag)
+{
+    const struct mn_settings *s = &config->settings;
+
+    config->uncabled = self >= 0 && lacks_cables(mesh, self);
+    if (s->reach != MN_REACH_CABLES && !mn_reach_barred_by(s->reach, s->transport, s->allow_tcp))
+        choose(config, host, mesh, self);
+    return note_neighbours(config, mesh, self, diag);
 }
 
 /* --- what has become of them --------------------------------------------------------------------
@@ -175,18 +208,20 @@ static size_t addresses_now(const struct ifaddrs *list, const char *netdev,
     return n;
 }
 
-/* Once for each change. is: family 0 for none. */
+/* Once for each change, and again when it has come back in between. is: family 0 for none. */
 static void tell_change(int which, const char *netdev, struct mn_addr was, struct mn_addr is)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static struct mn_addr told[MN_MAX_FAR];
     static int said[MN_MAX_FAR];
     char before[MN_ADDR_TEXT], now[MN_ADDR_TEXT];
+    int back = mn_addr_equal(&was, &is);
 
     pthread_mutex_lock(&lock);
-    int news = !said[which] || !mn_addr_equal(&told[which], &is);
+    int news = !back && (!said[which] || !(mn_addr_equal(&told[which], &is) ||
+                                           told[which].family + is.family == 0));
     told[which] = is;
-    said[which] = 1;
+    said[which] = !back;
     pthread_mutex_unlock(&lock);
     was.prefix = is.prefix = -1;
     mn_addr_format(&was, before, sizeof before);
@@ -215,9 +250,10 @@ int mn_far_now(const struct mn_config *config, struct mn_local far[MN_MAX_FAR])
         while (kept < count && !mn_addr_equal(&addrs[kept], &config->far[i].addr))
             kept++;
         const struct mn_addr *other = kept < count ? NULL : address_of(addrs, count);
-        if (kept == count)
-            tell_change(i, config->far[i].netdev, config->far[i].addr,
-                        other ? *other : (struct mn_addr){.family = AF_UNSPEC});
+        tell_change(i, config->far[i].netdev, config->far[i].addr,
+                    kept < count ? config->far[i].addr
+                    : other      ? *other
+                                 : (struct mn_addr){.family = AF_UNSPEC});
         if (kept == count && (!other || is_local(config, other)))
             continue;
         far[n] = config->far[i];

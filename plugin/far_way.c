@@ -9,21 +9,17 @@
 #include "plugin/reach.h"
 #include "plugin/towards.h"
 #include "topo/base/log.h"
+#include "topo/base/once.h"
 
 #define SILENT_MS  60000
 #define SILENT_MAX 32
-#define TOLD_MAX   256
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     struct mn_addr to;
     uint64_t until_ms;
 } silent[SILENT_MAX];
-static struct {
-    uint64_t node_id;
-    enum mn_far_kind kind;
-} told[TOLD_MAX];
-static unsigned n_told, next_silent;
+static unsigned next_silent;
 
 void mn_far_silent(const struct mn_addr *to)
 {
@@ -50,10 +46,24 @@ static int was_silent(const struct mn_addr *to)
     return found;
 }
 
-static const struct mn_beside *beside_of(const struct mn_config *config, const struct mn_addr *addr)
+static const char *netdev_of(const struct mn_config *config, int ifindex)
 {
-    for (int b = 0; b < config->n_beside; b++)
-        if (mn_addr_equal(&config->beside[b].addr, addr))
+    for (int d = 0; d < config->n_devices; d++)
+        for (int i = 0; i < config->devices[d].n_locals; i++)
+            if (config->devices[d].locals[i].ifindex == (uint32_t)ifindex)
+                return config->devices[d].locals[i].netdev;
+    return "";
+}
+
+/* A link-local address is in no mesh file: it is the node at the end of the NIC's cable. */
+static const struct mn_beside *beside_of(const struct mn_config *config, const struct mn_addr *addr,
+                                         int ifindex)
+{
+    const char *netdev = mn_addr_is_link_local(addr) ? netdev_of(config, ifindex) : NULL;
+
+    for (size_t b = 0; b < config->n_beside; b++)
+        if (netdev ? !strcmp(config->beside[b].netdev, netdev)
+                   : mn_addr_equal(&config->beside[b].addr, addr))
             return &config->beside[b];
     return NULL;
 }
@@ -62,10 +72,10 @@ static const struct mn_beside *beside_of(const struct mn_config *config, const s
  * does not go along cables. Without a mesh file nobody knows which addresses are neighbours'. */
 static int goes_along_cables(const struct mn_config *config, const struct mn_towards *way)
 {
-    int all_known = config->n_beside && config->n_beside < MN_MAX_BESIDE;
+    int all_known = config->n_beside > 0;
 
     return mn_far_is_cable(config, way->ifindex) && way->prefix &&
-           (!way->via.family || !all_known || beside_of(config, &way->via));
+           (!way->via.family || !all_known || beside_of(config, &way->via, way->ifindex));
 }
 
 static int is_wanted(enum mn_reach reach, enum mn_far_kind kind)
@@ -94,7 +104,9 @@ int mn_far_ways(const struct mn_config *config, const struct mn_handle *peer,
         way->from = towards.from;
         way->via = towards.via;
         way->ifindex = towards.ifindex;
-        way->kind = is_far                                ? MN_FAR_MANAGEMENT
+        way->prefix = towards.prefix;
+        int leaves_mesh = is_far && !mn_far_is_cable(config, towards.ifindex);
+        way->kind = leaves_mesh                           ? MN_FAR_MANAGEMENT
                     : goes_along_cables(config, &towards) ? MN_FAR_CABLES
                                                           : MN_FAR_ELSEWHERE;
         n_found += is_wanted(config->settings.reach, way->kind);
@@ -108,18 +120,18 @@ int mn_far_ways(const struct mn_config *config, const struct mn_handle *peer,
      * better way. */
     int better = 0, kept = 0;
     for (int i = 0; i < n; i++)
-        better += ways[i].kind != MN_FAR_ELSEWHERE;
+        better += ways[i].kind != MN_FAR_ELSEWHERE || ways[i].prefix;
     for (int i = 0; i < n; i++)
-        if (!better || ways[i].kind != MN_FAR_ELSEWHERE)
+        if (!better || ways[i].kind != MN_FAR_ELSEWHERE || ways[i].prefix)
             ways[kept++] = ways[i];
     return kept;
 }
 
 /* The node's name where the mesh file makes it a neighbour, else the address. */
-static const char *name_of(const struct mn_config *config, const struct mn_addr *addr,
+static const char *name_of(const struct mn_config *config, const struct mn_addr *addr, int ifindex,
                            char text[MN_ADDR_TEXT])
 {
-    const struct mn_beside *beside = beside_of(config, addr);
+    const struct mn_beside *beside = beside_of(config, addr, ifindex);
 
     return beside ? beside->node : mn_addr_format(addr, text, MN_ADDR_TEXT);
 }
@@ -137,9 +149,9 @@ static void name_nodes(const struct mn_config *config, const struct mn_far_way *
     for (int i = 0; i < known && used < size; i++)
         if (hops[i].kind == MN_HOP_PASSES)
             used += (size_t)snprintf(text + used, size - used, "%s%s", n++ ? " and " : " through ",
-                                     name_of(config, &hops[i].at, name));
+                                     name_of(config, &hops[i].at, way->ifindex, name));
     if (!n && way->via.family)
-        snprintf(text, size, " through %s", name_of(config, &way->via, name));
+        snprintf(text, size, " through %s", name_of(config, &way->via, way->ifindex, name));
 }
 
 char *mn_far_text(const struct mn_config *config, const struct mn_far_way *way, char *text,
@@ -168,7 +180,7 @@ static void say_hops(const struct mn_config *config, const struct mn_far_way *wa
     char name[MN_ADDR_TEXT];
     int known = mn_hops_heard(&way->to, hops), is_6 = way->to.family == AF_INET6;
     const struct mn_hop *last = known ? &hops[known - 1] : NULL;
-    const char *node = name_of(config, last ? &last->at : &way->via, name);
+    const char *node = name_of(config, last ? &last->at : &way->via, way->ifindex, name);
 
     if (last && last->kind == MN_HOP_ARRIVED)
         snprintf(text, size,
@@ -177,7 +189,7 @@ static void say_hops(const struct mn_config *config, const struct mn_far_way *wa
     else if (last && last->kind == MN_HOP_REFUSES && mn_addr_equal(&last->at, &way->from))
         snprintf(text, size,
                  "%s, through which it goes, does not answer: check that cable and the address",
-                 name_of(config, way->via.family ? &way->via : &way->to, name));
+                 name_of(config, way->via.family ? &way->via : &way->to, way->ifindex, name));
     else if (last && last->kind == MN_HOP_REFUSES)
         snprintf(text, size, "%s refuses to pass it on, %s; " MEND, node,
                  last->forbidden ? "by a rule of its firewall"
@@ -216,28 +228,13 @@ char *mn_far_why(const struct mn_config *config, const struct mn_far_way *way, u
 void mn_far_ask(const struct mn_far_way *way)
 {
     if (way->kind == MN_FAR_CABLES)
-        mn_hops_ask(&way->to);
+        mn_hops_ask(&way->to, &way->via, way->ifindex);
 }
 
 void mn_far_rest(const struct mn_far_way *way)
 {
     if (way->kind == MN_FAR_CABLES)
         mn_hops_rest(&way->to);
-}
-
-static int is_news(uint64_t node_id, enum mn_far_kind kind)
-{
-    int news = 1;
-
-    pthread_mutex_lock(&lock);
-    for (unsigned i = 0; i < n_told && news; i++)
-        news = told[i].node_id != node_id || told[i].kind != kind;
-    if (news && n_told < TOLD_MAX) {
-        told[n_told].node_id = node_id;
-        told[n_told++].kind = kind;
-    }
-    pthread_mutex_unlock(&lock);
-    return news;
 }
 
 static long speed_of(const struct mn_config *config, int ifindex)
@@ -252,21 +249,38 @@ static long speed_of(const struct mn_config *config, int ifindex)
     return 0;
 }
 
-void mn_far_tell(const struct mn_config *config, uint64_t node_id, const char *peer,
+/* As NCCL sees no other sign of it, a neighbour that has to be reached in another way is a warning.
+ */
+static void tell_neighbour(const char *name, const struct mn_beside *link, const char *way)
+{
+    MN_WARN("peer %s: link %s of the mesh file joins them over %s, but their addresses share no "
+            "subnet under both netmasks (an address that is gone, a NIC that is off?); "
+            "transport.allow_tcp lets TCP carry it %s; meshnet doctor looks for the cause",
+            name, link->link, link->netdev, way);
+}
+
+void mn_far_tell(const struct mn_config *config, const struct mn_handle *peer, const char *name,
                  const struct mn_far_way *way)
 {
+    static struct mn_once said;
+    const struct mn_beside *link = mn_far_neighbour(config, peer);
+    uint64_t what[2] = {peer->node_id, (uint64_t)way->kind};
     char text[512], speed[64] = "";
     long mbps = speed_of(config, way->ifindex);
 
-    if (!is_news(node_id, way->kind))
+    if (!mn_once(&said, what, sizeof what))
         return;
+    mn_far_text(config, way, text, sizeof text);
     if (mbps > 0)
         snprintf(speed, sizeof speed, ", at most %.4g Gb/s", (double)mbps / 1000);
-    MN_INFO("peer %s has no cable to this node: TCP reaches it %s%s, shared with what else goes "
-            "there%s",
-            peer, mn_far_text(config, way, text, sizeof text), speed,
-            way->kind == MN_FAR_CABLES
-                ? "; a cable between the two would be faster"
-                : "; a cable between the two, or routes through neighbours (meshnet topo apply), "
-                  "would be faster");
+    if (link)
+        tell_neighbour(name, link, text);
+    else
+        MN_INFO("peer %s has no cable to this node: TCP reaches it %s%s, shared with what else "
+                "goes there%s",
+                name, text, speed,
+                way->kind == MN_FAR_CABLES
+                    ? "; a cable between the two would be faster"
+                    : "; a cable between the two, or routes through neighbours (meshnet topo "
+                      "apply), would be faster");
 }

@@ -64,7 +64,9 @@ static int put_cell(struct mn_bytes *b, const struct mn_local *local, int left)
     return v6 ? 3 : 1;
 }
 
-/* 0: the address to take for its NIC; 1: the other family's first; 2: any further one. */
+#define RANKS 4 /* far addresses stand behind the first */
+/* 0: the address to take for its NIC; 1: that of a further NIC towards the same node; 2: the other
+ * family's first; 3: any further one. */
 static int rank_of(const struct mn_handle *handle, int i)
 {
     const struct mn_local *l = handle->locals;
@@ -76,7 +78,9 @@ static int rank_of(const struct mn_handle *handle, int i)
         has_v4 |= l[j].addr.family == AF_INET;
         first &= j >= i || l[j].addr.family != l[i].addr.family;
     }
-    return !first ? 2 : l[i].addr.family == AF_INET6 && has_v4;
+    if (!first)
+        return 3;
+    return l[i].addr.family == AF_INET6 && has_v4 ? 2 : l[i].spare;
 }
 
 void mn_handle_write(const struct mn_handle *handle, const uint8_t *key, void *bytes)
@@ -85,7 +89,7 @@ void mn_handle_write(const struct mn_handle *handle, const uint8_t *key, void *b
     struct mn_bytes b = {out + CELLS_AT, out + SCRATCH_AT, 0};
     int used = 0, truncated = handle->truncated;
 
-    for (int rank = 0; rank < 3; rank++) {
+    for (int rank = 0; rank < RANKS; rank++) {
         for (int i = 0; i < handle->n_locals; i++) {
             int cells =
                 rank_of(handle, i) == rank ? put_cell(&b, &handle->locals[i], CELLS - used) : -1;
@@ -208,7 +212,7 @@ static int put_short(struct mn_bytes *b, const struct mn_addr *addr)
     return 1;
 }
 
-static unsigned put_short_far(struct mn_bytes *b, const struct mn_handle *handle)
+static unsigned put_short_far(struct mn_bytes *b, const struct mn_handle *handle, unsigned *more)
 {
     unsigned count = 0;
 
@@ -217,6 +221,8 @@ static unsigned put_short_far(struct mn_bytes *b, const struct mn_handle *handle
             mn_put(b, SHORT_FAR, 1);
             mn_put_raw(b, handle->far[i].addr.bytes, 4);
             count++;
+        } else {
+            *more = SHORT_MORE;
         }
     return count;
 }
@@ -227,7 +233,7 @@ void mn_handle_write_short(const struct mn_handle *handle, const uint8_t *key, v
     struct mn_bytes b = {out + SHORT_AT, out + SHORT_CHECK_AT, 0};
     unsigned count = 0, more = handle->truncated ? SHORT_MORE : 0;
 
-    for (int rank = 0; rank < 3; rank++) {
+    for (int rank = 0; rank < RANKS; rank++) {
         for (int i = 0; i < handle->n_locals; i++) {
             if (rank_of(handle, i) != rank)
                 continue;
@@ -236,7 +242,7 @@ void mn_handle_write_short(const struct mn_handle *handle, const uint8_t *key, v
             else
                 more = SHORT_MORE;
         }
-        count += rank ? 0 : put_short_far(&b, handle);
+        count += rank ? 0 : put_short_far(&b, handle, &more);
     }
     b = (struct mn_bytes){out, out + SHORT_AT, 0};
     mn_put(&b, SHORT_MAGIC, 2);

@@ -8,7 +8,8 @@
  * GID table of its port plus one, 0 when there is none below 127: for messages only, when no
  * connection can be had over which the whole table would come. A cell of NIC 255 is a far address,
  * for those without a common cable. Each cable's first address comes first, then far ones, then
- * what else a cable has, as long as there is room. The check is a keyed MAC over bytes 0..103
+ * further cables to the same node (by the mesh file) and what else a cable has, as long as there is
+ * room. The check is a keyed MAC over bytes 0..103
  * (cluster key, else a public constant: then it only finds damage). The scratch field belongs to
  * the connecting side; it holds a ticket that is looked up, never a pointer: these bytes came over
  * a network. */
@@ -26,7 +27,7 @@ struct mn_handle {
     uint32_t instance;
     uint16_t port;
     uint64_t scratch;
-    struct mn_local locals[MN_MAX_LOCALS]; /* addr, nic, speed and gid_index only */
+    struct mn_local locals[MN_MAX_LOCALS]; /* addr, nic, speed, gid_index; spare to write it */
     int n_locals;
     struct mn_local far[MN_MAX_FAR]; /* addr only */
     int n_far;

@@ -102,6 +102,54 @@ static void test_too_many_addresses(void **state)
     assert_int_equal(back.truncated, 1);
 }
 
+/* Eight cables, the second four to the same nodes: one of those gives way to the far address. */
+static void test_a_spare_cable_leaves_room_for_a_far_address(void **state)
+{
+    struct mn_handle h = example(), back;
+    uint8_t bytes[MN_HANDLE_SIZE];
+
+    (void)state;
+    h.n_locals = MN_MAX_LOCALS;
+    for (int i = 0; i < MN_MAX_LOCALS; i++) {
+        h.locals[i] = local("10.0.1.1/31", (uint8_t)i, 0);
+        h.locals[i].spare = i >= 4;
+    }
+    mn_handle_write(&h, no_key, bytes);
+    assert_int_equal(mn_handle_read(bytes, no_key, &back, NULL), MN_OK);
+    assert_int_equal(back.n_locals, 7);
+    assert_int_equal(back.n_far, 1);
+    assert_int_equal(back.truncated, 1);
+    mn_handle_write_short(&h, no_key, bytes);
+    assert_int_equal(mn_handle_read_short(bytes, no_key, &back, NULL), MN_OK);
+    assert_int_equal(back.n_locals, 5);
+    assert_int_equal(back.n_far, 1);
+    assert_int_equal(back.truncated, 1);
+}
+
+/* Not of IPv4, or no room: others exist. */
+static void test_a_short_handle_says_that_a_far_address_is_left_out(void **state)
+{
+    struct mn_handle h = example(), back;
+    uint8_t bytes[MN_SHORT_HANDLE_SIZE];
+
+    (void)state;
+    h.n_locals = 1;
+    h.far[0] = local("fd00::9/64", 0, 0);
+    mn_handle_write_short(&h, no_key, bytes);
+    assert_int_equal(mn_handle_read_short(bytes, no_key, &back, NULL), MN_OK);
+    assert_int_equal(back.n_far, 0);
+    assert_int_equal(back.truncated, 1);
+    h = example();
+    h.n_locals = 6;
+    for (int i = 0; i < 6; i++)
+        h.locals[i] = local("10.0.1.1/31", (uint8_t)i, 0);
+    mn_handle_write_short(&h, no_key, bytes);
+    assert_int_equal(mn_handle_read_short(bytes, no_key, &back, NULL), MN_OK);
+    assert_int_equal(back.n_locals, 6);
+    assert_int_equal(back.n_far, 0);
+    assert_int_equal(back.truncated, 1);
+}
+
 static void test_every_damaged_byte_is_seen(void **state)
 {
     struct mn_handle h = example(), back;
@@ -251,6 +299,8 @@ int main(void)
         cmocka_unit_test(test_every_damaged_byte_is_seen),
         cmocka_unit_test(test_cluster_key_is_needed),
         cmocka_unit_test(test_selector),
+        cmocka_unit_test(test_a_spare_cable_leaves_room_for_a_far_address),
+        cmocka_unit_test(test_a_short_handle_says_that_a_far_address_is_left_out),
         cmocka_unit_test(test_short_round_trip),
         cmocka_unit_test(test_short_takes_every_cable_first),
         cmocka_unit_test(test_short_damage_is_found),

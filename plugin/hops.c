@@ -21,7 +21,9 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct way {
     struct mn_addr to; /* family 0: free */
-    int fd;            /* -1: none */
+    struct mn_addr via;
+    int ifindex;
+    int fd; /* -1: none */
     uint64_t born_ms, asked_ms;
     struct mn_hop hops[MN_HOPS_MAX];
 } ways[WAYS];
@@ -41,11 +43,18 @@ static struct way *find(const struct mn_addr *to)
     return NULL;
 }
 
-static struct way *find_or_make(const struct mn_addr *to, uint64_t now)
+static int is_same_way(const struct way *way, const struct mn_addr *via, int ifindex)
+{
+    return way->ifindex == ifindex &&
+           (via->family || way->via.family ? mn_addr_equal(&way->via, via) : 1);
+}
+
+static struct way *find_or_make(const struct mn_addr *to, const struct mn_addr *via, int ifindex,
+                                uint64_t now)
 {
     struct way *way = find(to);
 
-    if (way && now - way->born_ms < KNOWN_MS)
+    if (way && now - way->born_ms < KNOWN_MS && is_same_way(way, via, ifindex))
         return way;
     for (int i = 0; i < WAYS && !way; i++)
         if (!ways[i].to.family)
@@ -54,7 +63,7 @@ static struct way *find_or_make(const struct mn_addr *to, uint64_t now)
         if (i == WAYS - 1 || now - ways[i].born_ms >= KNOWN_MS)
             way = &ways[i];
     close_socket(way);
-    *way = (struct way){.to = *to, .fd = -1, .born_ms = now};
+    *way = (struct way){.to = *to, .via = *via, .ifindex = ifindex, .fd = -1, .born_ms = now};
     return way;
 }
 
@@ -133,12 +142,12 @@ static void send_one(struct way *way, int hop)
                 return;
 }
 
-void mn_hops_ask(const struct mn_addr *to)
+void mn_hops_ask(const struct mn_addr *to, const struct mn_addr *via, int ifindex)
 {
     uint64_t now = mn_now_ms();
 
     pthread_mutex_lock(&lock);
-    struct way *way = find_or_make(to, now);
+    struct way *way = find_or_make(to, via, ifindex, now);
     hear(way);
     if (!way->asked_ms || now - way->asked_ms >= AGAIN_MS) {
         way->asked_ms = now;

@@ -24,8 +24,9 @@ struct mn_hop {
 };
 
 /* Asks, and again those that were silent; seldom enough for an ICMP rate limit of one a second.
- * Call it as often as you like. */
-void mn_hops_ask(const struct mn_addr *to);
+ * Call it as often as you like. via (family 0: none) and ifindex: what the routing table says now;
+ * what was heard on another way is forgotten. */
+void mn_hops_ask(const struct mn_addr *to, const struct mn_addr *via, int ifindex);
 /* What has been heard so far, [0] of the first node on the way. Returns how many hops are known:
  * the number of the last one that is not silent. */
 int mn_hops_heard(const struct mn_addr *to, struct mn_hop hops[MN_HOPS_MAX]);

@@ -18,12 +18,12 @@ static void what_is_here_has_arrived_at_the_first_hop(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        struct mn_addr to;
+        struct mn_addr to, none = {.family = 0};
         int known = 0;
         assert_int_equal(mn_addr_parse(texts[i], &to, NULL), MN_OK);
         assert_int_equal(mn_hops_heard(&to, hops), 0);
         for (int tries = 0; tries < 50 && !known; tries++) {
-            mn_hops_ask(&to);
+            mn_hops_ask(&to, &none, 1);
             known = mn_hops_heard(&to, hops);
             if (!known)
                 (void)poll(NULL, 0, 100);
@@ -40,14 +40,14 @@ static void what_is_here_has_arrived_at_the_first_hop(void **state)
 
 static void more_ways_than_are_kept_do_no_harm(void **state)
 {
-    struct mn_addr to;
+    struct mn_addr to, none = {.family = 0};
     struct mn_hop hops[MN_HOPS_MAX];
 
     (void)state;
     assert_int_equal(mn_addr_parse("127.1.0.0", &to, NULL), MN_OK);
     for (int i = 0; i < 100; i++) {
         to.bytes[3] = (uint8_t)(i + 1);
-        mn_hops_ask(&to);
+        mn_hops_ask(&to, &none, 1);
     }
     assert_int_equal(mn_hops_heard(&to, hops), 1);
     for (int i = 0; i < 100; i++) {

@@ -325,6 +325,30 @@ silent_way()
     [ "$status" -eq 1 ]
 }
 
+@test "far: a neighbour whose cable has lost its address is reached by TCP where that is allowed, with a warning" {
+    ip -n $NS-a addr del 10.2.1.0/31 dev ab
+    MESHNET_ALLOW_TCP=true all_ranks --collective all-to-all --sizes 64K
+    right
+    grep -q 'peer [ab]: link a-b of the mesh file joins them over \(ab\|ba\), but .*transport.allow_tcp lets TCP carry it over the management network (10.9.1.' said.0 said.1
+    [ "$(cat said.0 said.1 | grep -c 'WARN.*link a-b of the mesh file')" -le 2 ]
+    run grep 'peer [ab] has no cable' said.0 said.1
+    [ "$status" -eq 1 ]
+}
+
+@test "far: a route through another network is taken when the ways along the cables are silent" {
+    sed '/netdev: mgmt/d' mesh.yaml >cables.yaml
+    export MESHNET_CONFIG=$PWD/cables.yaml NCCL_SOCKET_IFNAME==nothing
+    route_through
+    ip -n $NS-a route replace 10.2.3.0 via 10.9.1.3
+    ip -n $NS-c route replace 10.2.4.1 via 10.9.1.1
+    ip -n $NS-b route replace 10.2.3.1 via 10.9.1.4
+    ip -n $NS-d route replace 10.2.2.0 via 10.9.1.2
+    MESHNET_HANDSHAKE=2s all_ranks --collective all-to-all --sizes 64K
+    right
+    grep -q 'along the cables through b .*trying the next way' said.0
+    grep -q 'TCP reaches it over the routing table through 10.9.1.3' said.0
+}
+
 @test "far: cables with addresses of both families leave room for the management address" {
     n=0
     for ends in "a ab b ba" "b bc c cb" "c cd d dc" "d da a ax"; do
@@ -358,6 +382,13 @@ silent_way()
     grep -q 'along the cables through b (fd02:1:: to fd02:2::1): .*b passes nothing on.*net.ipv6.conf.all.forwarding.*trying the next way' said.0
     grep -q 'TCP reaches it over the management network' said.0
     on b sysctl -qw net.ipv6.conf.all.forwarding=1
+    all_ranks --collective all-to-all --sizes 64K
+    right
+    grep -q 'TCP reaches it along the cables through b (fd02:1:: to fd02:2::1)' said.0
+    # As routing daemons set it: by the neighbour's link-local address.
+    ip -n $NS-a addr add fe80::a/64 dev ab nodad
+    ip -n $NS-b addr add fe80::b/64 dev ba nodad
+    ip -n $NS-a route replace fd02:2::1 via fe80::b dev ab
     all_ranks --collective all-to-all --sizes 64K
     right
     grep -q 'TCP reaches it along the cables through b (fd02:1:: to fd02:2::1)' said.0

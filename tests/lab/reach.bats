@@ -52,6 +52,7 @@ in_each_way()
     [[ "$stderr" != *"TCP reaches it along the cables"* ]]
     every_collective mesh.yaml ''
     no_management
+    [[ "$stderr" != *WARN* ]]
     opposite_keeps_rules $first $peer "$PWD/mesh.yaml"
 }
 
@@ -65,7 +66,6 @@ no_management()
 a/p1 c/p2 b
 b/p2 d/p3 c
 END
-    [[ "$stderr" != *WARN* ]]
 }
 
 @test "reach: a line of four" {
