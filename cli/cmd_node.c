@@ -1,10 +1,6 @@
-#include <fcntl.h>
-#include <grp.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cmd.h"
 #include "cli/crew_options.h"
@@ -28,38 +24,6 @@ static const struct mn_opt options[] = {
 /* What sudo takes away, as operands. */
 static const char *const settable[] = {"MESHNET_NODE=", "MESHNET_CONFIG=", "MESHNET_LOG="};
 
-/* A file that a user names by way of sudo is one that he may read himself. */
-static enum mn_err set_file(const char *name, const char *path, struct mn_diag *diag)
-{
-    const struct passwd *user = NULL;
-    uid_t uid;
-    char *real = NULL;
-
-    if (!mn_sudo_user(&uid)) {
-        setenv(name, path, 1);
-        return MN_OK;
-    }
-    user = getpwuid(uid);
-    /* The groups are of no use any more afterwards: this process goes on as root alone. */
-    if (!user || initgroups(user->pw_name, user->pw_gid) || setegid(user->pw_gid) ||
-        seteuid(user->pw_uid))
-        return mn_fail(diag, MN_ERR_CONFIG, "%s: who called sudo (user %u) is not known here", name,
-                       (unsigned)uid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd >= 0)
-        real = realpath(path, NULL);
-    if (seteuid(0) || setegid(0) || setgroups(0, NULL))
-        abort();
-    if (fd >= 0)
-        close(fd);
-    if (!real)
-        return mn_fail(diag, MN_ERR_CONFIG, "%s: %s may not read what it names", name,
-                       user->pw_name);
-    setenv(name, real, 1);
-    free(real);
-    return MN_OK;
-}
-
 static enum mn_err set(const char *word, struct mn_diag *diag)
 {
     for (size_t i = 0; i < sizeof settable / sizeof *settable; i++) {
@@ -69,7 +33,7 @@ static enum mn_err set(const char *word, struct mn_diag *diag)
             continue;
         snprintf(name, sizeof name, "%.*s", (int)length - 1, word);
         if (!strcmp(name, "MESHNET_CONFIG") && word[length])
-            return set_file(name, word + length, diag);
+            return mn_sudo_config(word + length, diag);
         if (word[length])
             setenv(name, word + length, 1);
         return MN_OK;

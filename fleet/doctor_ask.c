@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fleet/files.h"
+#include "fleet/node.h"
 #include "fleet/verbs.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_check.h"
@@ -86,21 +88,30 @@ static enum mn_err use_file(const cJSON *ask, struct mn_diag *diag)
     /* What it says of a file that is none would be what stands in it. */
     struct mn_mesh mesh;
     mn_mesh_init(&mesh);
-    int good = !mn_mesh_read(file->valuestring, &mesh, NULL);
+    if (mn_sudo_config(file->valuestring, NULL) || mn_mesh_read(file->valuestring, &mesh, NULL)) {
+        mn_mesh_hold(NULL, NULL, 0, NULL);
+        unsetenv("MESHNET_CONFIG");
+    }
     mn_mesh_free(&mesh);
-    if (good && setenv("MESHNET_CONFIG", file->valuestring, 1))
-        return mn_fail_errno(diag, "setting MESHNET_CONFIG");
     return MN_OK;
 }
 
-/* By sudo the user's files are still meant. */
-static void be_at_home(void)
+/* By sudo the user's files are still meant, and read with his rights. */
+static enum mn_err be_at_home(struct mn_diag *diag)
 {
+    const char *own = getenv("MESHNET_CONFIG");
+    char path[512];
     const char *user = getenv("SUDO_USER");
     const struct passwd *entry = user && *user ? getpwnam(user) : NULL;
 
     if (entry && entry->pw_dir)
         setenv("HOME", entry->pw_dir, 1);
+    if (!mn_sudo_user(NULL) || (own && *own))
+        return MN_OK;
+    if (mn_mesh_find_file(path, sizeof path) && strcmp(path, MN_FILES_SYSTEM) != 0)
+        return mn_sudo_config(path, diag);
+    setenv("XDG_CONFIG_HOME", "/etc", 1); /* none of the user's that comes to be there later */
+    return MN_OK;
 }
 
 static double now(void)
@@ -138,12 +149,13 @@ enum mn_err mn_verb_doctor(const cJSON *ask, cJSON **answer, struct mn_diag *dia
     if (!err)
         err = use_file(ask, diag);
     if (!err)
+        err = be_at_home(diag);
+    if (!err)
         err = mn_host_read(NULL, &host, diag);
     if (!err) {
         struct mn_doctor_look look = {.ask = ask, .mesh = &mesh, .self = -1, .host = &host};
         if (mesh.n_nodes && mn_mesh_find_self(&mesh, &host, &look.self, why, sizeof why, diag))
             look.self = -1;
-        be_at_home();
         *answer = cJSON_CreateObject();
         cJSON_AddStringToObject(*answer, "hostname", host.hostname);
         if (look.self >= 0)

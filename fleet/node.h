@@ -46,6 +46,10 @@ int mn_node_here(const struct mn_node_verb *verb);
 char *mn_node_script(const struct mn_node_verb *verb);
 /* 1: this process is root by sudo; *uid (may be NULL) is who called it. */
 int mn_sudo_user(uid_t *uid);
+/* MESHNET_CONFIG of this process, set before it has threads. By sudo the file is read here,
+ * once, with the rights of who called it: what its name leads to later is not opened by root. One
+ * that is not there stays missing; what the user may not read is MN_ERR_CONFIG. */
+enum mn_err mn_sudo_config(const char *path, struct mn_diag *diag);
 /* Its parts: an unknown verb is MN_ERR_USAGE, a question on standard input that is none
  * MN_ERR_PROTO; the caller's to cJSON_Delete. */
 enum mn_err mn_node_find(const char *name, const struct mn_node_verb **verb, struct mn_diag *diag);

@@ -1,4 +1,3 @@
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -35,19 +34,6 @@ char *mn_node_script(const struct mn_node_verb *verb)
     if (fclose(file))
         mn_no_memory();
     return text;
-}
-
-int mn_sudo_user(uid_t *uid)
-{
-    const char *text = getenv("SUDO_UID");
-    char *end = NULL;
-    unsigned long number = text ? strtoul(text, &end, 10) : 0;
-
-    if (geteuid() || !text || !*text || *end || !number)
-        return 0;
-    if (uid)
-        *uid = (uid_t)number;
-    return 1;
 }
 
 int mn_node_here(const struct mn_node_verb *verb)

@@ -31,6 +31,9 @@
 #include "topo/mesh.h"
 
 enum mn_err mn_mesh_read(const char *path, struct mn_mesh *mesh, struct mn_diag *diag);
+/* From now on reading that path means this text, and of none (NULL) fails with why; in this process
+ * and its forks, until the next is held (NULL for the path: none is). Copies. No threads beside. */
+void mn_mesh_hold(const char *path, const char *text, size_t len, const struct mn_diag *why);
 /* The same from memory; name stands for the file in messages. YAML; a text that begins with "{" is
  * JSON, which YAML 1.1 contains. */
 enum mn_err mn_mesh_parse(const char *name, const char *text, size_t len, struct mn_mesh *mesh,

@@ -265,12 +265,36 @@ enum mn_err mn_mesh_parse(const char *name, const char *text, size_t len, struct
     return err;
 }
 
+static struct {
+    char *path, *text;
+    size_t len;
+    struct mn_diag why;
+} held;
+
+void mn_mesh_hold(const char *path, const char *text, size_t len, const struct mn_diag *why)
+{
+    free(held.path);
+    free(held.text);
+    held.path = path ? mn_strdup(path) : NULL;
+    held.text = NULL;
+    held.len = len;
+    if (text) {
+        held.text = mn_zalloc(len + 1);
+        memcpy(held.text, text, len);
+    }
+    if (why)
+        held.why = *why;
+}
+
 enum mn_err mn_mesh_read(const char *path, struct mn_mesh *mesh, struct mn_diag *diag)
 {
     struct mn_diag why;
     char *text;
     size_t len;
     mn_mesh_free(mesh);
+    if (held.path && !strcmp(held.path, path))
+        return held.text ? mn_mesh_parse(path, held.text, held.len, mesh, diag)
+                         : mn_fail(diag, MN_ERR_CONFIG, "%s", held.why.text);
     enum mn_err err = mn_file_read(path, MN_YAML_MAX, &text, &len, &why);
     if (err)
         return mn_fail(diag, err == MN_ERR_NOMEM ? err : MN_ERR_CONFIG, "%s", why.text);
