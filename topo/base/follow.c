@@ -36,6 +36,19 @@ static char *beside(const char *path, const char *name)
     return whole;
 }
 
+/* A folder on the way that is a link which another user left, as in /tmp/LINK/file: *st is its. */
+static int is_way_planted(char *at, struct stat *st)
+{
+    for (char *slash = strchr(at + 1, '/'); *at && slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        int planted = !lstat(at, st) && S_ISLNK(st->st_mode) && st->st_uid && is_planted(at, st);
+        *slash = '/';
+        if (planted)
+            return 1;
+    }
+    return 0;
+}
+
 enum mn_err mn_file_follow(const char *path, char **target, struct mn_diag *diag)
 {
     char *at = mn_strdup(path), name[PATH_MAX];
@@ -43,12 +56,15 @@ enum mn_err mn_file_follow(const char *path, char **target, struct mn_diag *diag
     struct stat st;
     int links = 0;
 
-    while (!err && !lstat(at, &st)) {
-        if (is_planted(at, &st)) {
+    while (!err) {
+        int planted = is_way_planted(at, &st);
+        if (!planted && lstat(at, &st))
+            break;
+        if (planted || is_planted(at, &st)) {
             err = mn_fail(diag, MN_ERR_CONFIG,
-                          "%s: it is of another user (%u) in a folder where everybody may leave "
+                          "%s: it is%s of another user (%u) in a folder where everybody may leave "
                           "files, and not written to: remove it or name another file",
-                          path, (unsigned)st.st_uid);
+                          path, planted ? " by a link" : "", (unsigned)st.st_uid);
             break;
         }
         if (!S_ISLNK(st.st_mode))

@@ -89,6 +89,25 @@ static void what_others_left_is_not_written_to(void **state)
     check(mine, "two");
     check(file, "one");
     assert_int_equal(mn_file_write(mine, "three", 5, 1, &diag), MN_OK);
+    /* Nor by a folder that another's link is, whose own folder is no such one. */
+    char *place = in("place"), *way = in("way"), *below = in("way/below"),
+         *real = in("place/below");
+    assert_int_equal(mkdir(place, 0755), 0);
+    assert_int_equal(symlink(place, way), 0);
+    assert_int_equal(mn_file_write(below, "one", 3, 0, &diag), MN_OK);
+    assert_int_equal(lchown(way, 65534, 65534), 0);
+    assert_int_equal(mn_file_write(below, "two", 3, 1, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, "by a link of another user (65534)"));
+    check(real, "one");
+    unlink(real);
+    assert_int_equal(mn_file_write(below, "two", 3, 0, &diag), MN_ERR_CONFIG);
+    assert_int_not_equal(access(real, F_OK), 0);
+    unlink(way);
+    rmdir(place);
+    free(place);
+    free(way);
+    free(below);
+    free(real);
     unlink(mine);
     unlink(link);
     unlink(file);
