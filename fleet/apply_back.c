@@ -125,7 +125,7 @@ static enum mn_err guard(const struct mn_apply_pair *p, struct mn_changes *lost,
                          "%s: undoing changes it, and %s: nothing was changed; --take %s if that "
                          "is meant",
                          p->have->netdev, why, p->have->netdev)
-               : MN_OK;
+               : mn_pair_keep_routes(p, diag);
 }
 
 static int has_drop(const struct mn_changes *list, const struct mn_change *route)

@@ -270,6 +270,33 @@ void mn_pair_drop_routes(struct mn_changes *list, const struct mn_apply_pair *p)
     mn_kernel_each_route(p->kernel, drop_route, &(struct losses){list, p});
 }
 
+struct refusal {
+    const struct mn_apply_pair *p;
+    struct mn_diag *diag;
+    enum mn_err err;
+};
+
+static void refuse_route(int ifindex, const char *text, const char *why, void *context)
+{
+    struct refusal *r = context;
+    int own = ifindex == r->p->have->ifindex;
+
+    if (r->err || (own ? !loses(r->p, text) : !loses_source(r->p, text)))
+        return;
+    r->err = mn_fail(r->diag, MN_ERR_CONFIG,
+                     "%s: the route %.300s would go with the addresses and could not be put back: "
+                     "%s; nothing was changed: take the route away first and add it afterwards",
+                     r->p->have->netdev, text, why);
+}
+
+enum mn_err mn_pair_keep_routes(const struct mn_apply_pair *p, struct mn_diag *diag)
+{
+    struct refusal r = {.p = p, .diag = diag};
+    enum mn_err err = mn_kernel_each_odd_route(p->kernel, refuse_route, &r, diag);
+
+    return err ? err : r.err;
+}
+
 static void drop_addresses(struct mn_changes *list, const struct mn_apply_pair *p)
 {
     for (size_t i = 0; i < p->n_addrs; i++)

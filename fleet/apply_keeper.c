@@ -277,14 +277,12 @@ static void come_loose(struct keeper *k, int *result)
 
 _Noreturn void mn_keeper_run(const struct mn_apply_state *state, int lock, int door, int result)
 {
-    struct keeper k = {.state = state,
-                       .lock = lock,
-                       .door = door,
-                       .deadline = mn_seconds() + state->rollback_ms / 1e3};
+    struct keeper k = {.state = state, .lock = lock, .door = door};
     struct mn_diag diag = {.text = ""};
 
     come_loose(&k, &result);
     mn_keeper_set_apart(state->id);
+    k.deadline = mn_seconds() + state->rollback_ms / 1e3;
     enum mn_err err = mn_kernel_open(&k.kernel, &diag);
     int over = err != MN_OK;
     if (err)

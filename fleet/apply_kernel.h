@@ -45,6 +45,12 @@ void mn_kernel_each_route(const struct mn_kernel *kernel,
                           void (*each)(const char *nic, int ifindex, const char *text,
                                        void *context),
                           void *context);
+/* Those that mn_kernel_set_route could not make again as they are, at each of their NICs; text:
+ * what can be said of them. */
+enum mn_err mn_kernel_each_odd_route(const struct mn_kernel *kernel,
+                                     void (*each)(int ifindex, const char *text, const char *why,
+                                                  void *context),
+                                     void *context, struct mn_diag *diag);
 /* The next route after *at (0 at first) that stands where one to this subnet without a metric
  * would; NULL: no more. The caller frees. */
 char *mn_kernel_rival(const struct mn_kernel *kernel, const char *to, size_t *at,
@@ -53,7 +59,7 @@ enum mn_err mn_kernel_set_route(struct mn_kernel *kernel, const struct mn_change
                                 int ifindex, const char *text, int on, struct mn_diag *diag);
 /* Between a route and its text. mn_route_text: 0 for what is no route of packets to others, or has
  * more than a text can say. mn_route_parse: over that NIC, where the text names none. */
-#define MN_ROUTE_TEXT 1024
+#define MN_ROUTE_TEXT 4096
 struct rtnl_route;
 int mn_route_to(struct rtnl_route *route, struct mn_addr *to);
 int mn_route_text(struct rtnl_route *route, char text[MN_ROUTE_TEXT]);

@@ -162,6 +162,9 @@ static enum mn_err compare(struct work *w, const char *root, struct mn_diag *dia
     }
     for (size_t i = 0; i < w->n_pairs && !err; i++)
         err = guard(w, &w->pairs[i], diag);
+    for (size_t i = 0; i < w->n_pairs && !err; i++)
+        if (w->pairs[i].want->role != MN_ROLE_MANAGEMENT)
+            err = mn_pair_keep_routes(&w->pairs[i], diag);
     for (size_t s = 0; mn_pair_steps[s] && !err; s++)
         for (size_t i = 0; i < w->n_pairs; i++)
             if (w->pairs[i].want->role != MN_ROLE_MANAGEMENT)

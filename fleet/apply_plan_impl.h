@@ -20,6 +20,8 @@ struct mn_apply_pair {
 extern void (*const mn_pair_steps[])(struct mn_changes *list, const struct mn_apply_pair *pair);
 /* Routes of all NICs that go with addresses that are not wanted. */
 void mn_pair_drop_routes(struct mn_changes *list, const struct mn_apply_pair *pair);
+/* MN_ERR_CONFIG: one of them could not be put back. */
+enum mn_err mn_pair_keep_routes(const struct mn_apply_pair *pair, struct mn_diag *diag);
 /* Why it is not to be changed so unless it is taken; NULL: it may be. */
 const char *mn_pair_guarded(const struct mn_apply_pair *pair, const struct mn_changes *list);
 /* By "NIC", or "NODE/NIC". */

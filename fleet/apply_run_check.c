@@ -5,9 +5,14 @@
 
 #include "fleet/apply_run_impl.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clock.h"
 
 #define CHECK_MS_MIN 5000 /* a new IPv6 address takes two before it can be used */
 #define CHECK_MS_MAX 15000
+#define CARRY_MS_MAX 45000 /* for links to come back */
+#define LIMIT_MS_MIN 3000  /* for all of it … */
+#define LIMIT_MS_MAX 80000
+#define MARGIN_MS    2000 /* … before the timers would undo it */
 
 static const char *text_of(const cJSON *json, const char *key)
 {
@@ -87,14 +92,25 @@ static int takes_down(const struct mn_apply_run *run)
     return 0;
 }
 
+/* By then it is to be kept, or the nodes undo it. */
+static double limit_of(const struct mn_apply_run *run)
+{
+    double left = run->rollback_ms - (mn_seconds() - run->begun) * 1e3 - MARGIN_MS;
+
+    return left < LIMIT_MS_MIN ? LIMIT_MS_MIN : left > LIMIT_MS_MAX ? LIMIT_MS_MAX : left;
+}
+
 static cJSON *question(const struct mn_apply_run *run, const struct mn_apply_node *node,
                        unsigned wait, int down)
 {
     cJSON *ask = cJSON_CreateObject();
     const cJSON *carriers = cJSON_GetObjectItemCaseSensitive(node->plan, "carriers");
+    unsigned half = run->rollback_ms / 2;
 
     cJSON_AddStringToObject(ask, "mesh", run->mesh_text);
     cJSON_AddNumberToObject(ask, "wait_ms", wait);
+    cJSON_AddNumberToObject(ask, "carry_ms", half > CARRY_MS_MAX ? CARRY_MS_MAX : half);
+    cJSON_AddNumberToObject(ask, "limit_ms", limit_of(run));
     cJSON *peers = cJSON_AddArrayToObject(ask, "peers");
     /* After going back there need not be addresses. */
     for (size_t k = 0; k < run->n && !run->undo; k++)

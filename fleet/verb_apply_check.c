@@ -10,10 +10,14 @@
 #include "topo/base/clock.h"
 
 #define WAIT_MAX_MS 30000
-#define LEAST_MS    2000 /* for the rest, where neighbours have taken all the time */
+#define LEAST_MS    2000  /* for the rest, where neighbours have taken all the time */
+#define TRACE_MS    2000  /* mn_far_ask's, beyond what it is given */
+#define LIMIT_MS    80000 /* less than the verb's seconds */
 
 struct check {
     struct mn_apply_site site;
+    unsigned wait_ms, carry_ms;
+    double limit; /* for all of it: by then the timers would undo */
     const char **peers, **carried;
     size_t n_peers, n_carried;
     struct mn_cable_check *cables;
@@ -122,44 +126,86 @@ static unsigned left_of(double deadline)
     return left > LEAST_MS ? (unsigned)left : LEAST_MS;
 }
 
+/* So long, or so that rest is left of all. */
+static unsigned at_most(const struct check *k, unsigned ms, unsigned rest)
+{
+    double left = (k->limit - mn_seconds()) * 1e3 - rest;
+
+    return left >= ms ? ms : left > 0 ? (unsigned)left : 0;
+}
+
+/* Links that are trained anew first: nothing is answered over them before. *late: some stay dark.
+ */
+static enum mn_err wait_for_links(struct check *k, int *late, struct mn_diag *diag)
+{
+    char **dark;
+    size_t n;
+    enum mn_err err = mn_carriers_wait(k->carried, k->n_carried, at_most(k, k->carry_ms, LEAST_MS),
+                                       &dark, &n, diag);
+
+    *late = n > 0;
+    mn_texts_free(dark, n);
+    return err;
+}
+
 /* Those behind neighbours only where the neighbours answer: their cables are told of else. */
-static enum mn_err look(struct check *k, unsigned ms, struct mn_diag *diag)
+static enum mn_err look(struct check *k, struct mn_diag *diag)
 {
     struct mn_apply_site *s = &k->site;
-    double deadline = mn_seconds() + ms / 1e3;
     size_t bad = 0;
+    int late;
 
     take_names(s);
     k->n_cables = mn_cables_to(&s->mesh, s->node, &s->host, k->peers, k->n_peers, &k->cables);
-    enum mn_err err = mn_cables_ask(k->cables, k->n_cables, ms, diag);
+    enum mn_err err = wait_for_links(k, &late, diag);
+    unsigned ms = late && k->wait_ms > LEAST_MS ? LEAST_MS : k->wait_ms;
+    double deadline = mn_seconds() + ms / 1e3;
     if (!err)
-        err = mn_carriers_wait(k->carried, k->n_carried, left_of(deadline), &k->dark, &k->n_dark,
-                               diag);
+        err = mn_cables_ask(k->cables, k->n_cables, at_most(k, ms, late ? 0 : LEAST_MS), diag);
+    /* They may have gone meanwhile. */
+    if (!err)
+        err =
+            mn_carriers_wait(k->carried, k->n_carried, late ? 0 : at_most(k, left_of(deadline), 0),
+                             &k->dark, &k->n_dark, diag);
     for (size_t i = 0; i < k->n_cables; i++)
         bad += k->cables[i].answer == MN_CABLE_SILENT || k->cables[i].answer == MN_CABLE_CROSSED;
     if (err || bad || k->n_dark || !k->n_peers)
         return err;
     k->n_obstacles = mn_far_obstacles(&s->mesh, s->node, &s->host, s->kernel, &k->obstacles);
     k->n_far = mn_far_find(&s->mesh, s->node, k->peers, k->n_peers, &k->far, &k->far_left_out);
-    return mn_far_ask(&s->mesh, k->far, k->n_far, left_of(deadline), diag);
+    return mn_far_ask(&s->mesh, k->far, k->n_far, at_most(k, left_of(deadline), TRACE_MS), diag);
+}
+
+/* Who asks may be of a version that says nothing of the last two. */
+static enum mn_err take_times(const cJSON *ask, struct check *k, struct mn_diag *diag)
+{
+    unsigned limit_ms = LIMIT_MS;
+    enum mn_err err = mn_ask_number(ask, "wait_ms", 0, WAIT_MAX_MS, &k->wait_ms, diag);
+
+    if (!err && cJSON_HasObjectItem(ask, "limit_ms"))
+        err = mn_ask_number(ask, "limit_ms", 0, LIMIT_MS, &limit_ms, diag);
+    if (!err && cJSON_HasObjectItem(ask, "carry_ms"))
+        err = mn_ask_number(ask, "carry_ms", 0, LIMIT_MS, &k->carry_ms, diag);
+    k->limit = mn_seconds() + limit_ms / 1e3;
+    return err;
 }
 
 enum mn_err mn_verb_apply_check(const cJSON *ask, cJSON **answer, struct mn_diag *diag)
 {
     struct check k = {.n_peers = 0};
-    unsigned ms;
-    enum mn_err err = mn_apply_site_open(ask, &k.site, diag);
+    enum mn_err err = take_times(ask, &k, diag);
 
     if (!err)
-        err = mn_ask_number(ask, "wait_ms", 0, WAIT_MAX_MS, &ms, diag);
+        err = mn_apply_site_open(ask, &k.site, diag);
     if (!err)
         err = mn_ask_texts(ask, "peers", &k.peers, &k.n_peers, diag);
     if (!err)
         err = mn_ask_texts(ask, "carried", &k.carried, &k.n_carried, diag);
     if (!err)
-        err = look(&k, ms, diag);
+        err = look(&k, diag);
     if (!err)
-        err = mn_gids_wait(&k.site.mesh, k.site.node, ms / 2, &k.missing, &k.n_missing, diag);
+        err = mn_gids_wait(&k.site.mesh, k.site.node, at_most(&k, k.wait_ms / 2, 0), &k.missing,
+                           &k.n_missing, diag);
     if (!err) {
         *answer = cJSON_CreateObject();
         cJSON_AddItemToObject(*answer, "cables", cables_json(k.cables, k.n_cables));

@@ -29,8 +29,9 @@ enum mn_err mn_verb_apply_plan(const cJSON *ask, cJSON **answer, struct mn_diag 
 /* The same with {"id", "who", "rollback_ms", "changes": as the plan had them} -> {"made": number}.
  * From then on they are undone by themselves after rollback_ms. */
 enum mn_err mn_verb_apply(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
-/* {"mesh", "peers": names of nodes, "wait_ms"} -> {"cables": [{"cable", "netdev", "peer",
- * "address", "state": "answers" | "silent" | "wrong NIC" | "no carrier"}], "missing_gids": []} */
+/* {"mesh", "peers": names of nodes, "carried": NICs, "wait_ms": for answers, "carry_ms": for
+ * carriers, "limit_ms": for all of it} -> {"cables": [{"cable", "netdev", "peer", "address",
+ * "state": "answers" | "silent" | "wrong NIC" | "no carrier"}], "missing_gids": []} */
 enum mn_err mn_verb_apply_check(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
 /* {"id"} -> {"said": the command by which files were taken, or ""} */
 enum mn_err mn_verb_apply_keep(const cJSON *ask, cJSON **answer, struct mn_diag *diag);
