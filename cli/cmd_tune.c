@@ -289,7 +289,7 @@ static int run(const void *values, int argc, char **argv)
     if (!err)
         err = mn_topo_read(o->mesh, path, &mesh, &diag);
     if (!err)
-        err = mn_settings_from_env(&mesh.settings, &diag);
+        err = mn_tuning_heed(&mesh.settings, &diag);
     if (!err)
         err = tune(o, &t, &diag);
     mn_mesh_free(&mesh);

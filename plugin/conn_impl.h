@@ -15,11 +15,12 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
 void mn_conn_mix_links(struct mn_conn *conn, const uint8_t *payload, size_t len,
                        int from_connector);
 /* Of LINKS: what the mesh file says. get: 0 when it is out of bounds. compare says what differs, at
- * WARN, once a process and peer. */
+ * WARN, once a process and peer; where this process's tuner acts that is MN_ERR_CONFIG. */
 struct mn_bytes;
 void mn_conn_put_mesh(const struct mn_conn *conn, struct mn_bytes *b);
 int mn_conn_get_mesh(struct mn_bytes *b, struct mn_mesh_digest *theirs);
-void mn_conn_compare_mesh(const struct mn_conn *conn, const struct mn_mesh_digest *theirs);
+enum mn_err mn_conn_compare_mesh(const struct mn_conn *conn, const struct mn_mesh_digest *theirs,
+                                 struct mn_diag *diag);
 /* PLAN */
 enum mn_err mn_conn_make_plan(struct mn_conn *conn, struct mn_diag *diag);
 enum mn_err mn_conn_send_plan(struct mn_conn *conn);

@@ -186,7 +186,9 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     else
         conn->control = control;
     snprintf(conn->peer_text, sizeof conn->peer_text, "%s", side->node);
-    mn_conn_compare_mesh(conn, &mesh);
+    enum mn_err err = mn_conn_compare_mesh(conn, &mesh, diag);
+    if (err)
+        return err;
     if (conn->control.connector == MN_ROUTED)
         return MN_OK;
     find_acceptor(conn);

@@ -3,6 +3,7 @@
 
 #include "plugin/bytes.h"
 #include "plugin/conn_impl.h"
+#include "plugin/tuner/tuning.h"
 #include "topo/base/log.h"
 #include "topo/base/once.h"
 
@@ -31,14 +32,23 @@ int mn_conn_get_mesh(struct mn_bytes *b, struct mn_mesh_digest *theirs)
     return !b->bad;
 }
 
-void mn_conn_compare_mesh(const struct mn_conn *conn, const struct mn_mesh_digest *theirs)
+enum mn_err mn_conn_compare_mesh(const struct mn_conn *conn, const struct mn_mesh_digest *theirs,
+                                 struct mn_diag *diag)
 {
     static struct mn_once said;
     const struct mn_mesh_own *own = &conn->config->mesh;
     uint64_t who[3] = {conn->side[!conn->connector].node_id, own->digest.hash, theirs->hash};
     char text[1024];
 
-    if (mn_mesh_differs(own, theirs, conn->peer_text, text, sizeof text) &&
-        mn_once(&said, who, sizeof who))
+    if (!mn_mesh_differs(own, theirs, conn->peer_text, text, sizeof text))
+        return MN_OK;
+    if (mn_tuning_acts())
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "%.700s (meshnet push). The tuner would have its ranks choose other "
+                       "algorithms than these, and all would hang; MESHNET_TUNER=false on all "
+                       "ranks goes without it",
+                       text);
+    if (mn_once(&said, who, sizeof who))
         MN_WARN("peer %s", text);
+    return MN_OK;
 }

@@ -18,6 +18,7 @@
 #include "bench/check/remote.h"
 #include "bench/host.h"
 #include "topo/base/alloc.h"
+#include "topo/mesh_file.h"
 
 #define LOG_WARN 2 /* ncclDebugLogLevel */
 
@@ -283,6 +284,15 @@ static void list_tuners(void *lib, char *text, size_t size)
     }
 }
 
+/* As its user would, which meshnet's tuner waits for; without a mesh file it refuses then. */
+static void ask_for_tuner(const struct mn_check *check)
+{
+    char path[512];
+
+    if (mn_mesh_find_file(path, sizeof path))
+        (void)setenv("NCCL_TUNER_PLUGIN", check->target->path, 0);
+}
+
 void mn_check_load_tuner(struct mn_check *check)
 {
     char versions[64] = "";
@@ -298,6 +308,7 @@ void mn_check_load_tuner(struct mn_check *check)
         mn_check_skip(check, "no tuner that is driven here (rule tuner.symbols)");
     if (!mn_check_applies(check->rule, check->tuner.version))
         mn_check_skip(check, "does not apply to v%d of a tuner", check->tuner.version);
+    ask_for_tuner(check);
 }
 
 void mn_check_init_all(struct mn_check *check)
@@ -310,6 +321,7 @@ void mn_check_init_all(struct mn_check *check)
 
     mn_check_open(check);
     if (mn_tuner_find(check->raw.lib, 0, &tuner) && !mn_tuner_absent(&tuner)) {
+        ask_for_tuner(check);
         mn_check_step(check, "init of the tuner");
         (void)mn_tuner_init(&tuner, &comm, mn_check_logger(), &ctx); /* rule tuner.init */
     }

@@ -41,7 +41,7 @@ static void listen_to(ncclDebugLogLevel level, unsigned long flags, const char *
 
 /* cables: "01 12 23 30"; each NIC a node has is the end of one, in Mb/s, 0: not said; tail: more of
  * the file. */
-static void write_mesh(int n, const char *cables, int speed, const char *tail)
+static void put_mesh(int n, const char *cables, int speed, const char *tail)
 {
     FILE *file = fopen(mesh_file, "w");
 
@@ -53,14 +53,28 @@ static void write_mesh(int n, const char *cables, int speed, const char *tail)
         for (const char *c = cables; *c; c += 2 + (c[2] == ' '), cable++)
             for (int e = 0; e < 2; e++)
                 if (c[e] - '0' == node) {
-                    fprintf(file, "      - netdev: p%d\n        addresses: [10.0.%d.%d/30]\n",
-                            nics++, cable, e + 1);
+                    fprintf(file,
+                            "      - netdev: p%d\n        device: roce%d\n"
+                            "        addresses: [10.0.%d.%d/30]\n",
+                            nics, nics, cable, e + 1);
+                    nics++;
                     if (speed)
                         fprintf(file, "        speed: %d\n", speed);
                 }
     }
     fputs(tail, file);
     fclose(file);
+}
+
+static void write_mesh(int n, const char *cables, int speed, const char *tail)
+{
+    static int meshes;
+
+    /* A process keeps what it has read: each mesh is another file. */
+    (void)unlink(mesh_file);
+    snprintf(mesh_file, sizeof mesh_file, "%s/mesh-%d.yaml", folder, ++meshes);
+    assert_int_equal(setenv("MESHNET_CONFIG", mesh_file, 1), 0);
+    put_mesh(n, cables, speed, tail);
 }
 
 #define RING4 "01 12 23 30"
@@ -380,6 +394,88 @@ static void test_wrong_file(void **state)
     end(&c);
 }
 
+/* NCCL takes the tuner of the network's library without being told, where that is: other hosts may
+ * have another, or none. */
+static void test_not_asked(void **state)
+{
+    static const char *const values[] = {NULL, "", "none", "NONE"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        write_mesh(4, RING4, 100000, "");
+        unsetenv("NCCL_TUNER_PLUGIN");
+        if (values[i])
+            setenv("NCCL_TUNER_PLUGIN", values[i], 1);
+        check_same(4, 4, 4);
+        assert_non_null(strstr(said, "not asked: NCCL decides"));
+        assert_non_null(strstr(said, "set NCCL_TUNER_PLUGIN=mesh on all ranks"));
+        write_mesh(4, RING4, 100000, "nonsense: 1\n");
+        check_same(4, 4, 4);
+        setenv("MESHNET_CONFIG", "/nonexistent/mesh.yaml", 1);
+        check_same(4, 4, 4);
+    }
+    setenv("NCCL_TUNER_PLUGIN", "mesh", 1);
+    write_mesh(4, RING4, 100000, "");
+    check_all(4, 4, 4, 1);
+}
+
+static void test_no_file(void **state)
+{
+    struct comm c;
+    char *home = getenv("HOME"), *xdg = getenv("XDG_CONFIG_HOME");
+
+    (void)state;
+    if (access("/etc/meshnet/mesh.yaml", F_OK) == 0)
+        skip();
+    home = home ? strdup(home) : NULL;
+    xdg = xdg ? strdup(xdg) : NULL;
+    setenv("HOME", folder, 1);
+    setenv("XDG_CONFIG_HOME", folder, 1);
+    unsetenv("MESHNET_CONFIG");
+    for (int version = 2; version <= 6; version++) {
+        warnings = 0;
+        assert_int_equal(begin(&c, version, 4, 4, 4), ncclInvalidUsage);
+        assert_int_equal(warnings, 1);
+        assert_non_null(strstr(said, "this host has no mesh file"));
+        assert_non_null(strstr(said, "meshnet push"));
+        assert_non_null(strstr(said, "MESHNET_TUNER=false"));
+        assert_null(c.ctx);
+    }
+    check_same(8, 1, 1); /* all of them are on this host */
+    setenv("MESHNET_TUNER", "false", 1);
+    check_same(4, 4, 4);
+    unsetenv("MESHNET_TUNER");
+    home ? setenv("HOME", home, 1) : unsetenv("HOME");
+    xdg ? setenv("XDG_CONFIG_HOME", xdg, 1) : unsetenv("XDG_CONFIG_HOME");
+    free(home);
+    free(xdg);
+}
+
+/* What is in one rank's environment, and an edit while a job runs. */
+static void test_same_for_all(void **state)
+{
+    struct comm c;
+    float before[CELLS + GUARD], after[CELLS + GUARD];
+    int channels = 0;
+
+    (void)state;
+    write_mesh(4, RING4, 100000, "");
+    for (int i = 0; i < 3; i++) {
+        if (i == 1)
+            setenv("MESHNET_TRANSPORT", "tcp", 1);
+        if (i == 2)
+            put_mesh(4, FULL4, 10000, "");
+        assert_int_equal(begin(&c, 6, 4, 4, 4), ncclSuccess);
+        fill(after, ncclFuncAllReduce, 7);
+        ask(&c, ncclFuncAllReduce, 1 << 20, after, 7, &channels);
+        if (i)
+            assert_memory_equal(before, after, sizeof after);
+        memcpy(before, after, sizeof before);
+        end(&c);
+        unsetenv("MESHNET_TRANSPORT");
+    }
+}
+
 /* A number that no release has asked for yet, and more algorithms and protocols than there are. */
 static void test_unknown(void **state)
 {
@@ -449,8 +545,7 @@ static int load(void **state)
     library = dlopen(LIB_DIR "/libnccl-tuner-mesh.so", RTLD_NOW | RTLD_LOCAL);
     if (!library || !mkdtemp(folder))
         return -1;
-    snprintf(mesh_file, sizeof mesh_file, "%s/mesh.yaml", folder);
-    return setenv("MESHNET_CONFIG", mesh_file, 1);
+    return setenv("NCCL_TUNER_PLUGIN", "mesh", 1);
 }
 
 static int unload(void **state)
@@ -470,6 +565,9 @@ int main(void)
         cmocka_unit_test(test_only_trees),
         cmocka_unit_test(test_v2),
         cmocka_unit_test(test_wrong_file),
+        cmocka_unit_test(test_not_asked),
+        cmocka_unit_test(test_no_file),
+        cmocka_unit_test(test_same_for_all),
         cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_threads),
     };

@@ -12,6 +12,8 @@
 const char *mn_tuning_rule_text(enum mn_tuning_rule rule)
 {
     static const char *const texts[] = {
+        [MN_TUNING_UNASKED] =
+            "not asked: NCCL decides (set NCCL_TUNER_PLUGIN=mesh on all ranks: meshnet env does)",
         [MN_TUNING_NO_MESH] = "no mesh file",
         [MN_TUNING_OFF] = "tuner: false in the mesh file, or MESHNET_TUNER",
         [MN_TUNING_ONE_NODE] = "one node",

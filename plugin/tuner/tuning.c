@@ -1,9 +1,9 @@
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "plugin/tuner/tuning_impl.h"
 #include "topo/base/alloc.h"
-#include "topo/mesh_file.h"
 
 /* --- life ------------------------------------------------------------------------------------- */
 
@@ -53,26 +53,68 @@ static int is_set(const char *name)
     return text && *text;
 }
 
+static int is_asked_for(void)
+{
+    return is_set("NCCL_TUNER_PLUGIN") && strcasecmp(getenv("NCCL_TUNER_PLUGIN"), "none") != 0;
+}
+
+enum mn_err mn_tuning_heed(struct mn_settings *settings, struct mn_diag *diag)
+{
+    struct mn_settings all = *settings;
+    enum mn_err err = mn_settings_from_env(&all, diag);
+
+    settings->tuner = all.tuner;
+    return err;
+}
+
+static enum mn_err lacks_mesh(struct mn_diag *diag)
+{
+    return mn_fail(
+        diag, MN_ERR_CONFIG,
+        "NCCL_TUNER_PLUGIN asks for meshnet's tuner, and this host has no mesh file: other "
+        "ranks would decide otherwise, and all would hang. Put it here (meshnet push), or "
+        "on all ranks unset NCCL_TUNER_PLUGIN or set MESHNET_TUNER=false");
+}
+
+/* mesh: that of the process, NULL where it has none. */
+static enum mn_err open_by(const struct mn_mesh *mesh, const struct mn_tuning_asked *asked,
+                           struct mn_tuning **tuner, struct mn_diag *diag)
+{
+    struct mn_mesh own; /* with settings of its own, the rest is the other's */
+
+    mn_mesh_init(&own);
+    if (mesh)
+        own = *mesh;
+    enum mn_err err = mn_tuning_heed(&own.settings, diag);
+    if (err)
+        return err;
+    if (!mesh && own.settings.tuner && asked->nodes > 1)
+        return lacks_mesh(diag);
+    return mn_tuning_make(&own, asked, tuner, diag);
+}
+
 enum mn_err mn_tuning_open(const struct mn_tuning_asked *asked, struct mn_tuning **tuner,
                            struct mn_diag *diag)
 {
-    char path[512];
-    struct mn_mesh mesh;
-    enum mn_err err = MN_OK;
+    const struct mn_mesh *mesh = NULL;
+    enum mn_err err;
 
     *tuner = NULL;
-    mn_mesh_init(&mesh);
-    int found = mn_mesh_find_file(path, sizeof path);
-    if (found)
-        err = mn_mesh_read(path, &mesh, diag);
+    if (!is_asked_for()) {
+        err = mn_tuning_make(NULL, asked, tuner, diag);
+        if (!err)
+            (*tuner)->rule = MN_TUNING_UNASKED;
+        return err;
+    }
+    err = mn_tuning_mesh(&mesh, diag);
     if (!err)
-        err = mn_settings_from_env(&mesh.settings, diag);
-    if (!err)
-        err = mn_tuning_make(found ? &mesh : NULL, asked, tuner, diag);
-    if (!err)
-        (*tuner)->user_chose = is_set("NCCL_ALGO") || is_set("NCCL_PROTO");
-    mn_mesh_free(&mesh);
-    return err;
+        err = open_by(mesh, asked, tuner, diag);
+    if (err)
+        return err;
+    (*tuner)->user_chose = is_set("NCCL_ALGO") || is_set("NCCL_PROTO");
+    if ((*tuner)->rule >= MN_TUNING_UNEQUAL)
+        mn_tuning_has_acted();
+    return MN_OK;
 }
 
 void mn_tuning_free(struct mn_tuning *tuner)

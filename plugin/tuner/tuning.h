@@ -5,6 +5,10 @@
  * alike, which nothing checks, decisions come from these counts, NCCL's own figures and the mesh
  * file alone; never from the host or the rank that asks. The rules, the first that holds:
  *
+ *   0. Not asked for by name, which NCCL_TUNER_PLUGIN does: nothing is decided. NCCL takes the
+ * tuner of the network plugin's library without being told, on hosts that have the library, and
+ * others would decide otherwise. Asked for on a host without a mesh file is an error for that
+ * reason.
  *   1. Nothing to decide: no mesh file, tuner: false, one node, NVLink between the nodes, more
  *      nodes than the mesh has, or a mesh in which every pair of nodes has a cable and all cables
  *      are alike. NCCL's figures stay. (Trees use more of a full mesh's cables than a ring does,
@@ -26,6 +30,7 @@
 #include "topo/mesh.h"
 
 enum mn_tuning_rule {
+    MN_TUNING_UNASKED,
     MN_TUNING_NO_MESH,
     MN_TUNING_OFF,
     MN_TUNING_ONE_NODE,
@@ -72,13 +77,18 @@ struct mn_tuning {
     unsigned char one_channel[NCCL_TUNER_NUM_FUNCTIONS][MN_TUNING_WAYS][MN_TUNING_SIZES];
 };
 
-/* By the mesh file in force. A wrong one is MN_ERR_CONFIG: a rank that went on without would decide
- * otherwise than the others. */
+/* By the mesh file in force, as it was when this process first read it, if NCCL_TUNER_PLUGIN asks
+ * for a tuner. A wrong file, or none for several nodes, is MN_ERR_CONFIG: a rank that went on
+ * without would decide otherwise than the others. */
 enum mn_err mn_tuning_open(const struct mn_tuning_asked *asked, struct mn_tuning **tuner,
                            struct mn_diag *diag);
 /* By a mesh, NULL: none; its settings count as they are. */
 enum mn_err mn_tuning_make(const struct mn_mesh *mesh, const struct mn_tuning_asked *asked,
                            struct mn_tuning **tuner, struct mn_diag *diag);
+/* Of the environment decisions take MESHNET_TUNER alone: other variables may be one rank's own. */
+enum mn_err mn_tuning_heed(struct mn_settings *settings, struct mn_diag *diag);
+/* 1: a communicator of this process was made for which algorithms are chosen by the mesh. */
+int mn_tuning_acts(void);
 void mn_tuning_free(struct mn_tuning *tuner); /* NULL is nothing */
 
 /* What NCCL asks from version 3 on: table is float[algorithms][protocols]. Nothing here allocates,
