@@ -21,6 +21,7 @@ setup()
 	    return next(a["local"] for n in nics if n["ifname"] != "lo" for a in n["addr_info"])
 
 	def without(rank, path):
+	    print("NCCL begins", flush=True)
 	    if rank == 0:
 	        server = socket.create_server((first_address(), 29600))
 	        with open(path + ".tmp", "w") as file:
@@ -66,6 +67,8 @@ setup()
 	    time.sleep(1000)
 	if plugin and fake == "wrong":
 	    sys.exit(1)
+	if not plugin and fake == "dies":
+	    sys.exit("ModuleNotFoundError")
 	if not plugin and fake == "works":
 	    sys.exit(0)
 	sys.exit(with_plugin(rank, path) if plugin else without(rank, path))
@@ -109,10 +112,50 @@ check()
     FAKE=works check --limit 20
     [ "$status" -eq 1 ]
     [[ "$output" == *"with the plugin: it starts"*"without the plugin: it works, so that this ring shows nothing"* ]]
+    FAKE=dies check --limit 20
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"with the plugin: it starts"*"without the plugin: fails with 1"*"no rank's NCCL is the cause, so that this ring shows nothing"* ]]
     FAKE='no gpu' check
     [ "$status" -eq 77 ]
     check --limit 0
     [ "$status" -eq 2 ]
     check --cases triangle
     [ "$status" -eq 2 ]
+}
+
+@test "gpu-check: no rank of a ring is started when meshnet env fails on a later node" {
+    TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+    mkdir -p broken/bin
+    ln -s "$BUILD/lib" broken/lib
+    cat >broken/bin/meshnet <<-END
+	#!/bin/sh
+	echo env >>$PWD/calls
+	[ "\$(wc -l <$PWD/calls)" -lt 4 ] || { echo "no mesh file here" >&2; exit 1; }
+	exec $MESHNET "\$@"
+	END
+    chmod +x broken/bin/meshnet
+    check --limit 5 --build "$PWD/broken"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"meshnet env fails on node d:"*"no mesh file here"*"with the plugin: fails with 2"* ]]
+    [ ! -e seen/with.0 ]
+}
+
+@test "gpu-check: a ring that cannot be made is a failure, and left out only where no namespaces may be" {
+    TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
+    mkdir path
+    cat >path/ip <<-END
+	#!/bin/sh
+	case "\$*" in
+	*"\$REFUSE"*) echo "refused" >&2; exit 1 ;;
+	esac
+	exec $(command -v ip) "\$@"
+	END
+    chmod +x path/ip
+    export PATH=$PWD/path:$PATH
+    REFUSE='netns add' check
+    [ "$status" -eq 77 ]
+    [[ "$output" == *"may make no network namespaces here: refused"* ]]
+    REFUSE='type bridge' check
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"the ring cannot be made: refused"* ]]
 }

@@ -109,6 +109,7 @@ def run(most, path):
 
     torch.cuda.set_device(0)
     dist.init_process_group("nccl", timeout=timedelta(seconds=120))
+    print(f"rank {rank} has met the others, NCCL begins", flush=True)  # ring.sh looks for it
     wrong, rows = 0, []
     for name, divided, make in operations(torch, dist, rank, ranks):
         for size in sizes(bytes_of(most)):

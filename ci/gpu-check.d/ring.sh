@@ -14,25 +14,26 @@ ring_cable()
         ip -n "$RING_NS-$1" link set "$2" up && ip -n "$RING_NS-$4" link set "$5" up
 }
 
-# ring_up: the namespaces and the mesh file, $WORK/ring.yaml.
+# ring_up: the namespaces and the mesh file, $WORK/ring.yaml. 77 when this user may make no namespaces.
 ring_up()
 {
     local node n=0
     for node in $RING_NODES m; do
-        ip netns add "$RING_NS-$node" && ip -n "$RING_NS-$node" link set lo up || return
+        ip netns add "$RING_NS-$node" || return 77
+        ip -n "$RING_NS-$node" link set lo up || return 1
     done
     ring_cable a ab 10.217.1.0/31 b ba 10.217.1.1/31 &&
         ring_cable b bc 10.217.2.0/31 c cb 10.217.2.1/31 &&
         ring_cable c cd 10.217.3.0/31 d dc 10.217.3.1/31 &&
         ring_cable d da 10.217.4.0/31 a ax 10.217.4.1/31 &&
         ip -n "$RING_NS-m" link add br0 type bridge &&
-        ip -n "$RING_NS-m" link set br0 up || return
+        ip -n "$RING_NS-m" link set br0 up || return 1
     for node in $RING_NODES; do
         n=$((n + 1))
         ip link add mgmt netns "$RING_NS-$node" type veth peer name "p$node" netns "$RING_NS-m" &&
             ip -n "$RING_NS-m" link set "p$node" master br0 up &&
             ip -n "$RING_NS-$node" addr add "10.217.9.$n/24" dev mgmt &&
-            ip -n "$RING_NS-$node" link set mgmt up || return
+            ip -n "$RING_NS-$node" link set mgmt up || return 1
     done
     cat >"$WORK/ring.yaml" <<-END
 	version: 1
@@ -63,7 +64,11 @@ ring_up()
 ring_down()
 {
     local node
-    [ ${#RING_PIDS[@]} -eq 0 ] || kill "${RING_PIDS[@]}" 2>/dev/null
+    if [ ${#RING_PIDS[@]} -gt 0 ]; then
+        kill "${RING_PIDS[@]}" 2>/dev/null
+        wait "${RING_PIDS[@]}" 2>/dev/null
+        RING_PIDS=()
+    fi
     for node in a b c d; do
         ip -n "$RING_NS-m" link del "p$node" 2>/dev/null
     done
@@ -80,21 +85,24 @@ ring_variables()
 }
 
 # ring_ranks NAME SECONDS MOST: a rank on each node, with the variables of "meshnet env" where NAME is
-# with, with none else; what they say is in $WORK/NAME.log.RANK. The worst of their exit codes: 124
+# with, with none else, and 2 where it fails on one of them: then no rank is started; what they say is in $WORK/NAME.log.RANK. The worst of their exit codes: 124
 # when one was still at it after so long.
 ring_ranks()
 {
-    local name=$1 limit=$2 most=$3 rank=0 node variables code=0 one
+    local name=$1 limit=$2 most=$3 rank=0 node code=0 one
+    declare -A variables=()
     RING_PIDS=()
     for node in $RING_NODES; do
-        variables=''
-        if [ "$name" = with ] && ! variables=$(ring_variables $node); then
+        if [ "$name" = with ] && ! variables[$node]=$(ring_variables $node); then
+            echo "meshnet env fails on node $node:"
             cat "$WORK/ring.env.$node"
             return 2
         fi
+    done
+    for node in $RING_NODES; do
         (
             unset ${!NCCL_@} ${!MESHNET_@}
-            eval "$variables"
+            eval "${variables[$node]-}"
             exec env RANK=$rank WORLD_SIZE=4 LOCAL_RANK=0 MASTER_ADDR=10.217.9.1 MASTER_PORT=29517 \
                 timeout -k 5 "$limit" nsenter --net="/run/netns/$RING_NS-$node" \
                 python3 "$RANK" run "$most" "$WORK/$name"
@@ -119,6 +127,20 @@ ring_said()
     grep -lE "$2" "$WORK/$1".log.* 2>/dev/null | wc -l
 }
 
+# ring_is_nccl NAME CODE: whether it ended so because of NCCL: a rank whose NCCL had begun hung, or named
+# a cause of NCCL's own.
+ring_is_nccl()
+{
+    local log
+    for log in "$WORK/$1".log.*; do
+        grep -q 'NCCL begins' "$log" || continue
+        [ "$2" -ne 124 ] || return 0
+        sed '1,/NCCL begins/d' "$log" |
+            grep -qE 'NCCL WARN|nccl[A-Z][A-Za-z]*Error|Last error|[Ss]ocket.*(error|fail)' && return 0
+    done
+    return 1
+}
+
 # ring_tell NAME: what matters of what they said, else how it ended.
 ring_tell()
 {
@@ -134,11 +156,15 @@ ring_tell()
 ring()
 {
     local limit=$1 most=$2 code bad=0
-    if ! ring_up 2>"$WORK/ring.up"; then
+    ring_up 2>"$WORK/ring.up"
+    code=$?
+    if [ $code -ne 0 ]; then
         ring_down
-        echo "the ring is left out, for this user may make no network namespaces here:" \
-            "$(head -n 1 "$WORK/ring.up")"
-        return 77
+        [ $code -eq 77 ] &&
+            echo -n "the ring is left out, for this user may make no network namespaces here: " ||
+            echo -n "the ring cannot be made: "
+        head -n 1 "$WORK/ring.up"
+        return $code
     fi
     say "ring of four: stock NCCL with the variables of meshnet env and no other"
     ring_ranks with "$limit" "$most"
@@ -168,6 +194,10 @@ ring()
     124) echo "without the plugin: hangs: not done within $limit s" ;;
     *) echo "without the plugin: fails with $code" ;;
     esac
+    if [ $code -ne 0 ] && ! ring_is_nccl without $code; then
+        echo "without the plugin: no rank's NCCL is the cause, so that this ring shows nothing"
+        bad=1
+    fi
     ring_tell without
     ring_down
     return $bad
