@@ -6,6 +6,7 @@
 
 #include "cli/verify_failures.h"
 #include "topo/base/alloc.h"
+#include "topo/base/shell.h"
 
 int mn_verify_found(const struct mn_check_result *result)
 {
@@ -24,30 +25,13 @@ int mn_verify_failed(const struct mn_verify_report *report, const struct mn_chec
     return mn_verify_counts(report, job) && !mn_verify_known(report->baseline, job);
 }
 
-/* For a shell, in quotes only where they are needed. */
-static void quote(const char *word, char *text, size_t size)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_./+,:@%=";
-    size_t used = 0;
-
-    if (word[0] && strspn(word, plain) == strlen(word)) {
-        mn_strlcpy(text, word, size);
-        return;
-    }
-    for (used = (size_t)snprintf(text, size, "'"); *word && used + 6 < size; word++)
-        used += (size_t)snprintf(text + used, size - used, "%s",
-                                 *word == '\'' ? "'\\''" : (char[]){*word, '\0'});
-    snprintf(text + used, size - used, "'");
-}
-
 static size_t peer_options(const struct mn_verify_report *report, char *text, size_t size)
 {
     char host[300], token[600] = "";
 
-    quote(report->peer, host, sizeof host);
+    (void)mn_shell_word(report->peer, host, sizeof host);
     if (report->token_file)
-        quote(report->token_file, token, sizeof token);
+        (void)mn_shell_word(report->token_file, token, sizeof token);
     return (size_t)snprintf(text, size, "--peer %s --port %ld %s%s%s", host, report->port,
                             token[0] ? "--token-file " : "", token, token[0] ? " " : "");
 }
@@ -63,7 +47,7 @@ void mn_verify_command(const struct mn_verify_report *report, const struct mn_ch
     char library[4200], options[4000] = "";
     size_t used = 0;
 
-    quote(report->target->path, library, sizeof library);
+    (void)mn_shell_word(report->target->path, library, sizeof library);
     if (job->version)
         used += (size_t)snprintf(options, sizeof options, "--version v%d ", job->version);
     if (report->profile)
@@ -78,7 +62,7 @@ void mn_verify_command(const struct mn_verify_report *report, const struct mn_ch
                                  report->target->limit_ms);
     for (int i = 0; i < report->target->n_traces && used < sizeof options; i++) {
         char trace[600];
-        quote(report->target->traces[i], trace, sizeof trace);
+        (void)mn_shell_word(report->target->traces[i], trace, sizeof trace);
         used += (size_t)snprintf(options + used, sizeof options - used, "--trace %s ", trace);
     }
     snprintf(text, size, "meshnet verify-plugin %s--rule %s --seed %llu %s", options, job->rule->id,

@@ -1,9 +1,11 @@
 /* What nodes said, read as a stranger's. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "fleet/doctor_judge.h"
 #include "topo/base/alloc.h"
+#include "topo/base/shell.h"
 
 const cJSON *mn_fact(const cJSON *object, const char *key)
 {
@@ -41,12 +43,35 @@ const cJSON *mn_doctor_facts(const struct mn_doctor_case *what, size_t node)
                                                                                        : NULL;
 }
 
-char *mn_doctor_mesh_option(const struct mn_doctor_verdict *v, char *buf, size_t size)
+void mn_doctor_fix(struct mn_trouble *t, const char *format, ...)
 {
-    buf[0] = '\0';
-    if (v->what->file_given)
-        snprintf(buf, size, " --mesh %s", v->what->file);
-    return buf;
+    size_t used = 0, size = sizeof t->fix;
+    char word[sizeof t->fix] = "";
+    va_list args;
+    int fits = 1;
+
+    va_start(args, format);
+    for (const char *at = format; *at && fits; at++) {
+        if (*at != '%') {
+            fits = used + 1 < size;
+            if (fits)
+                t->fix[used++] = *at;
+            continue;
+        }
+        const char *text = va_arg(args, const char *);
+        fits = !text || !strpbrk(text, "\r\n"); /* it would end a comment */
+        if (*++at == 'q' && text) {
+            fits = fits && *text != '-' && mn_shell_word(text, word, sizeof word);
+            text = word;
+        }
+        size_t length = text ? strlen(text) : 0;
+        fits = fits && used + length < size;
+        if (fits && length)
+            memcpy(t->fix + used, text, length);
+        used += fits ? length : 0;
+    }
+    va_end(args);
+    t->fix[fits ? used : 0] = '\0';
 }
 
 char *mn_doctor_nic_name(const struct mn_mesh_nic *nic, char *buf, size_t size)

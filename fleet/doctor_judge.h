@@ -60,8 +60,12 @@ int mn_fact_true(const cJSON *object, const char *key, int otherwise);
 const cJSON *mn_doctor_facts(const struct mn_doctor_case *what, size_t node);
 /* "left (enp1s0f1np1)", or the one name where both are the same; returns buf. */
 char *mn_doctor_nic_name(const struct mn_mesh_nic *nic, char *buf, size_t size);
-/* " --mesh FILE" for a command, "" where it finds the file by itself; returns buf. */
-char *mn_doctor_mesh_option(const struct mn_doctor_verdict *v, char *buf, size_t size);
+/* The trouble's fix: %s is text as it is, %q one word for a shell, of NULL nothing. Nothing at all
+ * where it does not fit, or a word would be taken for an option: no part of a command is one. */
+void mn_doctor_fix(struct mn_trouble *t, const char *format, ...);
+/* For "%s%q" in it: " --mesh FILE", or nothing where the file is found by itself. */
+#define MN_DOCTOR_MESH(v)                                                                          \
+    (v)->what->file_given ? " --mesh " : "", (v)->what->file_given ? (v)->what->file : NULL
 /* No cable of the node is to be blamed for what is silent. */
 void mn_doctor_blame_node(struct mn_doctor_verdict *v, size_t node);
 

@@ -64,13 +64,12 @@ void mn_doctor_cable_down(struct mn_doctor_verdict *v, const struct mn_trouble_r
                  state(c.end[1]));
         snprintf(t->expected, sizeof t->expected, "both ends up");
         if (off >= 0)
-            snprintf(t->fix, sizeof t->fix, "ip link set dev %s up   # on %s", c.netdev[off],
-                     c.node[off]);
+            mn_doctor_fix(t, "ip link set dev %q up   # on %s", c.netdev[off], c.node[off]);
         else
-            snprintf(t->fix, sizeof t->fix,
-                     "push in both plugs, try another cable; ethtool %s on %s says what the port "
-                     "sees",
-                     c.netdev[0], c.node[0]);
+            mn_doctor_fix(t,
+                          "push in both plugs, try another cable; ethtool %q on %s says what the "
+                          "port sees",
+                          c.netdev[0], c.node[0]);
     }
 }
 
@@ -86,8 +85,10 @@ void mn_doctor_cable_mtu(struct mn_doctor_verdict *v, const struct mn_trouble_ru
         struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
         snprintf(t->seen, sizeof t->seen, "%s %.0f, %s %.0f", c.node[0], a, c.node[1], b);
         snprintf(t->expected, sizeof t->expected, "the same at both ends");
-        snprintf(t->fix, sizeof t->fix, "ip link set dev %s mtu %.0f   # on %s", c.netdev[small],
-                 fmax(a, b), c.node[small]);
+        char mtu[32];
+        snprintf(mtu, sizeof mtu, "%.0f", fmax(a, b));
+        mn_doctor_fix(t, "ip link set dev %q mtu %s   # on %s", c.netdev[small], mtu,
+                      c.node[small]);
     }
 }
 
@@ -137,14 +138,11 @@ static int has_addr(const cJSON *end, const struct mn_addr *addr)
 static void down_and_up(const struct mn_doctor_verdict *v, const struct mn_doctor_cable_ends *c,
                         int e, struct mn_trouble *t)
 {
-    char option[160];
-
-    snprintf(
-        t->fix, sizeof t->fix,
-        "ip link set dev %s down && ip link set dev %s up   # on %s; then meshnet topo apply%s "
-        "--hosts %.60s sets again the IPv6 addresses and routes that go with it",
-        c->netdev[e], c->netdev[e], c->node[e], mn_doctor_mesh_option(v, option, sizeof option),
-        v->what->mesh->nodes[c->link->ends[e].node].hostname);
+    mn_doctor_fix(t,
+                  "ip link set dev %q down && ip link set dev %q up   # on %s; then meshnet topo "
+                  "apply%s%q --hosts %q sets again the IPv6 addresses and routes that go with it",
+                  c->netdev[e], c->netdev[e], c->node[e], MN_DOCTOR_MESH(v),
+                  v->what->mesh->nodes[c->link->ends[e].node].hostname);
 }
 
 void mn_doctor_cable_gid(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
@@ -199,10 +197,14 @@ void mn_doctor_cable_speed(struct mn_doctor_verdict *v, const struct mn_trouble_
         snprintf(t->seen, sizeof t->seen, "%s %g Gb/s, %s %g Gb/s", c.node[0], a / 1000, c.node[1],
                  b / 1000);
         snprintf(t->expected, sizeof t->expected, "%g Gb/s at both ends", fmax(a, b) / 1000);
-        snprintf(t->fix, sizeof t->fix,
-                 "ethtool -r %s   # on %s: it negotiates again, addresses and routes stay; then "
-                 "another cable",
-                 c.netdev[slow], c.node[slow]);
+        /* Which has no ethtool -r. */
+        if (!strcmp(mn_fact_text(c.end[slow], "driver"), "mlx5_core"))
+            down_and_up(v, &c, slow, t);
+        else
+            mn_doctor_fix(t,
+                          "ethtool -r %q   # on %s: it negotiates again, addresses and routes "
+                          "stay; then another cable",
+                          c.netdev[slow], c.node[slow]);
     }
 }
 
@@ -304,13 +306,13 @@ void mn_doctor_cable_silent(struct mn_doctor_verdict *v, const struct mn_trouble
         snprintf(t->seen, sizeof t->seen, "%s%s asked %s and nothing came back", c.node[from],
                  both ? " and the other way round" : "", c.node[!from]);
         snprintf(t->expected, sizeof t->expected, "an answer to echo requests in both directions");
-        snprintf(
-            t->fix, sizeof t->fix,
-            "%s%.160s%smeshnet discover --neighbors --hosts %.60s,%.60s   # which port of which "
-            "node is at the other end",
-            v->what->file_given ? "MESHNET_CONFIG=" : "", v->what->file_given ? v->what->file : "",
-            v->what->file_given ? " " : "", v->what->mesh->nodes[c.link->ends[0].node].hostname,
-            v->what->mesh->nodes[c.link->ends[1].node].hostname);
+        const char *file = v->what->file_given ? v->what->file : NULL;
+        mn_doctor_fix(t,
+                      "%s%q%smeshnet discover --neighbors --hosts %q,%q   # which port of which "
+                      "node is at the other end",
+                      file ? "MESHNET_CONFIG=" : "", file, file ? " " : "",
+                      v->what->mesh->nodes[c.link->ends[0].node].hostname,
+                      v->what->mesh->nodes[c.link->ends[1].node].hostname);
     }
 }
 
@@ -327,10 +329,10 @@ void mn_doctor_cable_large(struct mn_doctor_verdict *v, const struct mn_trouble_
                      "from %s small packets are answered, those of %.0f bytes are not", c.node[e],
                      mn_fact_number(c.end[e], "mtu", 0));
             snprintf(t->expected, sizeof t->expected, "packets of the whole MTU pass");
-            snprintf(t->fix, sizeof t->fix,
-                     "ip link set dev %s mtu 1500   # at both ends, until what is in between is "
-                     "found",
-                     c.netdev[e]);
+            mn_doctor_fix(t,
+                          "ip link set dev %q mtu 1500   # at both ends, until what is in between "
+                          "is found",
+                          c.netdev[e]);
         }
 }
 
@@ -338,7 +340,6 @@ static void check_writes(struct mn_doctor_verdict *v, const struct mn_trouble_ru
                          enum mn_doctor_write_state state, const char *expected)
 {
     struct mn_doctor_cable_ends c;
-    char option[300];
 
     for (size_t i = 0; v->what->writes && mn_doctor_cable_next(v, &i, &c); i++) {
         const struct mn_doctor_write *w = &v->what->writes[i];
@@ -347,9 +348,8 @@ static void check_writes(struct mn_doctor_verdict *v, const struct mn_trouble_ru
         struct mn_trouble *t = mn_doctor_cable_add(v, rule, &c);
         mn_strlcpy_words(t->seen, w->error[0] ? w->error : "it came out otherwise", sizeof t->seen);
         snprintf(t->expected, sizeof t->expected, "%s", expected);
-        snprintf(t->fix, sizeof t->fix,
-                 "MESHNET_LOG=debug meshnet bench --links%s   # says more of this cable",
-                 mn_doctor_mesh_option(v, option, sizeof option));
+        mn_doctor_fix(t, "MESHNET_LOG=debug meshnet bench --links%s%q   # says more of this cable",
+                      MN_DOCTOR_MESH(v));
     }
 }
 

@@ -24,8 +24,8 @@ void mn_doctor_unreachable(struct mn_doctor_verdict *v, const struct mn_trouble_
         struct mn_trouble *t = mn_trouble_add(v->troubles, rule, "%s", name_of(v, i));
         mn_strlcpy_words(t->seen, v->what->nodes[i].error, sizeof t->seen);
         snprintf(t->expected, sizeof t->expected, "an answer");
-        snprintf(t->fix, sizeof t->fix, "ssh %s true   # that has to work without a question",
-                 v->what->mesh->nodes[i].hostname);
+        mn_doctor_fix(t, "ssh %q true   # that has to work without a question",
+                      v->what->mesh->nodes[i].hostname);
         mn_doctor_blame_node(v, i);
     }
 }
@@ -57,8 +57,8 @@ void mn_doctor_wrong_node(struct mn_doctor_verdict *v, const struct mn_trouble_r
 
 static void push(const struct mn_doctor_verdict *v, size_t node, struct mn_trouble *t)
 {
-    snprintf(t->fix, sizeof t->fix, "meshnet push --hosts %s %.200s",
-             v->what->mesh->nodes[node].hostname, v->what->file);
+    mn_doctor_fix(t, "meshnet push --hosts %q %q", v->what->mesh->nodes[node].hostname,
+                  v->what->file);
 }
 
 void mn_doctor_no_mesh_file(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
@@ -134,8 +134,8 @@ static void check_name(struct mn_doctor_verdict *v, const struct mn_trouble_rule
         snprintf(t->seen, sizeof t->seen, "%s is %.60s here, which is %s's", hostname, text,
                  name_of(v, (size_t)node));
         snprintf(t->expected, sizeof t->expected, "an address of %s", name_of(v, meant));
-        snprintf(t->fix, sizeof t->fix, "getent hosts %s   # on %s; then /etc/hosts, or DNS",
-                 hostname, name_of(v, at));
+        mn_doctor_fix(t, "getent hosts %q   # on %s; then /etc/hosts, or DNS", hostname,
+                      name_of(v, at));
         return;
     }
 }
@@ -180,7 +180,7 @@ void mn_doctor_names_differ(struct mn_doctor_verdict *v, const struct mn_trouble
                 snprintf(t->seen, sizeof t->seen, "%.60s on %.60s, %.60s on %.60s", first,
                          name_of(v, at), here, name_of(v, i));
                 snprintf(t->expected, sizeof t->expected, "one address, or several of one node");
-                snprintf(t->fix, sizeof t->fix, "getent hosts %s   # on both", hostname);
+                mn_doctor_fix(t, "getent hosts %q   # on both", hostname);
                 break;
             }
         }
@@ -219,7 +219,6 @@ static void check_sysctls(struct mn_doctor_verdict *v, const struct mn_trouble_r
 {
     struct mn_trouble *t = NULL;
     const cJSON *item;
-    char option[160];
 
     cJSON_ArrayForEach(item,
                        mn_fact(mn_fact(mn_doctor_facts(v->what, node), "forwarding"), "sysctls"))
@@ -231,14 +230,18 @@ static void check_sysctls(struct mn_doctor_verdict *v, const struct mn_trouble_r
             t = mn_trouble_add(v->troubles, rule, "%s", name_of(v, node));
             snprintf(t->expected, sizeof t->expected, "%.0f: %.120s",
                      mn_fact_number(item, "wanted", 0), mn_fact_text(item, "why"));
-            snprintf(t->fix, sizeof t->fix, "meshnet topo apply%s, or on %s: sysctl -w",
-                     mn_doctor_mesh_option(v, option, sizeof option), name_of(v, node));
+            mn_doctor_fix(t, "meshnet topo apply%s%q, or on %s: sysctl -w", MN_DOCTOR_MESH(v),
+                          name_of(v, node));
         }
-        size_t used = strlen(t->seen), set = strlen(t->fix);
+        size_t used = strlen(t->seen);
+        char before[sizeof t->fix], word[100], value[32];
         snprintf(t->seen + used, sizeof t->seen - used, "%s%.80s is %d", used ? ", " : "", key,
                  seen);
-        snprintf(t->fix + set, sizeof t->fix - set, " %.80s=%.0f", key,
-                 mn_fact_number(item, "wanted", 0));
+        snprintf(word, sizeof word, "%.80s", key);
+        snprintf(value, sizeof value, "%.0f", mn_fact_number(item, "wanted", 0));
+        mn_strlcpy(before, t->fix, sizeof before);
+        if (*before)
+            mn_doctor_fix(t, "%s %q=%s", before, word, value);
     }
 }
 
@@ -273,8 +276,6 @@ static const cJSON *passing(const struct mn_doctor_verdict *v, size_t node, cons
 static void check_forward(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule,
                           const char *verdict)
 {
-    char option[160];
-
     for (size_t i = 0; i < NODES(v); i++) {
         const cJSON *drop = passing(v, i, verdict);
         /* Of what is dropped for sure one is enough. */
@@ -287,10 +288,10 @@ static void check_forward(struct mn_doctor_verdict *v, const struct mn_trouble_r
                  mn_fact_text(drop, "from"), mn_fact_text(drop, "to"));
         snprintf(t->expected, sizeof t->expected, "packets between the cables of %s pass",
                  name_of(v, i));
-        snprintf(t->fix, sizeof t->fix,
-                 "meshnet topo apply%s --hosts %s   # it writes the rules, and sets them again "
-                 "after Docker starts",
-                 mn_doctor_mesh_option(v, option, sizeof option), v->what->mesh->nodes[i].hostname);
+        mn_doctor_fix(t,
+                      "meshnet topo apply%s%q --hosts %q   # it writes the rules, and sets them "
+                      "again after Docker starts",
+                      MN_DOCTOR_MESH(v), v->what->mesh->nodes[i].hostname);
     }
 }
 
@@ -399,8 +400,6 @@ void mn_doctor_memlock_files(struct mn_doctor_verdict *v, const struct mn_troubl
 
 void mn_doctor_apply(struct mn_doctor_verdict *v, const struct mn_trouble_rule *rule)
 {
-    char option[160];
-
     for (size_t i = 0; i < NODES(v); i++) {
         const cJSON *apply = mn_fact(mn_doctor_facts(v->what, i), "apply");
         const char *stands = mn_fact_text(apply, "stands");
@@ -411,7 +410,7 @@ void mn_doctor_apply(struct mn_doctor_verdict *v, const struct mn_trouble_rule *
                  !strcmp(stands, "orphan") ? "left behind" : "being tried",
                  mn_fact_text(apply, "by"));
         snprintf(t->expected, sizeof t->expected, "confirmed, or undone");
-        snprintf(t->fix, sizeof t->fix, "meshnet topo apply%s --hosts %s   # once more",
-                 mn_doctor_mesh_option(v, option, sizeof option), v->what->mesh->nodes[i].hostname);
+        mn_doctor_fix(t, "meshnet topo apply%s%q --hosts %q   # once more", MN_DOCTOR_MESH(v),
+                      v->what->mesh->nodes[i].hostname);
     }
 }

@@ -162,6 +162,60 @@ static void test_majority(void **state)
     teardown(&r);
 }
 
+/* What is to be pasted is one word of a shell, or is left out; never cut. */
+static void test_commands(void **state)
+{
+    struct ring r;
+    char path[400];
+
+    (void)state;
+    setup(&r);
+    r.nodes[1].error = "no answer";
+    mn_strlcpy(r.mesh.nodes[1].hostname, "b;'x' y", sizeof r.mesh.nodes[1].hostname);
+    expect(&r, 1, "unreachable", "b");
+    assert_string_equal(r.found.items[0].fix,
+                        "ssh 'b;'\\''x'\\'' y' true   # that has to work without a question");
+    mn_strlcpy(r.mesh.nodes[1].hostname, "-oProxyCommand=x", sizeof r.mesh.nodes[1].hostname);
+    expect(&r, 1, "unreachable", "b");
+    assert_string_equal(r.found.items[0].fix, "");
+    mn_strlcpy(r.mesh.nodes[1].hostname, "b\nreboot", sizeof r.mesh.nodes[1].hostname);
+    expect(&r, 1, "unreachable", "b");
+    assert_string_equal(r.found.items[0].fix, "");
+    r.nodes[1].error = NULL;
+    cJSON_DeleteItemFromObject(facts(&r, 0), "mesh_path");
+    r.what.file = "/a folder/$(x).yaml";
+    expect(&r, 1, "no-mesh-file", "a");
+    assert_string_equal(r.found.items[0].fix, "meshnet push --hosts a '/a folder/$(x).yaml'");
+    memset(path, 'a', sizeof path - 1);
+    path[sizeof path - 1] = '\0';
+    r.what.file = path;
+    expect(&r, 1, "no-mesh-file", "a");
+    assert_string_equal(r.found.items[0].fix, "");
+    teardown(&r);
+}
+
+/* mlx5 does not negotiate again by ethtool. */
+static void test_slower(void **state)
+{
+    struct ring r;
+
+    (void)state;
+    setup(&r);
+    cJSON_AddNumberToObject(nic(&r, 0, 0), "speed", 100000);
+    cJSON_AddNumberToObject(nic(&r, 1, 1), "speed", 200000);
+    expect(&r, 1, "cable-speed", "a left (p0) - b p1");
+    assert_non_null(strstr(r.found.items[0].fix, "ethtool -r p0 "));
+    cJSON_AddStringToObject(nic(&r, 0, 0), "driver", "mlx5_core");
+    r.what.file = "/my mesh";
+    r.what.file_given = 1;
+    judge(&r);
+    assert_string_equal(r.found.items[0].fix,
+                        "ip link set dev p0 down && ip link set dev p0 up   # on a; then meshnet "
+                        "topo apply --mesh '/my mesh' --hosts a sets again the IPv6 addresses and "
+                        "routes that go with it");
+    teardown(&r);
+}
+
 /* Each id has its place in the manual, and none is there twice. */
 static void test_manual(void **state)
 {
@@ -193,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_healthy),  cmocka_unit_test(test_consequences),
         cmocka_unit_test(test_clock),    cmocka_unit_test(test_wrong_node),
         cmocka_unit_test(test_majority), cmocka_unit_test(test_manual),
+        cmocka_unit_test(test_commands), cmocka_unit_test(test_slower),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

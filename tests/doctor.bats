@@ -365,6 +365,8 @@ first()
 @test "doctor: unlike cards and lanes that are enough are no finding" {
     none() { [ "$status" -eq 0 ] && [ "$(jq -c .findings <<<"$output")" = '[]' ]; }
     recorded c '(.facts.nics[] | select(.netdev == "cb")).speed = 100000'
+    [[ "$(jq -r '.findings[0].fix' <<<"$output")" == 'ip link set dev cb down && ip link set dev cb up '* ]]
+    recorded c '(.facts.nics[] | select(.netdev == "cb")) |= . + {speed: 100000, driver: "bnxt_en"}'
     [[ "$(jq -r '.findings[0].fix' <<<"$output")" == 'ethtool -r cb '* ]]
     # Another model, by PCI or by the board's number behind the version.
     recorded c '(.facts.nics[] | select(.netdev == "cb")) |= . + {firmware: "28.39.1002", card: "15b3:1021:15b3:0023"}'
