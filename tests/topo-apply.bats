@@ -1223,7 +1223,7 @@ mtus()
 @test "topo apply: its timer is in a scope of its own where systemd is, and the last to go for want of memory" {
     pair
     mkdir -p root.a/{run/systemd/system,usr/bin}
-    printf '#!/bin/sh\nprintf "%%s|" "$@" >>%s/told\ngrep SigBlk /proc/$$/status >%s/blocked\n' "$PWD" "$PWD" >root.a/usr/bin/busctl
+    printf '#!/bin/sh\nprintf "%%s|" "$@" >>%s/told\nwhile read -r word value; do [ "$word" != SigBlk: ] || echo "$value"; done </proc/$$/status >%s/blocked\n' "$PWD" "$PWD" >root.a/usr/bin/busctl
     printf '#!/bin/sh\n' >root.a/usr/bin/systemctl
     chmod +x root.a/usr/bin/{busctl,systemctl}
     apply_until apply-check
@@ -1233,8 +1233,8 @@ mtus()
     done
     cat told
     [[ "$(cat told)" == *"|org.freedesktop.systemd1.Manager|StartTransientUnit|ssa(sv)a(sa(sv))|meshnet-apply-"????????".scope|fail|4|"*"|PIDs|au|1|$keeper|0|" ]]
-    # Its own mask is not handed on.
-    grep -qE '^SigBlk:\s+0+$' blocked
+    # Its own mask is not handed on; a shell that starts others has one of its own meanwhile.
+    grep -qE '^0+$' blocked
     [ "$(cat /proc/$keeper/oom_score_adj)" = "$(sh -c 'echo -1000 >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj' 2>/dev/null)" ]
     touch go
     wait $job
