@@ -8,6 +8,7 @@
 #include "cli/topo_mesh.h"
 #include "topo/base/alloc.h"
 #include "topo/base/out.h"
+#include "topo/mesh_sort.h"
 
 struct options {
     const char *mesh, *output, *node;
@@ -243,8 +244,10 @@ static enum mn_err order_ranks(const struct options *o, struct mn_mesh *mesh, st
     int *nodes = NULL, n = 0;
     enum mn_err err = mn_topo_read(o->mesh, path, mesh, diag);
 
-    if (!err)
+    if (!err) {
+        mn_mesh_sort(mesh); /* as the tuner does */
         err = mn_rank_nodes(mesh, "--hosts", &o->hosts, &nodes, &n, diag);
+    }
     if (!err && !n)
         err = mn_fail(diag, MN_ERR_CONFIG, "%s: it has no nodes to put in an order", path);
     if (!err) {

@@ -10,6 +10,7 @@
 #include "cli/topo_show.h"
 #include "cli/tune.h"
 #include "topo/base/alloc.h"
+#include "topo/mesh_sort.h"
 
 struct options {
     const char *mesh, *predict_from;
@@ -99,12 +100,13 @@ static enum mn_err fill(const struct options *o, struct mn_advice *t, struct mn_
 
     if (!err)
         err = mn_bench_sizes_parse(&list, &sizes, diag);
-    t->n_sizes = sizes.n;
+    /* Where nothing is predicted all sizes are alike. */
+    t->n_sizes = t->tuning->predicts || !sizes.n ? sizes.n : 1;
     for (size_t f = 0; f < NCCL_TUNER_NUM_FUNCTIONS && !err; f++)
-        for (size_t s = 0; want[f] && s < sizes.n; s++) {
+        for (size_t s = 0; want[f] && s < t->n_sizes; s++) {
             struct mn_advice_row *row = mn_grow((void **)&t->rows, &t->n_rows, sizeof *row);
             row->function = mn_advice_function_at(f);
-            row->bytes = sizes.size[s];
+            row->bytes = t->tuning->predicts ? sizes.size[s] : 0;
             mn_advice_ask(t->tuning, row);
         }
     free(sizes.size);
@@ -192,8 +194,11 @@ static void print_rows(const struct mn_advice *t, struct mn_out *out)
         char size[24];
         mn_out_row(out);
         mn_out_cell(out, mn_advice_function(row->function));
-        mn_out_cell_int(out, (int64_t)row->bytes);
-        mn_out_cell(out, mn_format_size(row->bytes, size, sizeof size));
+        if (row->bytes)
+            mn_out_cell_int(out, (int64_t)row->bytes);
+        else
+            mn_out_cell(out, NULL);
+        mn_out_cell(out, row->bytes ? mn_format_size(row->bytes, size, sizeof size) : "all");
         mn_out_cell(out, mn_advice_algorithm(row->algorithm));
         mn_out_cell(out, mn_advice_protocol(row->protocol));
         if (row->channels)
@@ -230,7 +235,7 @@ static int print(const struct options *o, const struct mn_advice *t)
         mn_out_note(out, MN_DIM,
                     "A job's tuner goes by the mesh file: give NICs that are slower than they say "
                     "a speed there.");
-    if (t->n_rows)
+    if (t->n_rows && t->tuning->predicts)
         mn_advice_chart(t, !o->ascii && mn_topo_show_utf8(), out);
     return mn_out_free(out);
 }
@@ -290,6 +295,7 @@ static int run(const void *values, int argc, char **argv)
         err = mn_topo_read(o->mesh, path, &mesh, &diag);
     if (!err)
         err = mn_tuning_heed(&mesh.settings, &diag);
+    mn_mesh_sort(&mesh); /* as the tuner does */
     if (!err)
         err = tune(o, &t, &diag);
     mn_mesh_free(&mesh);

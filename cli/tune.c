@@ -66,7 +66,7 @@ static int is_offered(int function, int algorithm, int protocol)
 static void decide(const struct mn_tuning *t, struct mn_advice_row *row)
 {
     float table[NCCL_NUM_ALGORITHMS * NCCL_NUM_PROTOCOLS];
-    int best = -1;
+    int best = -1, left = 0;
 
     for (int a = 0; a < NCCL_NUM_ALGORITHMS; a++)
         for (int p = 0; p < NCCL_NUM_PROTOCOLS; p++)
@@ -79,6 +79,10 @@ static void decide(const struct mn_tuning *t, struct mn_advice_row *row)
             best = i;
     row->algorithm = row->protocol = -1;
     if (!t->barred && !(t->predicts && t->rule >= MN_TUNING_UNEQUAL))
+        return;
+    for (int i = 0; i < NCCL_NUM_ALGORITHMS * NCCL_NUM_PROTOCOLS; i++)
+        left += table[i] >= 0 && i / NCCL_NUM_PROTOCOLS != best / NCCL_NUM_PROTOCOLS;
+    if (!t->predicts && left)
         return;
     row->algorithm = best / NCCL_NUM_PROTOCOLS;
     if (!t->predicts)

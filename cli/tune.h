@@ -6,8 +6,8 @@
 #include "topo/base/out.h"
 
 struct mn_advice_row {
-    int function; /* ncclFunc_t */
-    unsigned long long bytes;
+    int function;                      /* ncclFunc_t */
+    unsigned long long bytes;          /* 0: of any size, where nothing is predicted */
     int algorithm, protocol, channels; /* algorithm and channels: below 0 and 0: NCCL decides */
     double time_us, busbw;             /* busbw in bytes/s; 0: not predicted */
     double ways_us[MN_TUNING_WAYS];    /* each with its best protocol; 0: not predicted */

@@ -88,5 +88,8 @@ void mn_advice_chart(const struct mn_advice *t, int utf8, struct mn_out *out)
     for (size_t i = 0; i + t->n_sizes <= t->n_rows; i += t->n_sizes)
         put_collective(&t->rows[i], n, most, utf8, out);
     put_axis(t->rows, n, out);
+    if (n < t->n_sizes)
+        mn_out_note(out, MN_DIM, "The chart has the first %zu of %zu sizes; the table has all.", n,
+                    t->n_sizes);
     mn_out_note(out, MN_DIM, "R ring, T tree, P PAT; L LL, 1 LL128, S Simple; - NCCL decides");
 }

@@ -65,23 +65,50 @@ static void add_protocols(const ncclTunerConstants_v5_t *c, int function, enum m
     }
 }
 
+/* Of what is gathered or reduced each rank's own part does not travel: a ring of more ranks than
+ * nodes brings more of it over the cables than the model of one rank a node has. */
+static double share(int function, enum mn_tuning_way way, const struct mn_tuning *t)
+{
+    if (way == MN_TUNING_TREE || function == ncclFuncBroadcast || function == ncclFuncReduce)
+        return 1;
+    double ranks = t->ranks, nodes = t->nodes;
+    return (ranks - 1) / ranks * nodes / (nodes - 1);
+}
+
+/* What one channel of a tree carries on the slowest GPU that NCCL knows, in bytes/s; 0: not known.
+ */
+static double channel_limit(const ncclTunerConstants_v5_t *c, int nodes)
+{
+    int scale = nodes >= 4 ? 2 : nodes >= 2 ? 1 : 0;
+    double least = c ? c->perChMaxTreeBws[0][scale] : 0;
+
+    for (int cap = 0; c && cap < NCCL_NUM_COMPCAPS_V5; cap++) {
+        least = fmin(least, c->perChMaxTreeBws[cap][scale]);
+        least = fmin(least, c->perChMaxTreeLL128Bws[cap][scale]);
+    }
+    return least * 1e9;
+}
+
 /* The channels that NCCL has at least; what has two trees has one with one channel. */
 static enum mn_err predict_one(const struct mn_model *model, int function, enum mn_tuning_way way,
-                               int k, struct mn_tuning *t)
+                               int k, struct mn_tuning *t, double limit)
 {
     struct mn_model_result two, one;
-    enum mn_err err = mn_model_predict(model, ops[function], ways[way].model, ldexp(1, k), 2, &two);
+    double bytes = ldexp(1, k) * share(function, way, t);
+    enum mn_err err = mn_model_predict(model, ops[function], ways[way].model, bytes, 2, &two);
 
     if (err)
         return err;
     float *time = &t->times[function][way][k];
     *time = (float)(two.seconds * MICRO);
-    if (way != MN_TUNING_TREE)
+    /* NCCL has more channels than one for the sake of the GPU, too. */
+    if (way != MN_TUNING_TREE || limit <= 0 || t->ranks > t->nodes)
         return MN_OK;
-    err = mn_model_predict(model, ops[function], ways[way].model, ldexp(1, k), 1, &one);
-    if (!err && one.seconds < two.seconds * GAIN) {
+    err = mn_model_predict(model, ops[function], ways[way].model, bytes, 1, &one);
+    double alone = fmax(one.seconds, bytes / limit);
+    if (!err && alone < two.seconds * GAIN) {
         t->one_channel[function][way][k] = 1;
-        *time = (float)(one.seconds * MICRO);
+        *time = (float)(alone * MICRO);
     }
     return err;
 }
@@ -100,12 +127,13 @@ static void fill_between(float *times, unsigned char *one_channel, int from, int
 
 /* 0: something in it is not known. */
 static int predict(const struct mn_model *model, int function, enum mn_tuning_way way,
-                   struct mn_tuning *t)
+                   const struct mn_tuning_asked *asked, struct mn_tuning *t)
 {
+    double limit = channel_limit(asked->constants, t->nodes);
     int stride = t->nodes <= FINE ? 1 : 4;
 
     for (int k = 0; k < MN_TUNING_SIZES; k += stride) {
-        if (predict_one(model, function, way, k, t))
+        if (predict_one(model, function, way, k, t, limit))
             return 0;
         if (k)
             fill_between(t->times[function][way], t->one_channel[function][way], k - stride, k);
@@ -132,7 +160,7 @@ void mn_tuning_predict(const struct mn_fabric *fabric, const struct mn_tuning_as
             if (barred || !mn_model_does(ways[way].model, ops[f]))
                 continue;
             add_protocols(asked->constants, f, way, t);
-            t->predicts = predict(&model, f, way, t);
+            t->predicts = predict(&model, f, way, asked, t);
         }
     mn_routes_free(&routes);
 }

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "plugin/tuner/tuning_impl.h"
+#include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
+#include "topo/mesh_sort.h"
 
 /* Only ever added to, and never freed: no lock that a fork could leave taken. */
 struct snapshot {
@@ -27,6 +29,11 @@ static void drop(struct snapshot *s)
     free(s);
 }
 
+static void sort(void *mesh)
+{
+    mn_mesh_sort(mesh);
+}
+
 static enum mn_err read_mesh(const char *path, const char *asked, struct snapshot **out,
                              struct mn_diag *diag)
 {
@@ -38,6 +45,8 @@ static enum mn_err read_mesh(const char *path, const char *asked, struct snapsho
     strcpy(s->asked, asked);
     mn_mesh_init(&s->mesh);
     enum mn_err err = mn_mesh_read(path, &s->mesh, diag);
+    if (!err)
+        err = mn_memory_try(sort, &s->mesh, diag);
     if (err)
         drop(s);
     else

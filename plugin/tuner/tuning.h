@@ -82,7 +82,8 @@ struct mn_tuning {
  * without would decide otherwise than the others. */
 enum mn_err mn_tuning_open(const struct mn_tuning_asked *asked, struct mn_tuning **tuner,
                            struct mn_diag *diag);
-/* By a mesh, NULL: none; its settings count as they are. */
+/* By a mesh, NULL: none; its settings count as they are, and so does the order of its nodes and
+ * cables, which mn_mesh_sort() makes the same everywhere. */
 enum mn_err mn_tuning_make(const struct mn_mesh *mesh, const struct mn_tuning_asked *asked,
                            struct mn_tuning **tuner, struct mn_diag *diag);
 /* Of the environment decisions take MESHNET_TUNER alone: other variables may be one rank's own. */

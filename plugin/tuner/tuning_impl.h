@@ -5,9 +5,9 @@
 #include "plugin/tuner/tuning.h"
 #include "topo/fabric.h"
 
-/* The mesh file as this process first read it, however it changes: communicators that are made
- * later have to decide as the other ranks do. NULL: there is none, and the next call looks again. A
- * changed MESHNET_CONFIG is another file. What it points to stays. Any thread. */
+/* The mesh file as this process first read it, sorted, however it changes: communicators that are
+ * made later have to decide as the other ranks do. NULL: there is none, and the next call looks
+ * again. A changed MESHNET_CONFIG is another file. What it points to stays. Any thread. */
 enum mn_err mn_tuning_mesh(const struct mn_mesh **mesh, struct mn_diag *diag);
 /* From here on mn_tuning_acts() is 1. */
 void mn_tuning_has_acted(void);

@@ -297,6 +297,46 @@ static void test_same_model(void **state)
     mn_mesh_free(&mesh);
 }
 
+/* Sizes for which a full mesh of four with one slow cable is given one tree, whichever that is. */
+static int one_channels(size_t ranks, const ncclTunerConstants_v5_t *constants)
+{
+    static const int pairs[6][2] = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {1, 3}, {2, 3}};
+    int count = 0;
+
+    for (int slow = 0; slow < 6; slow++) {
+        struct cable cables[6];
+        struct mn_mesh mesh;
+        for (int i = 0; i < 6; i++)
+            cables[i] = (struct cable){pairs[i][0], pairs[i][1], i == slow ? 1000 : MBPS};
+        make_mesh(4, cables, 6, &mesh);
+        struct mn_tuning *t =
+            tune(&mesh,
+                 (struct mn_tuning_asked){.ranks = ranks, .nodes = 4, .constants = constants});
+        for (int k = 20; k < MN_TUNING_SIZES; k++)
+            count += t->one_channel[ncclFuncAllReduce][MN_TUNING_TREE][k];
+        mn_tuning_free(t);
+        mn_mesh_free(&mesh);
+    }
+    return count;
+}
+
+/* Only where it is known what a channel carries, and never with several ranks a node. */
+static void test_one_channel(void **state)
+{
+    ncclTunerConstants_v5_t c = {.baseLatencies = {{0}}};
+
+    (void)state;
+    assert_int_equal(one_channels(4, NULL), 0);
+    assert_int_equal(one_channels(4, &c), 0);
+    for (int cap = 0; cap < NCCL_NUM_COMPCAPS_V5; cap++)
+        for (int s = 0; s < NCCL_NUM_TUNING_SCALES; s++)
+            c.perChMaxTreeBws[cap][s] = c.perChMaxTreeLL128Bws[cap][s] = 20;
+    assert_true(one_channels(4, &c) > 0);
+    assert_int_equal(one_channels(8, &c), 0);
+    c.perChMaxTreeBws[0][2] = 0.01; /* less than the slow cable */
+    assert_int_equal(one_channels(4, &c), 0);
+}
+
 /* Of complete meshes with a slow cable the figures are the mesh's, and nothing is barred. */
 static void test_unequal(void **state)
 {
@@ -390,7 +430,8 @@ int main(void)
         cmocka_unit_test(test_what_is_barred), cmocka_unit_test(test_trees_along_cables),
         cmocka_unit_test(test_figures),        cmocka_unit_test(test_constants),
         cmocka_unit_test(test_same_model),     cmocka_unit_test(test_unequal),
-        cmocka_unit_test(test_large),          cmocka_unit_test(test_in_pieces),
+        cmocka_unit_test(test_one_channel),    cmocka_unit_test(test_large),
+        cmocka_unit_test(test_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
