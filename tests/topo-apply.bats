@@ -1221,6 +1221,7 @@ mtus()
 }
 
 @test "topo apply: its timer is in a scope of its own where systemd is, and the last to go for want of memory" {
+    [ "$(readlink /proc/self/ns/pid)" = 'pid:[4026531836]' ] || skip "processes have other numbers here than systemd's"
     pair
     mkdir -p root.a/{run/systemd/system,usr/bin}
     printf '#!/bin/sh\nprintf "%%s|" "$@" >>%s/told\nwhile read -r word value; do [ "$word" != SigBlk: ] || echo "$value"; done </proc/$$/status >%s/blocked\n' "$PWD" "$PWD" >root.a/usr/bin/busctl
