@@ -236,6 +236,22 @@ static enum mn_err check_node(const struct ranks *r, struct mn_diag *diag)
                    node >= 0 ? " that --hosts names" : "");
 }
 
+/* Launchers and shells read the names: nothing else is to be in them. */
+static enum mn_err check_names(const struct ranks *r, struct mn_diag *diag)
+{
+    static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-";
+
+    for (int i = 0; i < r->order->n; i++) {
+        const char *name = node_at(r, i)->hostname;
+        if (!*name || *name == '-' || name[strspn(name, good)])
+            return mn_fail(diag, MN_ERR_CONFIG,
+                           "%s: node %s: its hostname is no name that a launcher can take: "
+                           "expected letters, digits and . _ : - alone",
+                           r->path, node_at(r, i)->name);
+    }
+    return MN_OK;
+}
+
 static enum mn_err order_ranks(const struct options *o, struct mn_mesh *mesh, struct mn_diag *diag)
 {
     char path[MN_TOPO_PATH];
@@ -253,6 +269,8 @@ static enum mn_err order_ranks(const struct options *o, struct mn_mesh *mesh, st
     if (!err) {
         mn_rank_order_best(mesh, nodes, n, &order);
         err = check_node(&r, diag);
+        if (!err)
+            err = check_names(&r, diag);
     }
     if (!err)
         err = write_ranks(&r, diag);

@@ -268,12 +268,66 @@ static int is_launcher(const char *name)
     return 0;
 }
 
+/* Words that follow an option as its values; -1: not known. */
+static int values_of(const char *launcher, const char *word)
+{
+    static const char *const one[] = {"-np",      "-n",        "--np",
+                                      "-N",       "-c",        "-x",
+                                      "-m",       "-p",        "-t",
+                                      "-ppn",     "-wdir",     "--wdir",
+                                      "-w",       "-A",        "-J",
+                                      "--map-by", "-map-by",   "--bind-to",
+                                      "-bind-to", "--rank-by", "-rank-by",
+                                      "--prefix", "-npernode", "--npernode",
+                                      "--ntasks", "--nodes",   "--distribution",
+                                      "-host",    NULL};
+    static const char *const two[] = {"-mca", "--mca", "-gmca", "--gmca", "-genv", "-env", NULL};
+
+    if (strchr(word, '='))
+        return 0;
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++)
+        if (!strcmp(launcher, options[k].launcher) && !strcmp(word, options[k].name))
+            return 1;
+    for (const char *const *name = one; *name; name++)
+        if (!strcmp(word, *name))
+            return 1;
+    for (const char *const *name = two; *name; name++)
+        if (!strcmp(word, *name))
+            return 2;
+    return -1;
+}
+
+/* Where the launcher's options end and its program begins, argc where none does. *sure: the first
+ * word that might be the program, behind an option of which it is not known whether it has a
+ * value. */
+static int program_at(const char *launcher, int argc, char **argv, int begin, int *sure)
+{
+    int i = begin;
+
+    *sure = argc;
+    while (i < argc && argv[i][0] == '-' && strcmp(argv[i], "--") != 0) {
+        int values = values_of(launcher, argv[i]);
+        i += 1 + (values > 0 ? values : 0);
+        if (values < 0 && i < argc && argv[i][0] != '-') {
+            if (*sure == argc)
+                *sure = i;
+            i++;
+        }
+    }
+    if (i > argc)
+        i = argc;
+    if (*sure > i)
+        *sure = i;
+    return i;
+}
+
 static int find_option(const struct mn_mesh *mesh, int self, int argc, char **argv, int begin,
                        struct mn_job_order *order)
 {
     const char *launcher = launcher_of(argv[begin]);
+    int sure, end = program_at(launcher, argc, argv, begin + 1, &sure);
 
-    for (int i = begin + 1; is_launcher(launcher) && i < argc; i++)
+    for (int i = begin + 1; is_launcher(launcher) && i < end; i++)
         for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
             int word = i;
             size_t prefix;
@@ -286,6 +340,7 @@ static int find_option(const struct mn_mesh *mesh, int self, int argc, char **ar
             if (options[k].kind == HOSTS || (options[k].kind == SLURM && !strchr(value, '['))) {
                 order->word = word;
                 order->prefix = prefix;
+                order->unsure = i >= sure;
             }
             snprintf(order->where, sizeof order->where, "%s %s", launcher, options[k].name);
             return 1;
@@ -358,6 +413,28 @@ void mn_job_order_find(const struct mn_mesh *mesh, int self, int argc, char **ar
         snprintf(order->where, sizeof order->where, "%s", variables[i].name);
         return;
     }
+}
+
+int mn_job_order_same(const struct mn_mesh *mesh, int self, const char *list, const int *nodes,
+                      int n)
+{
+    char *copy = mn_strdup(list), *rest = copy, *item, *seen = mn_zalloc((size_t)n + 1);
+    int count = 0, same = 1;
+
+    while (same && (item = strsep(&rest, ",")) != NULL) {
+        int node, at = 0;
+        if (!*item)
+            continue;
+        node = node_called(mesh, self, item);
+        while (at < n && nodes[at] != node)
+            at++;
+        same = at < n && !seen[at];
+        seen[at] = 1;
+        count++;
+    }
+    free(copy);
+    free(seen);
+    return same && count == n;
 }
 
 char *mn_job_order_word(const struct mn_mesh *mesh, int self, const char *word, size_t prefix,

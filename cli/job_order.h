@@ -13,6 +13,7 @@ struct mn_job_order {
     int word;
     size_t prefix;
     char file[512]; /* that has the list, "" = none */
+    int unsure;     /* the word may be the program's own */
     int sorts;      /* the launcher puts hosts in an order of its own */
     /* Of a launcher that runs on each host and is told which one it is: the number, that of hosts,
      * and the node of number 0, -1 = not told. word and prefix are the number's. */
@@ -29,6 +30,10 @@ void mn_job_order_free(struct mn_job_order *order);
  * malloc'ed. */
 char *mn_job_order_word(const struct mn_mesh *mesh, int self, const char *word, size_t prefix,
                         const int *nodes, int n);
+
+/* Whether that list has each of these nodes once and nothing else. */
+int mn_job_order_same(const struct mn_mesh *mesh, int self, const char *list, const int *nodes,
+                      int n);
 
 /* The hosts of a list as Slurm writes it, "spark-[1-3,7],other", each malloc'ed and appended to
  * *names; those behind the first 8192 are left out. */

@@ -265,6 +265,21 @@ enum mn_err mn_nccl_order_apply(const struct mn_nccl_subject *s, const struct mn
                        "--order cables: Slurm keeps the order of a file alone: meshnet topo ranks "
                        "--format slurm -o FILE, then SLURM_HOSTFILE=FILE srun "
                        "--distribution=arbitrary");
+    if (job->unsure)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--order cables: %s may be an argument of the program: put the launcher's "
+                       "list of hosts first, before its other options",
+                       argv[job->word]);
+    if (!mn_job_order_same(&s->mesh, s->self, argv[job->word] + job->prefix, order->better.nodes,
+                           order->better.n)) {
+        char *names = mn_rank_order_names(&s->mesh, &order->given);
+        enum mn_err err = mn_fail(diag, MN_ERR_USAGE,
+                                  "--order cables: %s: expected each of %s once and no other, to "
+                                  "put them in order (%s)",
+                                  argv[job->word] + job->prefix, names, job->where);
+        free(names);
+        return err;
+    }
     argv[job->word] = mn_job_order_word(&s->mesh, s->self, argv[job->word], job->prefix,
                                         order->better.nodes, order->better.n);
     return MN_OK;

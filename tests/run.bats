@@ -72,6 +72,21 @@ setup()
     [[ "$stderr" == *"--distribution=arbitrary"* ]]
     run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./srun -m arbitrary -w host0,host1,host2,host3 x
     [ "$output" = "-m arbitrary -w host0,host2,host1,host3 x" ]
+    # Hosts are never lost or regrouped, and the program's own arguments are its own.
+    run --separate-stderr "$MESHNET" run -q --mesh mesh.yaml --order cables --hosts n0,n1,n2,n3 -- ./mpirun -H n0,n1,n2,n3,n0 x
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"n0,n1,n2,n3,n0: expected each of n0,n1,n2,n3 once and no other"*"--hosts"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun -H n0,n1,n2,n0,n1,n2,n3 x
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"once and no other"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun -np 4 ./app -H n0,n1,n2,n3
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"names no hosts"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun --odd ./app -H n0,n1,n2,n3
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"may be an argument of the program"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun -mca btl tcp -np 4 -H n0,n1,n2,n3 ./app -H n0,n1,n2,n3
+    [ "$output" = "-mca btl tcp -np 4 -H n0,n2,n1,n3 ./app -H n0,n1,n2,n3" ]
     # No hosts anywhere.
     run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun x
     [ "$status" -eq 2 ]

@@ -47,6 +47,15 @@ ranks()
         ([.steps[] | select(.cable | not)] | length) == 3 and (.steps | length) == 5' <<<"$output"
 }
 
+@test "topo ranks: a hostname that a shell or a launcher would read as more is refused" {
+    mesh_of mesh.yaml 3 0-2 2-1 0-1
+    sed -i 's/host1/"h;id"/' mesh.yaml
+    ranks --mesh mesh.yaml
+    [ "$status" -eq 2 ]
+    [ -z "$output" ]
+    [[ "$stderr" == *"n1"* ]]
+}
+
 @test "topo ranks: formats" {
     mesh_of mesh.yaml 3 0-2 2-1 0-1
     ranks --mesh mesh.yaml --format hostfile --slots 2
