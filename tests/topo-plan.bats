@@ -116,6 +116,18 @@ PLANS=(
     jq -e '[.plans[] | select(.cut | not) | .cables] | . == sort' <<<"$output"
 }
 
+@test "topo plan: several cables between neighbours are worth what bench --predict-only says" {
+    # The model is one; addresses may come in another order than ports, so that ties fall otherwise.
+    for shape in "ring --ports 4" "torus-2d --ports 8" "ring --ports 2"; do
+        "$MESHNET" topo plan --nodes 16 --shape $shape --json -o p.yaml --force >plan.json
+        "$MESHNET" topo address -m p.yaml -o a.yaml --force
+        "$MESHNET" bench --predict-only --mesh a.yaml --collective all-to-all --sizes 1G --json >model.json
+        jq -e -n --slurpfile p plan.json --slurpfile m model.json '
+            $p[0].plans[0].all_to_all_gb_per_s / $m[0].prediction[0].predicted_busbw_gb_per_s
+            | . > 0.9 and . < 1.1'
+    done
+}
+
 @test "topo plan: a list to print has a box for each cable, and names as on the case" {
     plan --names a,b,c,d --model dgx-spark --list
     [ "$status" -eq 0 ]

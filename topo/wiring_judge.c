@@ -10,13 +10,37 @@
 #define FOLLOWED 256 /* nodes between whom every way is followed */
 #define EACH     64  /* cables of which each is taken away; of more, one of each kind */
 
+/* Without the cable gone, or with all of them. A node is found at the address of its first port
+ * that has a cable, as in a mesh file of this plan. */
+static void make_fabric(const struct mn_wiring *plan, const struct mn_wiring_speed *speed,
+                        size_t gone, struct mn_fabric *fabric)
+{
+    int *port = mn_zalloc((size_t)(plan->n + 1) * sizeof *port);
+
+    *fabric = (struct mn_fabric){.n = plan->n};
+    fabric->doors = mn_zalloc((size_t)(plan->n + 1) * sizeof *fabric->doors);
+    for (int i = 0; i < plan->n; i++)
+        fabric->doors[i] = -1;
+    for (size_t i = 0; i < plan->n_cables; i++) {
+        const struct mn_wiring_cable *c = &plan->cables[i];
+        if (i == gone)
+            continue;
+        int cable = mn_fabric_add(fabric, c->nodes[0], c->nodes[1], speed->rate, speed->latency);
+        for (int e = 0; e < 2; e++) {
+            int node = c->nodes[e];
+            if (fabric->doors[node] >= 0 && port[node] <= c->ports[e])
+                continue;
+            fabric->doors[node] = cable;
+            port[node] = c->ports[e];
+        }
+    }
+    free(port);
+}
+
 void mn_wiring_fabric(const struct mn_wiring *plan, const struct mn_wiring_speed *speed,
                       struct mn_fabric *fabric)
 {
-    *fabric = (struct mn_fabric){.n = plan->n};
-    for (size_t i = 0; i < plan->n_cables; i++)
-        mn_fabric_add(fabric, plan->cables[i].nodes[0], plan->cables[i].nodes[1], speed->rate,
-                      speed->latency);
+    make_fabric(plan, speed, plan->n_cables, fabric);
 }
 
 /* busbw, 0: not all nodes are joined. */
@@ -77,17 +101,13 @@ static double spread(const struct mn_wiring *plan, const struct mn_wiring_speed 
 }
 
 /* With one cable less. */
-static void judge_without(struct mn_wiring *plan, const struct mn_wiring_speed *speed,
-                          const struct mn_fabric *fabric, size_t gone)
+static void judge_without(struct mn_wiring *plan, const struct mn_wiring_speed *speed, size_t gone)
 {
     struct mn_wiring_figures *f = &plan->figures;
-    struct mn_fabric less = {.n = fabric->n};
+    struct mn_fabric less;
     struct mn_routes routes;
 
-    for (size_t i = 0; i < fabric->n_cables; i++)
-        if (i != gone)
-            mn_fabric_add(&less, fabric->cables[i].nodes[0], fabric->cables[i].nodes[1],
-                          speed->rate, speed->latency);
+    make_fabric(plan, speed, gone, &less);
     mn_routes_find(&less, &routes);
     if (mn_routes_view(&routes, 0)->reached < less.n) {
         f->cut = 1;
@@ -103,8 +123,7 @@ static void judge_without(struct mn_wiring *plan, const struct mn_wiring_speed *
 }
 
 /* Cables of one kind on the ring are alike, and those that are not on it. */
-static void judge_failures(struct mn_wiring *plan, const struct mn_wiring_speed *speed,
-                           const struct mn_fabric *fabric)
+static void judge_failures(struct mn_wiring *plan, const struct mn_wiring_speed *speed)
 {
     char seen[2 * MN_WIRING_PORTS_MAX] = {0};
     int n = plan->n;
@@ -118,7 +137,7 @@ static void judge_failures(struct mn_wiring *plan, const struct mn_wiring_speed 
         if (plan->n_cables > EACH && *known)
             continue;
         *known = 1;
-        judge_without(plan, speed, fabric, i);
+        judge_without(plan, speed, i);
     }
 }
 
@@ -138,6 +157,6 @@ void mn_wiring_judge(struct mn_wiring *plan, const struct mn_wiring_speed *speed
     f->all_reduce = all_reduce(&fabric, &routes, speed->bytes);
     f->all_to_all = f->estimated ? spread(plan, speed) : all_to_all(&fabric, &routes, speed->bytes);
     mn_routes_free(&routes);
-    judge_failures(plan, speed, &fabric);
+    judge_failures(plan, speed);
     mn_fabric_free(&fabric);
 }
