@@ -9,7 +9,8 @@
 #include "topo/base/out.h"
 #include "topo/pair_way.h"
 
-#define WITH_OTHERS 256 /* nodes; of all pairs of more it would take minutes */
+#define WITH_OTHERS 256      /* nodes; of all pairs of more it would take minutes */
+#define MOST_PAIRS  1000000U /* rows are held until the widths of columns are known */
 
 struct options {
     const char *mesh;
@@ -296,6 +297,12 @@ static int run(const void *values, int argc, char **argv)
         err = mn_topo_read(o->mesh, path, &mesh, &diag);
     if (!err)
         err = mn_rank_nodes(&mesh, "--node", &o->nodes, &nodes, &n, &diag);
+    size_t rows = (size_t)n * mesh.n_nodes - (size_t)n * ((size_t)n + 1) / 2;
+    if (!err && rows > MOST_PAIRS)
+        err = mn_fail(&diag, MN_ERR_USAGE,
+                      "%s: the ways of %zu pairs of nodes: at most %u are shown; name nodes with "
+                      "--node",
+                      path, rows, MOST_PAIRS);
     if (!err && show(o, &mesh, path, nodes, n))
         err = mn_fail(&diag, MN_ERR_SYS, "writing the routes failed");
     free(nodes);

@@ -176,3 +176,12 @@ teardown()
         ip netns del $NS-$node 2>/dev/null || true
     done
 }
+
+@test "topo routes: more pairs than can be shown are refused before any is looked for" {
+    cd "$BATS_TEST_TMPDIR"
+    "$MESHNET" topo plan --nodes 2000 --ports 2 --shape ring -o large.yaml --list >list
+    run -2 --separate-stderr "$MESHNET" topo routes --mesh large.yaml
+    [[ "$stderr" == *"large.yaml: the ways of 1999000 pairs of nodes: at most 1000000 are shown; name nodes with --node"* ]]
+    "$MESHNET" topo routes --mesh large.yaml --node node-0001 >one
+    [ "$(grep -c ^node one)" -gt 1900 ]
+}

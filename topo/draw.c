@@ -13,10 +13,25 @@ static int is_named(const struct mn_mesh_nic *nic)
     return strcmp(nic->name, nic->netdev) != 0;
 }
 
+/* Ports stand in the order of their nodes. Returns the first of the node's, or of a later one. */
+static size_t ports_of(const struct mn_draw *draw, int node)
+{
+    size_t low = 0, high = draw->n_ports;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (draw->ports[middle].node < node)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 static struct mn_draw_port *find_port(const struct mn_draw *draw, int node, int nic)
 {
-    for (size_t p = 0; p < draw->n_ports; p++)
-        for (size_t i = 0; draw->ports[p].node == node && i < draw->ports[p].n_nics; i++)
+    for (size_t p = ports_of(draw, node); p < draw->n_ports && draw->ports[p].node == node; p++)
+        for (size_t i = 0; i < draw->ports[p].n_nics; i++)
             if (draw->ports[p].nics[i] == nic)
                 return &draw->ports[p];
     return NULL;
@@ -25,7 +40,7 @@ static struct mn_draw_port *find_port(const struct mn_draw *draw, int node, int 
 /* The port whose capacity group is that of the NIC. */
 static struct mn_draw_port *find_group(const struct mn_draw *draw, int node, const char *group)
 {
-    for (size_t p = 0; p < draw->n_ports && *group; p++) {
+    for (size_t p = ports_of(draw, node); p < draw->n_ports && *group; p++) {
         struct mn_draw_port *port = &draw->ports[p];
         if (port->node == node && !strcmp(draw->mesh->nodes[node].nics[port->nics[0]].group, group))
             return port;
@@ -95,7 +110,9 @@ const struct mn_mesh_nic *mn_draw_nic(const struct mn_draw *draw, const struct m
 
 static struct mn_draw_cable *find_cable(struct mn_draw *draw, size_t a, size_t b)
 {
-    for (size_t c = 0; c < draw->n_cables; c++)
+    int known = draw->ports[a].cables && draw->ports[b].cables;
+
+    for (size_t c = 0; known && c < draw->n_cables; c++)
         if (draw->cables[c].ports[0] == a && draw->cables[c].ports[1] == b)
             return &draw->cables[c];
     struct mn_draw_cable *cable =
