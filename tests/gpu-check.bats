@@ -78,13 +78,11 @@ setup()
 # check OPTION…: the ring case, with these ranks; nothing of it stays.
 check()
 {
-    local before after
-    before=$(ip netns list | sort)
-    run --separate-stderr timeout -k 1 120 "$TOP/ci/gpu-check" --build "$BUILD" --cases ring --program "$PWD/ranks.py" "$@"
+    # Its namespaces have its number in their names.
+    run --separate-stderr timeout -k 1 120 bash -c 'echo $$ >number; exec "$@"' - "$TOP/ci/gpu-check" --build "$BUILD" --cases ring --program "$PWD/ranks.py" "$@"
     echo "$output"
     echo "$stderr"
-    after=$(ip netns list | grep mngpu || true)
-    [ -z "$after" ]
+    ! ip netns list | grep "^mngpu$(cat number)-"
 }
 
 @test "gpu-check: the ring starts with what meshnet env says and with nothing else, and not without" {
