@@ -148,8 +148,9 @@ eces()
     start 16 none MESHNET_ALLOW_TCP=true
     finish
     cat sent.log
-    # Of what the plugin says only warnings are in there.
-    [ ! -s sent.log ]
+    # Of what the plugin says only warnings are in there. That the receiver, who has all, ends first
+    # may be one.
+    ! grep -v "peer is gone: its process ended" sent.log
 }
 
 @test "verbs: the sender's process is killed: the receiver names the peer" {
