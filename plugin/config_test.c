@@ -333,6 +333,8 @@ static void a_bare_cable_is_named(void **state)
         assert_non_null(strstr(bare_said, "meshnet topo address"));
         assert_true(!bare || strstr(diag.text, "one, two; meshnet topo address gives them"));
         assert_true(bare || config.devices[0].n_locals == 1);
+        if (!err)
+            mn_config_free(&config);
     }
     mn_log_set_sink(NULL);
     mn_host_free(&host);

@@ -308,7 +308,6 @@ void mn_check_load_tuner(struct mn_check *check)
         mn_check_skip(check, "no tuner that is driven here (rule tuner.symbols)");
     if (!mn_check_applies(check->rule, check->tuner.version))
         mn_check_skip(check, "does not apply to v%d of a tuner", check->tuner.version);
-    ask_for_tuner(check);
 }
 
 void mn_check_init_all(struct mn_check *check)
@@ -321,7 +320,6 @@ void mn_check_init_all(struct mn_check *check)
 
     mn_check_open(check);
     if (mn_tuner_find(check->raw.lib, 0, &tuner) && !mn_tuner_absent(&tuner)) {
-        ask_for_tuner(check);
         mn_check_step(check, "init of the tuner");
         (void)mn_tuner_init(&tuner, &comm, mn_check_logger(), &ctx); /* rule tuner.init */
     }
@@ -400,6 +398,7 @@ void mn_check_child(const struct mn_check_target *target, const struct mn_check_
                       rule->here);
     if (target->second_fd && rule->flags & MN_CHECK_ENDS)
         mn_remote_serve(check, target->second_fd);
+    ask_for_tuner(check);
     rule->run(check);
     mn_check_pass(check);
 }
