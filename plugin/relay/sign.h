@@ -1,0 +1,41 @@
+/* Who may open a line, and what proves it (docs/relay.md, Lines). With the cluster key a process
+ * signs for itself; without it the relayd of its node does, over the local socket. */
+#ifndef MN_RELAY_SIGN_H
+#define MN_RELAY_SIGN_H
+
+#include "plugin/config.h"
+
+enum mn_line_kind { MN_LINE_PROCESS = 1, MN_LINE_RELAY };
+
+/* What both MACs and the line's key are over. */
+struct mn_line_hello {
+    uint8_t random[2][16]; /* [0] relayd's, [1] of who comes */
+    uint32_t relay_node;   /* whose relayd it is, index in the mesh file */
+    uint8_t kind;          /* enum mn_line_kind */
+    uint32_t node;         /* of who comes */
+    uint32_t uid, pid;
+};
+
+struct mn_line_signed {
+    uint8_t proof[MN_MAC_SIZE];   /* of who comes */
+    uint8_t welcome[MN_MAC_SIZE]; /* of the relayd */
+    uint8_t key[MN_KEY_SIZE];     /* the line's: wipe it */
+};
+
+void mn_line_sign(const uint8_t cluster_key[MN_KEY_SIZE], const struct mn_line_hello *hello,
+                  struct mn_line_signed *out);
+
+/* The local socket's conversation, one question a connection, at most MN_ASK_MS:
+ *   "sign" and the hello (kind, node, uid and pid are overwritten by what the daemon knows of the
+ *   asker) is answered by the hello as signed and struct mn_line_signed, or by text that says why
+ *   not. "state" is answered by JSON. Sizes and layout: sign.c; the server's half is
+ *   fleet/relay/local.c. */
+#define MN_ASK_MS 2000
+/* Begins to ask, without waiting: *fd is for poll(2). */
+enum mn_err mn_line_ask(const char *socket_path, const struct mn_line_hello *hello, int *fd,
+                        struct mn_diag *diag);
+/* MN_ERR_AGAIN: no answer yet. Closes *fd otherwise. hello: as it was signed. */
+enum mn_err mn_line_answer(int *fd, struct mn_line_hello *hello, struct mn_line_signed *out,
+                           struct mn_diag *diag);
+
+#endif
