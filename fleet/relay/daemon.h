@@ -17,7 +17,7 @@ struct mn_relay_plan {
     size_t n_users;
     int anyone;     /* … or every local user */
     const int *fds; /* listening sockets handed over by systemd, told apart by family; taken
-                       over. None: it binds its addresses and socket itself */
+                       over. It binds itself what is of a family that none of them has */
     int n_fds;
 };
 

@@ -25,12 +25,24 @@ struct mn_line_signed {
 void mn_line_sign(const uint8_t cluster_key[MN_KEY_SIZE], const struct mn_line_hello *hello,
                   struct mn_line_signed *out);
 
-/* The local socket's conversation, one question a connection, at most MN_ASK_MS:
- *   "sign" and the hello (kind, node, uid and pid are overwritten by what the daemon knows of the
- *   asker) is answered by the hello as signed and struct mn_line_signed, or by text that says why
- *   not. "state" is answered by JSON. Sizes and layout: sign.c; the server's half is
- *   fleet/relay/local.c. */
-#define MN_ASK_MS 2000
+/* A hello as it travels and as it is signed: its fields in that order, little-endian, nothing
+ * between. get: 0 for a kind that is none. */
+#define MN_HELLO_SIZE (2 * 16 + 4 + 1 + 4 + 4 + 4)
+void mn_line_hello_put(const struct mn_line_hello *hello, uint8_t out[MN_HELLO_SIZE]);
+int mn_line_hello_get(const uint8_t in[MN_HELLO_SIZE], struct mn_line_hello *hello);
+
+/* The local socket's conversation, a stream (AF_UNIX), one question a connection, at most
+ * MN_ASK_MS, the answer ends with the connection:
+ *   "sign" and a hello (kind, node, uid and pid are overwritten by what the daemon knows of the
+ *   asker) is answered by a byte MN_ASK_SIGNED, the hello as signed, proof, welcome and key;
+ *   "state" (a line break behind it is allowed) by JSON, which begins with "{";
+ *   anything else is text, at most MN_ASK_WORDS, that says why not.
+ * connect(2) of a socket that does not wait fails with EAGAIN while many others ask: it is tried
+ * again. The server's half is fleet/relay/local.c. */
+#define MN_ASK_SIGNED 1
+#define MN_ASK_ANSWER (1 + MN_HELLO_SIZE + 2 * MN_MAC_SIZE + MN_KEY_SIZE)
+#define MN_ASK_WORDS  512
+#define MN_ASK_MS     2000
 /* Begins to ask, without waiting: *fd is for poll(2). */
 enum mn_err mn_line_ask(const char *socket_path, const struct mn_line_hello *hello, int *fd,
                         struct mn_diag *diag);
