@@ -19,6 +19,11 @@ struct mn_relay_plan {
     const int *fds; /* listening sockets handed over by systemd, told apart by family; taken
                        over. It binds itself what is of a family that none of them has */
     int n_fds;
+    /* Called by mn_relay_run's loop every tick_ms (0: never), however busy it is: shows a service
+     * manager that it goes on. */
+    unsigned tick_ms;
+    void (*tick)(void *ctx, struct mn_relay *relay);
+    void *ctx;
 };
 
 /* Reads the rest from config (mn_config_load with MN_DEVICE_MESH), which needs a cluster key:
@@ -30,10 +35,16 @@ enum mn_err mn_relay_open(const struct mn_config *config, const struct mn_relay_
 enum mn_err mn_relay_run(struct mn_relay *relay, int stop_fd, struct mn_diag *diag);
 void mn_relay_close(struct mn_relay *relay);
 
-/* What "state" answers, and `meshnet relayd --status`: node, uptime, buffers (all, in use), lines
- * (peer, kind, since), trunks (neighbour, class, kind, waiting, free), flows (id, way, from, to,
- * process, bytes, pieces waiting, age of the oldest, rate), refused, and counts since start. */
+/* What "state" answers, `meshnet relayd --status` shows as tables and doctor looks at. Nothing in
+ * it is secret: of a flow's id only the beginning is told. Keys, with units in their names: version
+ * (meshnet's), mesh (mn_mesh_digest's hash, 16 hexadecimal digits), node, pid, uptime_s listening:
+ * [{address, port}] buffers: {bytes, in_use, locked} lines: [{peer, kind: process or relay, uid,
+ * pid, since_s}] trunks: [{neighbor, class, kind: bulk or small, way: in or out, transport,
+ * waiting, free}] flows: [{id, way, from, to, uid, pid, state, bytes, waiting, oldest_ms, gbps}]
+ *   counts: {flows, bytes, pieces, refused, gone}, since it was started */
 void mn_relay_state(const struct mn_relay *relay, struct mn_out *out);
+/* The same in a line: "3 flows, 2 lines, 4 of 64 MiB in use". */
+void mn_relay_summary(const struct mn_relay *relay, char *text, size_t size);
 
 /* The client's half: what the relayd of this node says of itself; text is to be freed. */
 enum mn_err mn_relay_ask_state(const char *socket, char **json, struct mn_diag *diag);
