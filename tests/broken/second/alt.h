@@ -1,7 +1,7 @@
 /* A second correct plugin, unlike the first in all it does: every connection is a loopback socket,
- * connects take several calls, bytes go from the socket into the receive's buffer. Its parts are
- * compiled once; the vtables once for each row of faults.def, with that row's number: in that
- * library one spot is wrong, as an author's mistake would be. */
+ * connects take several calls, bytes go from the socket in order into the receive's buffer. Its
+ * parts are compiled once; the vtables once for each row of faults.def, with that row's number: in
+ * that library one spot is wrong, as an author's mistake would be. */
 #ifndef ALT_H
 #define ALT_H
 
@@ -27,6 +27,7 @@ extern const int alt_fault;
 
 #define ALT_DEVICES 2
 #define ALT_RECVS   8
+#define ALT_ORDERED 16384 /* bytes read at once */
 #define ALT_POOL    (NCCL_NET_MAX_REQUESTS * ALT_RECVS)
 
 enum alt_kind { ALT_SEND, ALT_RECV, ALT_LISTEN, ALT_DIAL };
@@ -103,6 +104,8 @@ struct alt_comm {
     struct alt_request *into; /* NULL: it is parked */
     struct alt_parked *parking;
     char *target, *bounce;
+    char ordered[ALT_ORDERED]; /* read, and not yet in its place: at most a word's beginning */
+    size_t held;
     int slot, cursor, listener;
     uint16_t seq;
     uint64_t serial;
@@ -155,6 +158,10 @@ ncclResult_t alt_isend(void *comm, void *data, size_t size, int tag, void *mr, v
 ncclResult_t alt_irecv(void *comm, int n, void **data, const size_t *sizes, const int *tags,
                        void **mrs, void **request);
 ncclResult_t alt_flush(void *comm, void **request);
+
+/* put.c */
+void alt_put(char *to, const char *from, size_t n);
+void alt_put_ordered(struct alt_comm *comm, size_t have);
 
 /* request.c */
 struct alt_request *alt_take(struct alt_comm *comm);

@@ -93,7 +93,7 @@ static void unpark(struct alt_comm *comm)
         if (!fits(comm, r, slot, p->header.size))
             return;
         if (p->header.size)
-            memcpy(r->data[slot], p->data, p->header.size);
+            alt_put(r->data[slot], p->data, p->header.size);
         *at = p->next;
         landed(comm, r, slot, p->header.size);
         if (!WRONG(PARK_STATIC))
@@ -144,7 +144,7 @@ static struct alt_parked *park(struct alt_comm *comm)
 /* The header is here: where its bytes go. */
 static void begin(struct alt_comm *comm)
 {
-    comm->moved = 0;
+    comm->moved = comm->held = 0;
     if (comm->header.size > LONGEST) {
         comm->broken = ncclRemoteError;
         return;
@@ -207,24 +207,30 @@ static int read_again(struct alt_comm *comm)
     }
     n = comm->bounce ? read_some(comm, comm->bounce + comm->moved, comm->header.size - comm->moved)
                      : 0;
+    if (n > 0) {
+        alt_put(comm->target, comm->bounce, comm->moved + (size_t)n);
+        comm->moved += (size_t)n;
+    }
+    return n;
+}
+
+static int read_ordered(struct alt_comm *comm)
+{
+    size_t left = comm->header.size - comm->moved, room = sizeof comm->ordered;
+    int n = read_some(comm, comm->ordered + comm->held, (left < room ? left : room) - comm->held);
+
     if (n > 0)
-        memcpy(comm->target, comm->bounce, comm->moved + (size_t)n);
+        alt_put_ordered(comm, comm->held + (size_t)n);
     return n;
 }
 
 static int read_payload(struct alt_comm *comm)
 {
-    size_t left = comm->header.size - comm->moved;
     int n;
 
-    if (left == 0)
+    if (comm->moved == comm->header.size)
         return 1;
-    if (left > (1 << 20))
-        left = 1 << 20;
-    n = WRONG(RECV_WRITES_TWICE) ? read_again(comm)
-                                 : read_some(comm, comm->target + comm->moved, left);
-    if (n > 0)
-        comm->moved += (size_t)n;
+    n = WRONG(RECV_WRITES_TWICE) ? read_again(comm) : read_ordered(comm);
     if (WRONG(RECV_WHOLE_WORDS) && n > 0 && comm->into && comm->moved == comm->header.size)
         while (comm->moved % 8 && comm->moved < comm->into->room[comm->slot])
             comm->target[comm->moved++] = 0;
