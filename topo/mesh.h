@@ -66,9 +66,20 @@ struct mn_mesh_route {
     int line, column;
 };
 
-enum mn_transport_kind { MN_TRANSPORT_AUTO, MN_TRANSPORT_VERBS, MN_TRANSPORT_TCP };
+enum mn_transport_kind {
+    MN_TRANSPORT_AUTO,
+    MN_TRANSPORT_VERBS,
+    MN_TRANSPORT_TCP,
+    MN_TRANSPORT_RELAY /* of a connection alone: no setting says it */
+};
 enum mn_allow_tcp { MN_TCP_NEVER, MN_TCP_ALLOWED, MN_TCP_AUTO };
-enum mn_reach { MN_REACH_AUTO, MN_REACH_DIRECT, MN_REACH_CABLES, MN_REACH_MANAGEMENT };
+enum mn_reach {
+    MN_REACH_AUTO,
+    MN_REACH_DIRECT,
+    MN_REACH_CABLES,
+    MN_REACH_MANAGEMENT,
+    MN_REACH_RELAY
+};
 enum mn_device_mode { MN_DEVICE_MESH, MN_DEVICE_PER_LINK };
 
 /* TCP ports from first to last; first 0: any. */
@@ -82,10 +93,10 @@ struct mn_settings {
     /* transport: */
     enum mn_transport_kind transport; /* kind: auto | verbs | tcp (default auto) */
     enum mn_allow_tcp allow_tcp;      /* allow_tcp: auto (default) | true | false */
-    enum mn_reach reach;              /* reach: auto (default) | direct | cables | management */
-    int sockets_per_link;             /* 0 = auto (default), 1..8 */
-    int qps_per_link;                 /* 0 = auto (default), 1..4 */
-    unsigned chunk_bytes;             /* default 256K, 64K..4M */
+    enum mn_reach reach;      /* reach: auto (default) | direct | cables | management | relay */
+    int sockets_per_link;     /* 0 = auto (default), 1..8 */
+    int qps_per_link;         /* 0 = auto (default), 1..4 */
+    unsigned chunk_bytes;     /* default 256K, 64K..4M */
     unsigned silence_ms;      /* silence: default 60s, 2s..1h: how long a link may be silent */
     unsigned rdma_silence_ms; /* rdma_silence: default 40s, 2s..1h: the same for RDMA */
     unsigned handshake_ms;    /* handshake: default 5s per attempt, 1s..5m */
@@ -98,11 +109,18 @@ struct mn_settings {
     int partition;            /* index into the port's table of partition keys */
     int relaxed_ordering;     /* false | true | auto (default) */
     int gpu_direct;           /* default true */
+    int detour;               /* default false */
     /* plugin: */
     enum mn_device_mode device_mode; /* mesh (default) | per-link */
     int tuner;                       /* default true */
     struct mn_ports port_range;      /* any (default) | first-last */
     char key_file[256];              /* cluster key; "" = none */
+    /* relay: */
+    int relay_port;            /* port: default 18525 */
+    unsigned relay_silence_ms; /* silence: default 5s, 1s..10m */
+    unsigned relay_buffers;    /* buffers: bytes, default 256M, 8M..2G */
+    char relay_socket[108];    /* socket: default /run/meshnet/relay.sock; as sun_path */
+    int relay_ways;            /* ways: 0 = auto (two), 1..4 */
 };
 
 struct mn_mesh {

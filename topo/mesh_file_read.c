@@ -236,6 +236,7 @@ static enum mn_err read_mesh(struct mn_reader *r, const struct mn_yaml *root)
                                               {"routes", mn_read_routes, 0},
                                               {"transport", read_section, 0},
                                               {"plugin", read_section, 0},
+                                              {"relay", read_section, 0},
                                               {NULL, NULL, 0}};
     enum mn_err err = mn_read_map(r, "the mesh file", root, keys);
     if (err)

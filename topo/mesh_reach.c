@@ -4,6 +4,7 @@ const char *mn_reach_barred_by(enum mn_reach reach, enum mn_transport_kind kind,
                                enum mn_allow_tcp allow_tcp)
 {
     return reach == MN_REACH_DIRECT     ? "transport.reach: direct"
+           : reach == MN_REACH_RELAY    ? "transport.reach: relay"
            : kind == MN_TRANSPORT_VERBS ? "transport.kind: verbs"
            : allow_tcp == MN_TCP_NEVER  ? "transport.allow_tcp: false"
                                         : NULL;

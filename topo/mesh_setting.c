@@ -16,10 +16,13 @@ const struct mn_setting mn_setting_rows[] = {
      "MESHNET_ALLOW_TCP",
      "Whether TCP may be used where RDMA cannot be; auto: only between NICs without RDMA, and by "
      "reach."},
-    {"transport", "reach", MN_SETTING_CHOICE, "auto", 0, 0, "auto|direct|cables|management",
+    {"transport", "reach", MN_SETTING_CHOICE, "auto", 0, 0, "auto|direct|cables|management|relay",
      AT(reach), "MESHNET_REACH",
-     "Nodes without a common cable: auto reaches them by TCP through neighbours that forward, else "
-     "over the management network; cables or management: by that alone; direct: not at all."},
+     "Nodes without a common cable: auto reaches them by meshnet relayd, else by TCP through "
+     "neighbours that forward, else over the management network; relay, cables or management: by "
+     "that alone; direct: not at all."},
+    {"transport", "detour", MN_SETTING_BOOL, "false", 0, 0, NULL, AT(detour), "MESHNET_DETOUR",
+     "Whether large messages between neighbours also go the long way round, by meshnet relayd."},
     {"transport", "sockets_per_link", MN_SETTING_INT, "0", 0, 8, NULL, AT(sockets_per_link),
      "MESHNET_SOCKETS_PER_LINK",
      "TCP sockets of one connection on each link; 0 lets meshnet choose."},
@@ -70,6 +73,19 @@ const struct mn_setting mn_setting_rows[] = {
     {"plugin", "key_file", MN_SETTING_STRING, "", 0, sizeof(((struct mn_settings *)0)->key_file),
      NULL, AT(key_file), "MESHNET_KEY_FILE",
      "File with the cluster key, 32 hexadecimal digits, the same on every node."},
+    {"relay", "port", MN_SETTING_INT, "18525", 1, 65535, NULL, AT(relay_port), "MESHNET_RELAY_PORT",
+     "TCP port of meshnet relayd, at its addresses on the cables."},
+    {"relay", "silence", MN_SETTING_DURATION, "5s", 1000, 600000, NULL, AT(relay_silence_ms),
+     "MESHNET_RELAY_SILENCE", "How long a relay may be silent before other ways are taken."},
+    {"relay", "buffers", MN_SETTING_SIZE, "256M", 8192 * KIB, 2048 * 1024 * KIB, NULL,
+     AT(relay_buffers), "MESHNET_RELAY_BUFFERS",
+     "Memory that meshnet relayd has for what it passes on; never more."},
+    {"relay", "socket", MN_SETTING_STRING, "/run/meshnet/relay.sock", 0,
+     sizeof(((struct mn_settings *)0)->relay_socket), NULL, AT(relay_socket),
+     "MESHNET_RELAY_SOCKET",
+     "Local socket of meshnet relayd, where processes without the cluster key ask it to sign."},
+    {"relay", "ways", MN_SETTING_INT, "0", 0, 4, NULL, AT(relay_ways), "MESHNET_RELAY_WAYS",
+     "Ways through relays that one connection uses together; 0 lets meshnet choose: two."},
     {.section = NULL},
 };
 

@@ -406,6 +406,13 @@ static void settings_from_env(void **state)
         {"MESHNET_PORT_RANGE", "7-7", 1},       {"MESHNET_PORT_RANGE", "any", 1},
         {"MESHNET_PORT_RANGE", "9-65536", 0},   {"MESHNET_PORT_RANGE", "-", 0},
         {"MESHNET_KEY_FILE", "/k", 1},          {"MESHNET_KEY_FILE", "/k\n", 0},
+        {"MESHNET_REACH", "relay", 1},          {"MESHNET_REACH", "relayd", 0},
+        {"MESHNET_DETOUR", "true", 1},          {"MESHNET_DETOUR", "auto", 0},
+        {"MESHNET_RELAY_PORT", "1", 1},         {"MESHNET_RELAY_PORT", "0", 0},
+        {"MESHNET_RELAY_SILENCE", "1s", 1},     {"MESHNET_RELAY_SILENCE", "999ms", 0},
+        {"MESHNET_RELAY_BUFFERS", "8M", 1},     {"MESHNET_RELAY_BUFFERS", "2049M", 0},
+        {"MESHNET_RELAY_SOCKET", "/r", 1},      {"MESHNET_RELAY_SOCKET", "/\t", 0},
+        {"MESHNET_RELAY_WAYS", "4", 1},         {"MESHNET_RELAY_WAYS", "5", 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct mn_settings settings;
@@ -541,17 +548,20 @@ static void man_page_has_every_setting(void **state)
                      MN_OK);
     strip_escapes(page);
     for (const struct mn_setting *row = mn_setting_rows; row->section; row++) {
+        char *section = mn_asprintf("\n.SS %s\n", row->section);
         char *heading = mn_asprintf("\n.TP\n.B %s\n", row->key);
         char *line = mn_asprintf("\nDefault: %s. Expected: %s. Variable: %s.\n",
                                  *row->def ? row->def : "none",
                                  mn_setting_expected(row, expected, sizeof expected), row->env);
-        const char *at = strstr(page, heading);
+        const char *from = strstr(page, section);
+        const char *at = from ? strstr(from, heading) : NULL;
         const char *help = at ? strstr(at, row->help) : NULL;
         const char *facts = help ? strstr(help, line) : NULL;
         const char *next = at ? strstr(at + 1, "\n.TP\n") : NULL;
         if (!facts || (next && next < facts))
             fail_msg("docs/man/meshnet.yaml.5 lacks %s, \"%s\" or \"%s\"", row->key, row->help,
                      line + 1);
+        free(section);
         free(heading);
         free(line);
     }
