@@ -62,6 +62,9 @@ struct mn_config {
     size_t n_beside;
     int uncabled; /* the mesh file has nodes that share no cable with this one */
     int pointers; /* NCCL_PTR_*: the memory that RDMA takes, whoever the peer is */
+    /* What the comms of this config are for; 0 in NCCL's processes, which poll for ever. */
+    int sleeps;   /* the owner sleeps while nothing moves: mn_transport's arm() */
+    int unpolled; /* nobody looks at a buffer before test() says done */
     int has_key;
     uint8_t cluster_key[MN_KEY_SIZE];
     struct mn_mesh_own mesh; /* what the mesh file says, all zero without one */

@@ -250,6 +250,18 @@ static enum mn_err no_test(struct mn_request *request, int *done, int *sizes)
     return MN_ERR_UNSUPPORTED;
 }
 
+static int no_descriptors(struct mn_comm *base, struct mn_wake *wakes, int max)
+{
+    (void)base, (void)wakes, (void)max;
+    return 0;
+}
+
+static enum mn_err no_arm(struct mn_comm *base)
+{
+    (void)base;
+    return MN_ERR_UNSUPPORTED;
+}
+
 static const struct mn_transport early_transport = {
     .name = "early",
     .close = early_close,
@@ -260,6 +272,8 @@ static const struct mn_transport early_transport = {
     .irecv = no_irecv,
     .flush = no_flush,
     .test = no_test,
+    .descriptors = no_descriptors,
+    .arm = no_arm,
 };
 
 /* --- the calls ----------------------------------------------------------------------------------

@@ -14,6 +14,14 @@ struct mn_request {
     struct mn_comm *comm;
 };
 
+/* For epoll(7), edge-triggered: the owner adds EPOLLET. */
+struct mn_wake {
+    int fd;
+    unsigned events;
+};
+#define MN_WAKES    80   /* of a comm at most: a lane or a link each, and the control connection */
+#define MN_SLEEP_MS 1000 /* the longest sleep of an owner that has requests outstanding */
+
 struct mn_transport {
     const char *name;
     enum mn_transport_kind kind;
@@ -73,6 +81,26 @@ struct mn_transport {
      * the request is the transport's again. */
     enum mn_err (*test)(struct mn_request *request, int *done, int *sizes);
 
+    /* --- sleeping: for owners whose config says so (mn_config.sleeps) ---
+     * They test what is outstanding until nothing moves, arm the comm, and sleep when all are
+     * armed; both calls are of the comm's one thread.
+     *
+     * What becomes ready when the comm may have something to do; returns how many, of which at most
+     * max are written. Ready for no reason now and then. They stay until comm->wakes_changed counts
+     * up, in any call on the comm: those that went are closed, which ends their places in an epoll
+     * instance, and new ones are to be added. */
+    int (*descriptors)(struct mn_comm *comm, struct mn_wake *wakes, int max);
+    /* MN_OK: whatever comes from now on makes a descriptor ready. MN_ERR_AGAIN: something came
+     * before, or ends soon: test what is outstanding, then arm again. Else the comm has failed; it
+     * is looked at for that here as otherwise after many empty tests, so that its owner, while it
+     * waits for something, arms it every MN_SLEEP_MS at least: silence makes nothing ready.
+     *
+     * Of two things nothing tells: that the receiver of an RDMA comm has announced buffers, for
+     * which an owner with something to send, whose isend found no room, sleeps for short times
+     * only; and that a flush is done. MN_ERR_UNSUPPORTED: the comm was made without sleeps, or is
+     * one that nobody sleeps on. */
+    enum mn_err (*arm)(struct mn_comm *comm);
+
     /* --- end ---
      * A context has ended and all it had is closed: waits until no thread works on what it left,
      * which takes no longer than what such a thread waits for. Others may begin and end meanwhile.
@@ -85,10 +113,11 @@ struct mn_transport {
 
 struct mn_registration;
 
-/* First member of every transport's comm; what follows is_send is the core's, zero at first. */
+/* First member of every transport's comm; from registrations on it is the core's, zero at first. */
 struct mn_comm {
     const struct mn_transport *ops;
     int is_send;
+    unsigned wakes_changed; /* see descriptors() */
     struct mn_registration *registrations;
     struct mn_comm *next, **at;
 };

@@ -12,8 +12,8 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
     fv_lock();
     int bad = cqe < 1 || cqe > fv.config.max_cqe || comp_vector != 0;
     fv_unlock();
-    if (bad || channel) {
-        errno = bad ? EINVAL : EOPNOTSUPP;
+    if (bad || (channel && channel->context != context)) {
+        errno = EINVAL;
         return NULL;
     }
     struct fv_cq *cq = calloc(1, sizeof *cq);
@@ -28,7 +28,10 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
     cq->base.context = context;
     cq->base.cq_context = cq_context;
     cq->base.cqe = cqe;
+    cq->base.channel = channel;
     fv_lock();
+    if (channel)
+        channel->refcnt++;
     fv_context_of(context)->children++;
     fv.live_cqs++;
     fv_unlock();
@@ -45,6 +48,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
         fv_event_drop(fv_context_of(base->context), cq);
         if (cq->unacked)
             fv_die("ibv_destroy_cq with an event that was not acknowledged: it would hang");
+        fv_channel_drop(cq);
         fv_context_of(base->context)->children--;
         fv.live_cqs--;
     }
@@ -72,7 +76,7 @@ static void overrun(struct fv_cq *cq)
 }
 
 void fv_cq_put(struct fv_cq *cq, struct fv_qp *qp, const struct ibv_wc *wc, int is_send,
-               uint64_t index)
+               uint64_t index, int solicited)
 {
     if (wc->status == IBV_WC_WR_FLUSH_ERR)
         fv.counters[FV_FLUSHES]++;
@@ -93,6 +97,7 @@ void fv_cq_put(struct fv_cq *cq, struct fv_qp *qp, const struct ibv_wc *wc, int 
     /* Some devices leave completions of a destroyed queue pair behind, others remove them. */
     cqe->orphan = fv.config.reorder && fv_below(&qp->rng, 2);
     cqe->wc.qp_num = qp->base.qp_num;
+    fv_channel_notify(cq, solicited || wc->status != IBV_WC_SUCCESS);
     if (wc->status == IBV_WC_SUCCESS)
         return;
     /* Of a failed completion only wr_id, status, qp_num and vendor_err mean anything. */
@@ -129,10 +134,4 @@ int fv_poll_cq(struct ibv_cq *base, int n, struct ibv_wc *wc)
         got += take(cq, &wc[got]);
     fv_unlock();
     return got;
-}
-
-int fv_req_notify_cq(struct ibv_cq *cq, int solicited_only)
-{
-    (void)cq, (void)solicited_only;
-    return EOPNOTSUPP; /* there are no completion channels */
 }

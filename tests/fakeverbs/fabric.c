@@ -118,7 +118,7 @@ static int release_step(struct fv_qp *qp)
         struct ibv_wc wc = {.wr_id = w->wr_id, .status = w->status, .opcode = opcodes[w->opcode]};
         if (w->opcode == IBV_WR_RDMA_READ)
             wc.byte_len = (uint32_t)w->length;
-        fv_cq_put((struct fv_cq *)qp->base.send_cq, qp, &wc, 1, qp->sq_released++);
+        fv_cq_put((struct fv_cq *)qp->base.send_cq, qp, &wc, 1, qp->sq_released++, 0);
         moved = 1;
     }
     while (qp->rq_released < qp->rq_used) {
@@ -127,7 +127,7 @@ static int release_step(struct fv_qp *qp)
             waits = 1;
             break;
         }
-        fv_cq_put((struct fv_cq *)qp->base.recv_cq, qp, &w->wc, 0, qp->rq_released++);
+        fv_cq_put((struct fv_cq *)qp->base.recv_cq, qp, &w->wc, 0, qp->rq_released++, w->solicited);
         moved = 1;
     }
     return moved ? 1 : waits ? -1 : 0;
@@ -239,4 +239,7 @@ void fv_run(void)
             fv_deactivate(qp);
         answer_bells();
     }
+    /* Whoever called may sleep from now on. */
+    if (fv.channels > 0 && fv.n_active > 0)
+        fv_helper_wake(fv.proc);
 }

@@ -21,7 +21,7 @@ endfunction()
 mn_fakeverbs(fakeverbs exports.map fakeverbs)
 mn_fakeverbs(fakeverbs_old exports-old.map fakeverbs-old)
 
-foreach(name fakeverbs_test unreliable_test)
+foreach(name fakeverbs_test unreliable_test channel_test)
   add_executable(${name} ${CMAKE_SOURCE_DIR}/tests/fakeverbs/${name}.c)
   target_link_libraries(${name} PRIVATE fakeverbs PkgConfig::CMOCKA)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -32,5 +32,6 @@ endforeach()
 
 # Units that need devices.
 set_tests_properties(plugin_transport_verbs_gid_cache_test plugin_context_test
-                     plugin_transport_verbs_verbs_join_test plugin_reopen_test PROPERTIES
+                     plugin_transport_verbs_verbs_join_test plugin_reopen_test plugin_wake_test
+                     PROPERTIES
                      ENVIRONMENT LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/fakeverbs)

@@ -22,7 +22,10 @@
  * GID tables have RoCE v1 entries, holes, and IPv4 and IPv6 entries, so that an index that is right
  * by luck elsewhere is wrong here.
  *
- * Not a prefix of the real thing: completion channels, shared receive queues, atomic operations,
+ * A process with a completion channel may sleep: a thread moves what moves, as in a fabric of
+ * several processes. Then the same seed does not replay.
+ *
+ * Not a prefix of the real thing: shared receive queues, atomic operations,
  * memory windows and extended queue pairs are absent. The devices have no sysfs entries.
  *
  * Tests may look at it and change it while it runs, through these symbols (dlsym on a handle of
@@ -36,7 +39,7 @@
  * dangling fork_inits rtr, of the verbs that ask the kernel query_port query_gids create_cq
  * create_qp modify_qp reg_mr destroy, and of queue pairs that were made ready with such a value
  * class.N (traffic class) level.N (service level) timeout.N retries.N ece.N; also qps cqs mrs pds
- * that exist now. Aborts on another name. */
+ * channels that exist now. Aborts on another name. */
 uint64_t fakeverbs_counter(const char *name);
 
 /* One or more settings, as in the environment: "link=fv0:down", "silent=1". N of a key that counts

@@ -71,7 +71,8 @@ struct fv_packet {
     uint32_t status;
     uint32_t rkey, length; /* bytes in this packet */
     uint64_t addr, offset, total;
-    int32_t rnr_retry;
+    int16_t rnr_retry;
+    uint16_t solicited;
     uint32_t qkey;
     uint8_t data[];
 };
@@ -178,8 +179,19 @@ struct fv_cqe {
     int is_send, orphan; /* orphan: shown though its queue pair is gone */
 };
 
+/* Its descriptor is an eventfd that counts the events. */
+struct fv_channel {
+    struct ibv_comp_channel base;
+    struct fv_cq *first, **end; /* queues with events that nobody has taken */
+};
+
+enum fv_notify { FV_NOT_ARMED, FV_SOLICITED, FV_ANY };
+
 struct fv_cq {
     struct ibv_cq base;
+    enum fv_notify notify;
+    int waiting, taken; /* events not taken; not acknowledged */
+    struct fv_cq *next; /* of those with events waiting */
     struct fv_cqe *ring;
     uint64_t head, tail; /* taken, put */
     int qps, overrun, unacked;
@@ -200,7 +212,7 @@ struct fv_swqe {
 struct fv_rwqe {
     uint64_t wr_id, ready;
     struct ibv_wc wc;
-    int n_sge;
+    int n_sge, solicited;
     struct ibv_sge *sge;
 };
 
@@ -252,7 +264,7 @@ struct fv_global {
     uint64_t tick, qps_made, serial, ops, watched, buried, unreliable;
     uint64_t files_seen;
     int muted; /* a file says that nothing arrives */
-    int silent, live_qps, live_cqs, live_mrs, live_pds;
+    int silent, live_qps, live_cqs, live_mrs, live_pds, channels;
     uint64_t counters[FV_N_COUNTERS];
     /* Queue pairs that went to RTR or RTS with these values. */
     uint64_t classes[256], levels[16], timeouts[32], retries[8], eces[32];
@@ -297,9 +309,15 @@ void fv_dma(void *to, const void *from, size_t length);
 
 /* --- cq.c --- */
 int fv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
-int fv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 void fv_cq_put(struct fv_cq *cq, struct fv_qp *qp, const struct ibv_wc *wc, int is_send,
-               uint64_t index);
+               uint64_t index, int solicited);
+
+/* --- channel.c: completion channels --- */
+int fv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+/* A completion came: an event if the queue is armed for it. */
+void fv_channel_notify(struct fv_cq *cq, int solicited);
+/* The queue goes; dies when an event of it was not acknowledged. */
+void fv_channel_drop(struct fv_cq *cq);
 
 /* --- qp.c, post.c --- */
 int fv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
@@ -346,8 +364,9 @@ void fv_wire_free(struct fv_wire *wire);
 void fv_bury(void);
 int fv_is_shared(void);
 
-/* --- helper.c: packets arrive, too, while a process of a shared fabric calls nothing --- */
-void fv_helper_start(void); /* a context is open */
+/* --- helper.c: packets arrive, too, while a process calls nothing that is in a shared fabric, or
+ * sleeps on a completion channel --- */
+void fv_helper_start(void); /* a context or channel is open */
 void fv_helper_stop(void);  /* one was closed; the lock not held */
 void fv_helper_wake(struct fv_proc *proc);
 

@@ -1,5 +1,6 @@
-/* The thread of a process in a shared fabric. It keeps out of the way of a process that calls verbs
- * often, costs nothing while nothing happens, and ends with the last context. */
+/* The thread of a process in a shared fabric, or with a completion channel. It keeps out of the way
+ * of a process that calls verbs often, costs nothing while nothing happens, and ends with the last
+ * context or channel. */
 #include "tests/fakeverbs/fv.h"
 
 #include <limits.h>
@@ -31,7 +32,10 @@ static void sleep_until_woken(void)
 {
     struct fv_proc *proc = fv.proc;
     atomic_store(&proc->sleeping, 1);
-    if (atomic_load(&proc->bell) == 0)
+    pthread_mutex_lock(&fv.lock);
+    int idle = fv.channels == 0 || fv.n_active == 0;
+    pthread_mutex_unlock(&fv.lock);
+    if (idle && atomic_load(&proc->bell) == 0)
         syscall(SYS_futex, &proc->sleeping, FUTEX_WAIT, 1, &(struct timespec){0, SLEEP_NS}, NULL,
                 0);
     atomic_store(&proc->sleeping, 0);
@@ -96,7 +100,7 @@ void fv_helper_stop(void)
 {
     pthread_mutex_lock(&life);
     fv_lock();
-    int needed = fv.contexts != NULL;
+    int needed = fv.channels > 0 || (fv_is_shared() && fv.contexts);
     fv_unlock();
     if (running && !needed) {
         atomic_store(&stop, 1);

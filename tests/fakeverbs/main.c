@@ -125,7 +125,8 @@ uint64_t fakeverbs_counter(const char *name)
     } live[] = {{"qps", &fv.live_qps},
                 {"cqs", &fv.live_cqs},
                 {"mrs", &fv.live_mrs},
-                {"pds", &fv.live_pds}};
+                {"pds", &fv.live_pds},
+                {"channels", &fv.channels}};
     fv_lock();
     for (size_t i = 0; i < N_LISTS; i++) {
         size_t len = strlen(lists[i].name);
@@ -205,11 +206,11 @@ __attribute__((destructor)) static void finish(void)
             contexts++;
         if (*fv.config.stats)
             write_stats();
-        if ((fv.config.leaks >= 1 && fv.live_qps + fv.live_cqs + fv.live_mrs > 0) ||
+        if ((fv.config.leaks >= 1 && fv.live_qps + fv.live_cqs + fv.live_mrs + fv.channels > 0) ||
             (fv.config.leaks >= 2 && fv.live_pds + contexts > 0))
             fv_die("left at exit: %d queue pairs, %d completion queues, %d memory regions, "
-                   "%d protection domains, %d contexts",
-                   fv.live_qps, fv.live_cqs, fv.live_mrs, fv.live_pds, contexts);
+                   "%d completion channels, %d protection domains, %d contexts",
+                   fv.live_qps, fv.live_cqs, fv.live_mrs, fv.channels, fv.live_pds, contexts);
     }
     pthread_mutex_unlock(&fv.lock);
 }

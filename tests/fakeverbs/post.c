@@ -16,7 +16,8 @@ static int opcode_ok(enum ibv_qp_type type, enum ibv_wr_opcode opcode)
 
 static int post_one_send(struct fv_qp *qp, const struct ibv_send_wr *wr)
 {
-    const unsigned int known = IBV_SEND_SIGNALED | IBV_SEND_INLINE | IBV_SEND_FENCE;
+    const unsigned int known =
+        IBV_SEND_SIGNALED | IBV_SEND_INLINE | IBV_SEND_FENCE | IBV_SEND_SOLICITED;
     if (qp->base.state != IBV_QPS_RTS && qp->base.state != IBV_QPS_ERR)
         return EINVAL;
     if (!opcode_ok(qp->base.qp_type, wr->opcode) || (wr->send_flags & ~known) || wr->num_sge < 0 ||

@@ -121,6 +121,7 @@ static struct fv_packet *request(const struct fv_qp *qp, const struct fv_swqe *w
     packet->offset = w->offset;
     packet->total = w->length;
     packet->rnr_retry = qp->attr.rnr_retry;
+    packet->solicited = (w->flags & IBV_SEND_SOLICITED) != 0;
     packet->qkey = w->qkey;
     return packet;
 }

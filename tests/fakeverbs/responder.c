@@ -44,12 +44,13 @@ static struct fv_rwqe *front(struct fv_qp *qp)
     return &qp->rq[qp->rq_used % qp->cap.max_recv_wr];
 }
 
-static void use_recv(struct fv_qp *qp, uint32_t source, const struct ibv_wc *wc)
+static void use_recv(struct fv_qp *qp, const struct fv_packet *packet, const struct ibv_wc *wc)
 {
     struct fv_rwqe *w = front(qp);
     w->wc = *wc;
     w->wc.wr_id = w->wr_id;
-    w->wc.src_qp = source;
+    w->wc.src_qp = packet->src_qpn;
+    w->solicited = packet->solicited;
     w->ready = fv_ready(qp);
     qp->rq_used++;
 }
@@ -78,7 +79,7 @@ static int refuse(struct fv_qp *qp, const struct fv_packet *packet, enum ibv_wc_
 static int refuse_recv(struct fv_qp *qp, const struct fv_packet *packet, enum ibv_wc_status mine,
                        enum ibv_wc_status theirs)
 {
-    use_recv(qp, packet->src_qpn, &(struct ibv_wc){.status = mine});
+    use_recv(qp, packet, &(struct ibv_wc){.status = mine});
     answer(qp, packet, theirs);
     done(qp, packet);
     fv_qp_error(qp);
@@ -153,7 +154,7 @@ static int write_step(struct fv_qp *qp, const struct fv_packet *packet)
         return 1;
     }
     if (packet->opcode == IBV_WR_RDMA_WRITE_WITH_IMM)
-        use_recv(qp, packet->src_qpn,
+        use_recv(qp, packet,
                  &(struct ibv_wc){.status = IBV_WC_SUCCESS,
                                   .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
                                   .byte_len = (uint32_t)packet->total,
@@ -207,7 +208,7 @@ static int send_step(struct fv_qp *qp, const struct fv_packet *packet)
                                                        : IBV_WC_REM_OP_ERR);
     if (packet->last) {
         int imm = packet->opcode == IBV_WR_SEND_WITH_IMM;
-        use_recv(qp, packet->src_qpn,
+        use_recv(qp, packet,
                  &(struct ibv_wc){.status = IBV_WC_SUCCESS,
                                   .opcode = IBV_WC_RECV,
                                   .byte_len = (uint32_t)(packet->total + before(qp)),

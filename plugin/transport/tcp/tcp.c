@@ -143,10 +143,14 @@ static enum mn_err look_at(struct tcp_comm *comm, struct tcp_lane *lane, uint64_
 
 enum mn_err tcp_idle(struct tcp_comm *comm)
 {
-    if (comm->idle++ % IDLE_CALLS)
-        return MN_OK;
+    return comm->idle++ % IDLE_CALLS ? MN_OK : tcp_look(comm);
+}
+
+enum mn_err tcp_look(struct tcp_comm *comm)
+{
     uint64_t now = mn_now_ms();
-    if (comm->idle == 1)
+
+    if (comm->idle <= 1)
         comm->stuck_ms = comm->health_ms = comm->told_ms = now;
     if (now - comm->health_ms < HEALTH_MS && now - comm->health_ms < QUIET(comm->silence_ms))
         return MN_OK;
@@ -217,7 +221,7 @@ static enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct m
         comm->groups = calloc(TCP_GROUPS, sizeof *comm->groups);
         comm->messages = calloc(TCP_WINDOW, sizeof *comm->messages);
         comm->order = malloc(TCP_ORDER);
-        comm->polled_max = polled_max();
+        comm->polled_max = conn->config->unpolled ? 0 : polled_max();
     }
     if (!comm || (!comm->sends && (!comm->groups || !comm->messages || !comm->order))) {
         if (comm) {
@@ -443,6 +447,8 @@ const struct mn_transport mn_transport_tcp = {
     .irecv = tcp_irecv,
     .flush = tcp_flush,
     .test = tcp_test,
+    .descriptors = tcp_descriptors,
+    .arm = tcp_arm,
     .settle = tcp_settle,
     .quit = tcp_quit,
 };

@@ -9,9 +9,9 @@
  * incomplete group (NCCL's rule for grouped receives). Data goes into the posted buffer as it
  * comes, each byte once, ascending inside a part. What a GPU may poll meanwhile (TCP_POLLED_MAX) is
  * copied by ourselves from a small buffer that stays in the cache, since the kernel's copy keeps no
- * order where the processor's string copies have none. With nothing posted it is left in the
- * kernel, which stops the sender; a message for a later group, which stands in the way of one for
- * the present group, is read aside.
+ * order where the processor's string copies have none; unless nobody polls (mn_config.unpolled).
+ * With nothing posted it is left in the kernel, which stops the sender; a message for a later
+ * group, which stands in the way of one for the present group, is read aside.
  *
  * A send is done when the receiver has acknowledged the whole message, except a small one
  * (EAGER_MAX) while few such bytes are unacknowledged: those are done when the kernel has them.
@@ -161,6 +161,8 @@ enum mn_err tcp_fail_errno(struct tcp_comm *comm, const struct tcp_lane *lane, i
 /* Called when a call moved nothing, before it returns: rare look at the clock and at the sockets.
  */
 enum mn_err tcp_idle(struct tcp_comm *comm);
+/* The same look now, for who is going to sleep. */
+enum mn_err tcp_look(struct tcp_comm *comm);
 /* Looks which of the silent lanes are heard again. */
 void tcp_heard(struct tcp_comm *comm);
 /* Progress was made. */
@@ -173,6 +175,7 @@ static inline void tcp_moved(struct tcp_comm *comm)
 
 enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
                       struct mn_request **request);
+enum mn_err tcp_send_arm(struct tcp_comm *comm);
 enum mn_err tcp_send_test(struct tcp_comm *comm, struct tcp_send *send, int *done, int *sizes);
 /* Closes lane 0 later when small messages done are not acknowledged yet; returns 1 if it took it.
  */
@@ -181,8 +184,12 @@ void tcp_linger_sweep(void);
 
 enum mn_err tcp_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
                       const int *tags, void **mhandles, struct mn_request **request);
+enum mn_err tcp_recv_arm(struct tcp_comm *comm);
 enum mn_err tcp_recv_test(struct tcp_comm *comm, struct tcp_group *group, int *done, int *sizes);
 void tcp_recv_flush_acks(struct tcp_comm *comm);
+/* tcp_sleep.c */
+int tcp_descriptors(struct mn_comm *base, struct mn_wake *wakes, int max);
+enum mn_err tcp_arm(struct mn_comm *base);
 /* TCP's own acknowledgements wait for something to ride on. */
 void tcp_ack_late(const struct tcp_lane *lane);
 

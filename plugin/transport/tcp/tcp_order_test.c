@@ -1,4 +1,5 @@
-/* A kernel whose copies keep no order: the receive buffer is polled line by line all the same. */
+/* A kernel whose copies keep no order: the receive buffer is polled line by line all the same;
+ * where nobody does, its copies are the only ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 #include "plugin/abi/nccl_abi.h"
-#include "plugin/net.h"
+#include "plugin/context.h"
 
 #define TRIES 20000 /* of a millisecond's sleep at most: the bound of every wait */
 #define LINES 4096
@@ -22,7 +23,7 @@
 
 static _Alignas(4096) uint64_t from[LINES * LINE], to[LINES * LINE];
 static uint64_t flag;
-static unsigned long copied, torn;
+static unsigned long copied, torn, straight;
 
 static uint64_t datum(size_t i)
 {
@@ -41,6 +42,7 @@ static void copy_backwards(uint8_t *into, const uint8_t *bytes, size_t n)
 {
     int polled = into >= (uint8_t *)to && into < (uint8_t *)(to + LINES * LINE);
 
+    straight += polled ? n : 0;
     while (n) {
         size_t block = (uintptr_t)(into + n) % BLOCK ? (uintptr_t)(into + n) % BLOCK : BLOCK;
         block = block < n ? block : n;
@@ -105,14 +107,15 @@ static void pass(void *send_comm, void *recv_comm)
     assert_int_equal(mn_net_dereg_mr(recv_comm, recv_mr), 0);
 }
 
-static void no_line_shows_its_flag_before_its_data(void **state)
+static void pass_rounds(int unpolled)
 {
     void *listen_comm, *send_comm = NULL, *recv_comm = NULL;
     uint8_t handle[MN_HANDLE_SIZE];
     struct mn_net *net = NULL;
 
-    (void)state;
+    copied = torn = straight = 0;
     assert_int_equal(mn_net_open(NULL, -1, &net), ncclSuccess);
+    net->config.unpolled = unpolled;
     assert_int_equal(mn_net_listen(net, 0, handle, &listen_comm), ncclSuccess);
     for (int i = 0; i < TRIES && (!send_comm || !recv_comm); i++, nap()) {
         if (!send_comm)
@@ -128,16 +131,33 @@ static void no_line_shows_its_flag_before_its_data(void **state)
         pass(send_comm, recv_comm);
     }
     assert_true(copied >= sizeof to); /* it was this kernel that brought them */
-    assert_int_equal(torn, 0);
     assert_int_equal(mn_net_close_send(send_comm), ncclSuccess);
     assert_int_equal(mn_net_close_recv(recv_comm), ncclSuccess);
     assert_int_equal(mn_net_close_listen(listen_comm), ncclSuccess);
     assert_int_equal(mn_net_finalize(net), ncclSuccess);
 }
 
+static void no_line_shows_its_flag_before_its_data(void **state)
+{
+    (void)state;
+    pass_rounds(0);
+    assert_int_equal(torn, 0);
+    assert_int_equal(straight, 0);
+}
+
+static void what_nobody_polls_is_copied_once(void **state)
+{
+    (void)state;
+    pass_rounds(1);
+    assert_true(straight > sizeof to); /* but for what came with headers */
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(no_line_shows_its_flag_before_its_data)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_line_shows_its_flag_before_its_data),
+        cmocka_unit_test(what_nobody_polls_is_copied_once),
+    };
 
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);

@@ -335,12 +335,13 @@ static enum mn_err drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t 
     return err;
 }
 
-static enum mn_err progress(struct tcp_comm *comm)
+/* Reads lane 0, and the others when something is expected on them. */
+static enum mn_err read_all(struct tcp_comm *comm, int others)
 {
     uint32_t moved = 0;
     enum mn_err err = drain(comm, &comm->lanes[0], &moved);
-    int others = comm->incomplete || comm->idle % OTHER_LANES_EVERY == OTHER_LANES_EVERY - 1;
 
+    others |= comm->incomplete > 0;
     for (int i = 1; i < comm->n_lanes && !err && others; i++)
         err = drain(comm, &comm->lanes[i], &moved);
     if (comm->ack_due)
@@ -353,6 +354,16 @@ static enum mn_err progress(struct tcp_comm *comm)
         if (comm->lanes[i].ended)
             return tcp_fail_errno(comm, &comm->lanes[i], ECONNRESET, "receiving");
     return tcp_idle(comm);
+}
+
+static enum mn_err progress(struct tcp_comm *comm)
+{
+    return read_all(comm, comm->idle % OTHER_LANES_EVERY == OTHER_LANES_EVERY - 1);
+}
+
+enum mn_err tcp_recv_arm(struct tcp_comm *comm)
+{
+    return read_all(comm, 1);
 }
 
 /* --- the two calls ---------------------------------------------------------------------------- */

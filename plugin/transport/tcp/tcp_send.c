@@ -219,6 +219,13 @@ static enum mn_err pump(struct tcp_comm *comm)
     return MN_OK;
 }
 
+enum mn_err tcp_send_arm(struct tcp_comm *comm)
+{
+    enum mn_err err = pump(comm);
+
+    return err ? err : read_back(comm);
+}
+
 enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
                       struct mn_request **request)
 {

@@ -221,6 +221,8 @@ const struct mn_transport mn_transport_verbs = {
     .irecv = verbs_irecv,
     .flush = verbs_flush,
     .test = verbs_test,
+    .descriptors = verbs_descriptors,
+    .arm = verbs_arm,
     .settle = verbs_settle,
     .quit = verbs_quit,
 };

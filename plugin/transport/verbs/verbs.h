@@ -84,6 +84,9 @@ struct verbs_link {
     struct verbs_device *device;
     struct mn_local local;
     struct mn_rdma_end self, peer;
+    struct ibv_comp_channel *channel; /* NULL where nobody sleeps */
+    uint32_t events;                  /* of the queue, not acknowledged yet */
+    int armed;                        /* the next completion makes an event */
     struct ibv_cq *cq;
     struct ibv_mr *ring_mr;  /* of the ring, on this device */
     uint32_t peer_ring_rkey; /* receiver */
@@ -230,6 +233,8 @@ void verbs_broken(struct verbs_comm *comm, int qp, const struct ibv_wc *wc);
 /* verbs_idle.c. A call moved nothing: now and then looks at the control connection, the ports and
  * the clock. */
 enum mn_err verbs_idle(struct verbs_comm *comm);
+/* The same looks now, for who is going to sleep. */
+enum mn_err verbs_look(struct verbs_comm *comm);
 /* Something was completed on a link, while comm->silent. */
 void verbs_heard(struct verbs_comm *comm, int link);
 
@@ -264,11 +269,22 @@ void verbs_cancel(struct mn_conn *conn);
 int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struct mn_rdma_end *to,
                    const struct verbs_qp *qp);
 
+/* verbs_sleep.c: completion channels, where the owner sleeps. */
+enum mn_err verbs_channel_make(struct verbs_comm *comm, struct verbs_link *link,
+                               struct mn_diag *diag);
+/* Before and after the link's queue goes. */
+void verbs_channel_settle(struct verbs_link *link);
+void verbs_channel_free(struct verbs_link *link);
+int verbs_descriptors(struct mn_comm *base, struct mn_wake *wakes, int max);
+enum mn_err verbs_arm(struct mn_comm *base);
+
 /* verbs_send.c */
 enum mn_err verbs_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
                         struct mn_request **request);
 enum mn_err verbs_send_test(struct verbs_comm *comm, struct verbs_send *send, int *done,
                             int *sizes);
+/* What a test of something that is not done does. */
+enum mn_err verbs_send_progress(struct verbs_comm *comm);
 /* Everything before announcement seq has arrived, as the closing peer says. */
 void verbs_send_landed(struct verbs_comm *comm, uint32_t seq);
 
@@ -277,6 +293,7 @@ enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *
                         const int *tags, void **mhandles, struct mn_request **request);
 enum mn_err verbs_recv_test(struct verbs_comm *comm, struct verbs_group *group, int *done,
                             int *sizes);
+enum mn_err verbs_recv_progress(struct verbs_comm *comm);
 /* verbs_flush.c: a queue pair from each link's device to itself, for receivers of GPU memory (data
  * is some of it). Once a comm; may run beside its data path. */
 enum mn_err verbs_flush_prepare(struct verbs_comm *comm, void *data, struct mn_diag *diag);

@@ -22,6 +22,7 @@ static void renew_control(struct verbs_comm *comm)
     comm->control.fd = -1;
     mn_chan_close(&comm->control);
     mn_chan_init(&comm->control, fd);
+    comm->base.wakes_changed++;
     mn_socket_keep(fd);
     if (!comm->peer_closed)
         comm->ended_ms = 0;
@@ -94,6 +95,7 @@ static void lose_control(struct verbs_comm *comm, const char *why)
     char who[VERBS_WHO];
 
     mn_chan_close(&comm->control);
+    comm->base.wakes_changed++;
     MN_WARN("%s: the control connection is lost (%s); going on without it as long as the queue "
             "pairs work%s",
             verbs_name(comm, -1, who), why,

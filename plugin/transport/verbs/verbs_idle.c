@@ -145,6 +145,17 @@ static enum mn_err look_at_broken(struct verbs_comm *comm, uint64_t now)
                             "process may have ended");
 }
 
+static enum mn_err look(struct verbs_comm *comm, uint64_t now)
+{
+    comm->looked_ms = now;
+    enum mn_err err = verbs_look_at_control(comm, now);
+    if (!err)
+        err = look_at_ports(comm, now);
+    if (!err)
+        err = look_at_writes(comm, now);
+    return err ? err : look_at_broken(comm, now);
+}
+
 enum mn_err verbs_idle(struct verbs_comm *comm)
 {
     if (++comm->idle % IDLE_CALLS && !comm->broken_ms)
@@ -154,11 +165,16 @@ enum mn_err verbs_idle(struct verbs_comm *comm)
         comm->stuck_ms = now;
     if (now - comm->looked_ms < LOOK_MS && !comm->broken_ms)
         return MN_OK;
-    comm->looked_ms = now;
-    enum mn_err err = verbs_look_at_control(comm, now);
-    if (!err)
-        err = look_at_ports(comm, now);
-    if (!err)
-        err = look_at_writes(comm, now);
-    return err ? err : look_at_broken(comm, now);
+    return look(comm, now);
+}
+
+enum mn_err verbs_look(struct verbs_comm *comm)
+{
+    uint64_t now = mn_now_ms();
+
+    if (comm->idle < IDLE_CALLS) {
+        comm->idle = IDLE_CALLS;
+        comm->stuck_ms = now;
+    }
+    return look(comm, now);
 }

@@ -218,6 +218,11 @@ static enum mn_err progress(struct verbs_comm *comm)
     return verbs_idle(comm);
 }
 
+enum mn_err verbs_recv_progress(struct verbs_comm *comm)
+{
+    return progress(comm);
+}
+
 /* --- the two calls ---------------------------------------------------------------------------- */
 
 static void open_slot(struct verbs_comm *comm, struct verbs_group *group, uint8_t index, void *data,

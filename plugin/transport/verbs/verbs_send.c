@@ -283,6 +283,11 @@ static enum mn_err progress(struct verbs_comm *comm)
     return verbs_idle(comm);
 }
 
+enum mn_err verbs_send_progress(struct verbs_comm *comm)
+{
+    return progress(comm);
+}
+
 void verbs_send_landed(struct verbs_comm *comm, uint32_t seq)
 {
     for (unsigned i = 0; i < VERBS_SLOTS; i++) {

@@ -165,9 +165,13 @@ static enum mn_err make_link(struct verbs_comm *comm, const struct mn_conn *conn
     uint32_t depth = comm->base.is_send ? VERBS_SQ + 1 : VERBS_CTS_SQ + comm->rq_depth;
     depth *= (uint32_t)per_link;
     uint32_t most = (uint32_t)link->device->attr.max_cqe;
+    if (comm->config->sleeps)
+        err = verbs_channel_make(comm, link, diag);
+    if (err)
+        return err;
     link->cq = link->device->ibv->create_cq(link->device->context,
                                             (int)(most && depth > most ? most : depth),
-                                            &link->watch, NULL, 0);
+                                            &link->watch, link->channel, 0);
     if (!link->cq)
         return mn_fail_errno(diag, "making a completion queue of %u on %s", depth,
                              link->device->name);
@@ -313,8 +317,10 @@ void verbs_free(struct verbs_comm *comm)
         struct verbs_link *link = &comm->links[i];
         if (link->watch.device)
             verbs_watch_remove(&link->watch);
+        verbs_channel_settle(link);
         if (link->cq)
             link->device->ibv->destroy_cq(link->cq);
+        verbs_channel_free(link);
         if (link->ring_mr)
             link->device->ibv->dereg_mr(link->ring_mr);
     }
