@@ -7,6 +7,7 @@
 
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/logger.h"
+#include "plugin/relay/hop.h"
 #include "plugin/reopen.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
@@ -202,6 +203,7 @@ static void quit(void)
 {
     mn_reopen_quit();
     quit_transports();
+    mn_hop_quit();
     forget_config();
     mn_log_set_sink(NULL);
 }

@@ -106,6 +106,8 @@ struct mn_transport {
      * which takes no longer than what such a thread waits for. Others may begin and end meanwhile.
      */
     void (*settle)(const struct mn_config *config);
+    /* Whether settle() would have nothing to wait for. */
+    int (*settled)(const struct mn_config *config);
     /* No context is left, nor one that settles: ends every thread and closes every device. The next
      * comm begins anew. */
     void (*quit)(void);

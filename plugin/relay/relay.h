@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "plugin/handle.h"
+#include "plugin/net.h"
 
 #define MN_RELAY_VERSION  1
 #define MN_RELAY_MAX      8 /* relays on a way */

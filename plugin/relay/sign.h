@@ -27,9 +27,9 @@ void mn_line_sign(const uint8_t cluster_key[MN_KEY_SIZE], const struct mn_line_h
 
 /* A hello as it travels and as it is signed: its fields in that order, little-endian, nothing
  * between. get: 0 for a kind that is none. */
-#define MN_HELLO_SIZE (2 * 16 + 4 + 1 + 4 + 4 + 4)
-void mn_line_hello_put(const struct mn_line_hello *hello, uint8_t out[MN_HELLO_SIZE]);
-int mn_line_hello_get(const uint8_t in[MN_HELLO_SIZE], struct mn_line_hello *hello);
+#define MN_LINE_HELLO_SIZE (2 * 16 + 4 + 1 + 4 + 4 + 4)
+void mn_line_hello_put(const struct mn_line_hello *hello, uint8_t out[MN_LINE_HELLO_SIZE]);
+int mn_line_hello_get(const uint8_t in[MN_LINE_HELLO_SIZE], struct mn_line_hello *hello);
 
 /* The local socket's conversation, a stream (AF_UNIX), one question a connection, at most
  * MN_ASK_MS, the answer ends with the connection:
@@ -40,7 +40,7 @@ int mn_line_hello_get(const uint8_t in[MN_HELLO_SIZE], struct mn_line_hello *hel
  * connect(2) of a socket that does not wait fails with EAGAIN while many others ask: it is tried
  * again. The server's half is fleet/relay/local.c. */
 #define MN_ASK_SIGNED 1
-#define MN_ASK_ANSWER (1 + MN_HELLO_SIZE + 2 * MN_MAC_SIZE + MN_KEY_SIZE)
+#define MN_ASK_ANSWER (1 + MN_LINE_HELLO_SIZE + 2 * MN_MAC_SIZE + MN_KEY_SIZE)
 #define MN_ASK_WORDS  512
 #define MN_ASK_MS     2000
 /* Begins to ask, without waiting: *fd is for poll(2). */

@@ -423,6 +423,12 @@ static void tcp_settle(const struct mn_config *config)
     tcp_linger_sweep();
 }
 
+static int tcp_settled(const struct mn_config *config)
+{
+    (void)config;
+    return 1;
+}
+
 static void tcp_quit(void)
 {
     tcp_linger_sweep();
@@ -450,5 +456,6 @@ const struct mn_transport mn_transport_tcp = {
     .descriptors = tcp_descriptors,
     .arm = tcp_arm,
     .settle = tcp_settle,
+    .settled = tcp_settled,
     .quit = tcp_quit,
 };

@@ -194,6 +194,11 @@ static void verbs_settle(const struct mn_config *config)
     verbs_work_settle(config);
 }
 
+static int verbs_settled(const struct mn_config *config)
+{
+    return !verbs_work_has(config);
+}
+
 static void verbs_quit(void)
 {
     verbs_work_end();
@@ -224,5 +229,6 @@ const struct mn_transport mn_transport_verbs = {
     .descriptors = verbs_descriptors,
     .arm = verbs_arm,
     .settle = verbs_settle,
+    .settled = verbs_settled,
     .quit = verbs_quit,
 };

@@ -129,6 +129,14 @@ void verbs_work_settle(const void *owner)
     pthread_mutex_unlock(&lock);
 }
 
+int verbs_work_has(const void *owner)
+{
+    pthread_mutex_lock(&lock);
+    int has = has_job(owner);
+    pthread_mutex_unlock(&lock);
+    return has;
+}
+
 void verbs_work_end(void)
 {
     pthread_mutex_lock(&lock);

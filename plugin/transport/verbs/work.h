@@ -14,6 +14,8 @@ struct verbs_job {
 int verbs_work(struct verbs_job *job);
 /* Waits until no job of this owner is queued or running. */
 void verbs_work_settle(const void *owner);
+/* Whether there is one. */
+int verbs_work_has(const void *owner);
 /* Runs what is queued and joins the threads. The next job starts one again. */
 void verbs_work_end(void);
 

@@ -70,8 +70,11 @@ static void test_settles_one_owner(void **state)
     verbs_work_settle(&quick);
     alarm(0);
     assert_int_equal(ran, 1);
+    assert_true(verbs_work_has(&slow));
+    assert_false(verbs_work_has(&quick));
     may_end = 1;
     verbs_work_settle(&slow);
+    assert_false(verbs_work_has(&slow));
     verbs_work_end();
 }
 
