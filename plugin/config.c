@@ -10,7 +10,9 @@
 #include "plugin/patience.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
+#include "topo/mesh_check.h"
 #include "topo/mesh_file.h"
+#include "topo/mesh_sort.h"
 
 /* A NIC chosen for use, before devices are formed. */
 struct choice {
@@ -346,6 +348,22 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
     return MN_OK;
 }
 
+/* Takes over what is in mesh. */
+static enum mn_err keep_mesh(struct mn_config *config, struct mn_mesh *mesh, struct mn_diag *diag)
+{
+    struct mn_relay_own *own = calloc(1, sizeof *own);
+
+    if (!own)
+        return mn_fail(diag, MN_ERR_NOMEM, "no memory for the mesh");
+    own->mesh = *mesh;
+    mn_mesh_init(mesh);
+    mn_mesh_sort(&own->mesh);
+    own->node = mn_mesh_node_index(&own->mesh, config->node);
+    own->digest = config->mesh.digest.hash;
+    config->relay = own;
+    return MN_OK;
+}
+
 enum mn_err mn_config_from_host(struct mn_config *config, struct mn_host *host,
                                 struct mn_diag *diag)
 {
@@ -354,6 +372,8 @@ enum mn_err mn_config_from_host(struct mn_config *config, struct mn_host *host,
     memset(config, 0, sizeof *config);
     mn_mesh_init(&mesh);
     enum mn_err err = load_with_host(config, &mesh, host, diag);
+    if (!err && mesh.n_nodes)
+        err = keep_mesh(config, &mesh, diag);
     mn_mesh_free(&mesh);
     if (err)
         mn_config_free(config);
@@ -363,6 +383,10 @@ enum mn_err mn_config_from_host(struct mn_config *config, struct mn_host *host,
 void mn_config_free(struct mn_config *config)
 {
     mn_wipe(config->cluster_key, sizeof config->cluster_key);
+    if (config->relay)
+        mn_mesh_free(&config->relay->mesh);
+    free(config->relay);
+    config->relay = NULL;
     free(config->beside);
     config->beside = NULL;
     config->n_beside = 0;

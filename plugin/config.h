@@ -43,6 +43,14 @@ struct mn_device {
     int n_locals;
 };
 
+/* The mesh file as all that relay number it: sorted (topo/mesh_sort.h), so that a node's index is
+ * the same wherever the digest is, in whatever order the files have them. */
+struct mn_relay_own {
+    struct mn_mesh mesh;
+    int node;        /* of mesh: this one */
+    uint64_t digest; /* of the file */
+};
+
 struct mn_config {
     struct mn_settings settings;
     char node[MN_NAME_MAX];
@@ -68,6 +76,8 @@ struct mn_config {
     int has_key;
     uint8_t cluster_key[MN_KEY_SIZE];
     struct mn_mesh_own mesh; /* what the mesh file says, all zero without one */
+    /* NULL without one. Copies share it; mn_config_free() frees it. */
+    struct mn_relay_own *relay;
 };
 
 /* The cluster key, NULL when the mesh has none. */
