@@ -200,13 +200,15 @@ int mn_line_talk_get(const uint8_t *payload, size_t len, struct mn_line_talk *f)
     return whole(&b);
 }
 
-/* kind 1, count 2, not zero. */
+/* kind 1, class 1, pair 4, count 2, not zero. */
 size_t mn_line_drained_put(const struct mn_line_drained *f, uint8_t out[MN_LINE_MAX])
 {
     struct mn_bytes b = begin(out);
 
     put_of(&b, &f->flow, f->way);
     mn_put(&b, f->kind, 1);
+    mn_put(&b, f->class, 1);
+    mn_put(&b, f->pair, 4);
     mn_put(&b, f->count, 2);
     return ended(&b, out);
 }
@@ -217,8 +219,10 @@ int mn_line_drained_get(const uint8_t *payload, size_t len, struct mn_line_drain
     int good = get_of(&b, &f->flow, &f->way);
 
     f->kind = (uint8_t)mn_get(&b, 1);
+    f->class = (uint8_t)mn_get(&b, 1);
+    f->pair = (uint32_t)mn_get(&b, 4);
     f->count = (uint16_t)mn_get(&b, 2);
-    return good && whole(&b) && f->kind < MN_RELAY_KINDS && f->count;
+    return good && whole(&b) && f->kind < MN_RELAY_KINDS && f->class < MN_RELAY_CLASSES && f->count;
 }
 
 /* Of no flow: class 1, kind 1, handle. */

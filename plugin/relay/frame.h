@@ -68,12 +68,13 @@ struct mn_line_talk {
 };
 struct mn_line_drained {
     struct mn_relay_flow flow;
-    uint8_t way, kind;
+    uint8_t way, kind, class; /* of the trunk that they belong to */
+    uint32_t pair;            /* of the pieces: the flow's turn may be another meanwhile */
     uint16_t count;
 };
 struct mn_line_trunk {
     uint8_t class, kind;
-    uint8_t handle[MN_HANDLE_SIZE]; /* of TRUNKED; TRUNK: zero */
+    uint8_t handle[MN_HANDLE_SIZE]; /* of TRUNKED, zero: refused, no buffers; TRUNK: zero */
 };
 
 #define MN_LINE_PAIR(name)                                                                         \

@@ -97,7 +97,8 @@ static int get_opened(const uint8_t *in, size_t len)
 
 static size_t put_drained(uint8_t out[MN_LINE_MAX])
 {
-    return mn_line_drained_put(&(struct mn_line_drained){flow, 0, MN_RELAY_SMALL_ONES, 300}, out);
+    return mn_line_drained_put(&(struct mn_line_drained){flow, 0, MN_RELAY_SMALL_ONES, 6, 77, 300},
+                               out);
 }
 
 static int get_drained(const uint8_t *in, size_t len)
@@ -108,6 +109,8 @@ static int get_drained(const uint8_t *in, size_t len)
         return 0;
     assert_int_equal(f.way, 0);
     assert_int_equal(f.kind, MN_RELAY_SMALL_ONES);
+    assert_int_equal(f.class, 6);
+    assert_int_equal(f.pair, 77);
     assert_int_equal(f.count, 300);
     return 1;
 }
@@ -143,7 +146,7 @@ static const struct row {
     {"attach of a receiver", put_receiver, get_attach, {16, 17, 18, 31}},
     {"attached", put_attached, get_attached, {16}},
     {"opened", put_opened, get_opened, {16}},
-    {"drained", put_drained, get_drained, {16, 17}},
+    {"drained", put_drained, get_drained, {16, 17, 18}},
     {"trunk", put_trunk, get_trunk, {1}},
 };
 
@@ -281,7 +284,7 @@ static void talk_has_words_of_any_length_to_an_end(void **state)
 
 static void nothing_drained_is_no_frame(void **state)
 {
-    struct mn_line_drained f = {flow, 1, MN_RELAY_BULK, 0};
+    struct mn_line_drained f = {flow, 1, MN_RELAY_BULK, 0, 5, 0};
     uint8_t bytes[MN_LINE_MAX];
     size_t len = mn_line_drained_put(&f, bytes);
 

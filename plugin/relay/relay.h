@@ -18,7 +18,7 @@
 #define MN_RELAY_OVERTAKE 8 /* small pieces before a bulk one that waits */
 #define MN_RELAY_BUFFERS                                                                           \
     8 /* posted for each class and kind of a trunk, and each kind of an                            \
-         edge; fewer, but two at least, when memory is short */
+         edge; of an edge fewer, but two at least, when memory is short */
 #define MN_RELAY_PING_MS 1000
 
 enum mn_relay_kind { MN_RELAY_BULK, MN_RELAY_SMALL_ONES, MN_RELAY_KINDS };
