@@ -59,3 +59,90 @@ search()
         grep -q 'errors: 1$' <<<"$output"
     done
 }
+
+# search_relay MODEL GRAPH OPTION…: every state of a model of the relay; GRAPH: words for graph.py.
+search_relay()
+{
+    local dir model=$1 graph=$2
+    dir=$(mktemp -d -p "$BATS_TEST_TMPDIR")
+    shift 2
+    cd "$dir"
+    # spin finds what is included beside the file.
+    cp "$BATS_TEST_DIRNAME/models/$model.pml" .
+    [ -z "$graph" ] || python3 "$BATS_TEST_DIRNAME/models/graph.py" $graph >graph.pml
+    spin -a "$@" $model.pml
+    gcc -w ${OPTIMIZE--O1} -DSAFETY -o pan pan.c
+    ./pan -m3000000
+}
+
+# no_bad_end MODEL GRAPH OPTION…, bad_end …: what such a search finds.
+no_bad_end()
+{
+    # Found in no time: what takes time is the compiler.
+    OPTIMIZE= run search_relay "$@"
+    echo "$*: $output"
+    [ "$status" -eq 0 ]
+    grep -q 'errors: 0$' <<<"$output"
+    ! grep -q 'Search not completed\|max search depth' <<<"$output"
+}
+
+bad_end()
+{
+    # Found in no time: what takes time is the compiler.
+    OPTIMIZE= run search_relay "$@"
+    echo "$*: $output"
+    grep -q 'assertion violated' <<<"$output"
+    grep -q 'errors: 1$' <<<"$output"
+}
+
+@test "relay: the constants of the model are those of the code" {
+    sed -nE 's/^#define (MN_RELAY_[A-Z]+) +([^/]*[^/ ]).*/_Static_assert(\1 == \2, "\1 of the model");/p' \
+        "$BATS_TEST_DIRNAME/models/relay.pml" >"$BATS_TEST_TMPDIR/asserts"
+    [ "$(wc -l <"$BATS_TEST_TMPDIR/asserts")" -eq 3 ]
+    (echo '#include "plugin/relay/relay.h"' && cat "$BATS_TEST_TMPDIR/asserts") |
+        gcc -fsyntax-only -std=c11 -I "$BATS_TEST_DIRNAME/.." -x c -
+}
+
+@test "relay: rings of three to six and random graphs up to eight nodes: no order of steps stands still" {
+    command -v spin || skip "the checker is not here (package spin)"
+    for graph in 'ring 3' 'ring 4' 'ring 5' 'ring 6' 'random 1' 'random 2' 'random 5'; do
+        no_bad_end relay "$graph" -DBUFFERS=1
+    done
+    no_bad_end relay 'ring 4' -DSLOW
+    no_bad_end relay 'random 3 12' -DSLOW
+}
+
+@test "relay: with one class of buffers rings of five and six and random graphs stand still" {
+    command -v spin || skip "the checker is not here (package spin)"
+    for graph in 'ring 5' 'ring 6' 'random 1' 'random 2' 'random 3' 'random 4' 'random 5'; do
+        bad_end relay "$graph" -DBUFFERS=1 -DONE_CLASS
+    done
+    bad_end relay 'ring 5' -DONE_CLASS -DWITHOUT_SHARE
+}
+
+@test "relay: receivers that take nothing hold up nobody else, or only until their flow is given up" {
+    command -v spin || skip "the checker is not here (package spin)"
+    no_bad_end relay 'shared 3' -DSLOW -DSTUCK=1
+    bad_end relay 'shared 3' -DSLOW -DSTUCK=1 -DWITHOUT_SHARE
+    # What the share bears: with eight buffers three, with two one. More are given up.
+    no_bad_end relay 'shared 4' -DBUFFERS=8 -DSTUCK=3
+    bad_end relay 'shared 5' -DBUFFERS=8 -DSTUCK=4
+    bad_end relay 'shared 4' -DSTUCK=2
+    no_bad_end relay 'shared 4' -DSLOW -DSTUCK=2 -DGONE
+    no_bad_end relay 'random 2 12' -DSTUCK=2 -DGONE
+}
+
+@test "relay: when ways go, no piece lands twice, late or elsewhere, and all is sent" {
+    command -v spin || skip "the checker is not here (package spin)"
+    # The longer form, two faults without -DTWO, takes 2.4 GB.
+    no_bad_end relay_ways '' -DTWO
+    no_bad_end relay_ways '' -DTWO -DFAULTS=3
+    no_bad_end relay_ways '' -DFAULTS=1
+}
+
+@test "relay: without fence, drain, pair, turn, close or DONE it ends badly" {
+    command -v spin || skip "the checker is not here (package spin)"
+    for without in FENCE DRAIN PAIR TURN CLOSE DONE; do
+        bad_end relay_ways '' -DWITHOUT_$without
+    done
+}
