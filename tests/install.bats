@@ -25,8 +25,11 @@ setup()
     for page in "$BATS_TEST_DIRNAME"/../docs/man/*.[1-9]; do
         cmp "$page" "root/share/man/man${page##*.}/${page##*/}"
     done
+    for unit in "$BATS_TEST_DIRNAME"/../configs/systemd/meshnet-*; do
+        [ "$(sed "s#@BINDIR@#$PWD/root/bin#" "$unit")" = "$(cat "root/lib/systemd/system/${unit##*/}")" ]
+    done
     # Nothing else.
-    [ "$(find root ! -type d | wc -l)" -eq $((8 + $(ls "$BATS_TEST_DIRNAME"/../docs/man/*.[1-9] | wc -l))) ]
+    [ "$(find root ! -type d | wc -l)" -eq $((8 + $(ls "$BATS_TEST_DIRNAME"/../{docs/man/*.[1-9],configs/systemd/*} | wc -l))) ]
 }
 
 @test "install: what is installed runs with what is installed" {
