@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "plugin/conn_impl.h"
+#include "plugin/relay/able.h"
 #include "plugin/reopen.h"
 #include "plugin/transport.h"
 
@@ -272,6 +273,7 @@ static enum mn_err read_frame(struct mn_conn *conn, struct mn_diag *diag)
     }
     if (err == MN_ERR_AGAIN || err == MN_ERR_PROTO)
         return err;
+    conn->lost = 1;
     if (conn->state > MN_CONN_PROOF)
         mn_fail(diag, err, "%s closed the connection in state %s; its log says why",
                 conn->peer_text, mn_conn_state_name(conn->state));
@@ -360,6 +362,15 @@ static enum mn_err look_at_clock(struct mn_conn *conn, struct mn_diag *diag)
                                  limit / 1000, mn_conn_state_name(conn->state)));
 }
 
+/* Both sides come to this, one by what failed and one by being told. */
+static void note_relay(struct mn_conn *conn, const struct mn_diag *why)
+{
+    if (conn->plan.kind != MN_TRANSPORT_RELAY || conn->state != MN_CONN_SETUP || conn->lost)
+        return;
+    mn_relay_note_failed(conn->side[!conn->connector].node_id, why->text);
+    conn->relay_failed = conn->again = 1;
+}
+
 enum mn_err mn_conn_step(struct mn_conn *conn, struct mn_diag *diag)
 {
     struct mn_diag why = {.text = ""};
@@ -368,6 +379,7 @@ enum mn_err mn_conn_step(struct mn_conn *conn, struct mn_diag *diag)
     if (err == MN_ERR_AGAIN)
         err = look_at_clock(conn, &why);
     if (err && err != MN_ERR_AGAIN) {
+        note_relay(conn, &why);
         refuse(conn, &why);
         if (diag)
             *diag = why;

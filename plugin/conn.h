@@ -41,7 +41,7 @@
 #include "plugin/handle.h"
 #include "plugin/plan.h"
 
-#define MN_PROTOCOL_VERSION 6
+#define MN_PROTOCOL_VERSION 7
 #define MN_FRAME_MAX        4096
 #define MN_MAX_LANES        64 /* eight cables, eight sockets each */
 
@@ -134,6 +134,8 @@ struct mn_conn {
     unsigned idle_ms;         /* without progress, as calls have seen it */
     uint64_t lanes_ms;        /* when the lanes were begun */
     int again;                /* after a failure: another attempt may go better */
+    int lost;                 /* it failed because the peer closed it, without a word */
+    int relay_failed;         /* … because no relay was to be had: the next goes without one */
     int traffic_class;
     char peer_text[128]; /* "node-b (10.0.1.2)" once known, else the address */
 };

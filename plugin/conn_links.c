@@ -4,6 +4,7 @@
 
 #include "plugin/bytes.h"
 #include "plugin/conn_impl.h"
+#include "plugin/relay/able.h"
 #include "plugin/transport.h"
 #include "topo/base/clean.h"
 #include "topo/base/log.h"
@@ -96,6 +97,8 @@ static void put_side(const struct mn_conn *conn, struct mn_bytes *b)
     mn_put(b, side->reach, 1);
     mn_put(b, (uint64_t)side->sockets_per_link, 1);
     mn_put(b, (uint64_t)side->qps_per_link, 1);
+    mn_put(b, side->relay, 1);
+    mn_put(b, (uint64_t)side->relay_node, 2);
     put_text(b, side->node);
     put_text(b, side->rdma_text);
     put_text(b, side->rdma_table);
@@ -150,6 +153,14 @@ static void find_acceptor(struct mn_conn *conn)
         }
 }
 
+/* Of another mesh file nobody looks at it. */
+static int relay_node_holds(const struct mn_conn *conn, const struct mn_side *side)
+{
+    const struct mn_relay_own *own = conn->config->relay;
+
+    return !own || side->mesh != own->digest || (size_t)side->relay_node < own->mesh.n_nodes;
+}
+
 enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
                              struct mn_diag *diag)
 {
@@ -168,19 +179,24 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     side->reach = (enum mn_reach)mn_get(&b, 1);
     side->sockets_per_link = (int)mn_get(&b, 1);
     side->qps_per_link = (int)mn_get(&b, 1);
+    side->relay = (enum mn_relay_able)mn_get(&b, 1);
+    side->relay_node = (int)mn_get(&b, 2);
     get_text(&b, side->node, sizeof side->node);
     get_text(&b, side->rdma_text, sizeof side->rdma_text);
     get_text(&b, side->rdma_table, sizeof side->rdma_table);
     uint64_t count = mn_get(&b, 1);
     if (b.bad || count > MN_MAX_LOCALS || side->sockets_per_link > 8 || side->qps_per_link > 4 ||
         side->kind > MN_TRANSPORT_TCP || side->allow_tcp > MN_TCP_AUTO ||
-        side->reach > MN_REACH_MANAGEMENT)
+        side->reach > MN_REACH_RELAY || side->relay > MN_RELAY_ABLE)
         return mn_fail(diag, MN_ERR_PROTO, "LINKS frame out of bounds");
     for (uint64_t i = 0; i < count; i++, side->n_locals++)
         if (!get_local(&b, &side->locals[i]) || !get_end(&b, &side->rdma[i]))
             return mn_fail(diag, MN_ERR_PROTO, "LINKS frame with a bad address");
     if (!mn_conn_get_mesh(&b, &mesh) || b.at != b.end)
         return mn_fail(diag, MN_ERR_PROTO, "LINKS frame of a wrong length");
+    side->mesh = mesh.hash;
+    if (!relay_node_holds(conn, side))
+        return mn_fail(diag, MN_ERR_PROTO, "LINKS frame names a node that is not in the mesh");
     if (conn->connector)
         conn->id = id;
     else
@@ -213,9 +229,11 @@ enum mn_err mn_conn_send_links(struct mn_conn *conn)
 {
     uint8_t text[MN_FRAME_MAX - 256]; /* a PLAN frame may follow in the same buffer */
     struct mn_bytes b = {text, text + sizeof text, 0};
+    struct mn_side *side = &conn->side[conn->connector];
 
     for (int i = 0; mn_transports[i]; i++)
-        mn_transports[i]->offer(&conn->side[conn->connector]);
+        mn_transports[i]->offer(side);
+    side->relay = mn_relay_able(conn->config, conn->side[!conn->connector].node_id);
     put_side(conn, &b);
     if (b.bad)
         return MN_ERR_INTERNAL;

@@ -7,6 +7,7 @@
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/dialer_impl.h"
 #include "plugin/listen.h"
+#include "plugin/relay/able.h"
 #include "plugin/transport.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
@@ -119,11 +120,13 @@ static void all_locals(const struct mn_config *config, struct mn_side *side)
         }
 }
 
-/* TCP over what the routing table says, for a peer that no cable joins. */
+/* For a peer that no cable joins: the relay, or TCP over what the routing table says. The relay's
+ * ends, too, first meet in that way. */
 static int may_go_far(const struct mn_config *config, const struct mn_dialer *d)
 {
     return !(mn_far_neighbour(config, &d->handle) && d->self.allow_tcp != MN_TCP_ALLOWED) &&
-           mn_plan_reaches_far(&d->self) && !(config->pointers & ~NCCL_PTR_HOST);
+           (mn_plan_may_relay(&d->self) ||
+            (mn_plan_reaches_far(&d->self) && !(config->pointers & ~NCCL_PTR_HOST)));
 }
 
 static enum mn_err find_candidates(const struct mn_config *config, struct mn_dialer *d,
@@ -158,6 +161,7 @@ static enum mn_err begin(const struct mn_config *config, const struct mn_device 
     d->config = config;
     d->handle = *handle;
     mn_side_self(config, device, &d->self);
+    d->self.relay = mn_relay_able(config, handle->node_id);
     enum mn_err err = find_candidates(config, d, diag);
     if (err) {
         free(d);
@@ -192,6 +196,7 @@ static enum mn_err dial_current(const struct mn_config *config, struct mn_dialer
     conn->connector = 1;
     conn->traffic_class = traffic_class;
     conn->side[1] = d->self;
+    conn->side[0].node_id = d->handle.node_id; /* for what is known of it before it says a word */
     conn->control = pair;
     conn->stepped_ms = mn_now_ms();
     mn_addr_format(remote, conn->peer_text, sizeof conn->peer_text);
@@ -246,6 +251,13 @@ static enum mn_err next_attempt(struct mn_dialer *d, enum mn_err err, struct mn_
     struct mn_diag why = *diag;
     struct mn_pair pair = d->candidates[d->current];
 
+    if (d->conn && d->conn->relay_failed && d->self.reach != MN_REACH_RELAY) {
+        MN_INFO("peer %s: no relay: %s; other ways are taken for a minute", d->conn->peer_text,
+                diag->text);
+        mn_conn_close(d->conn);
+        d->conn = NULL;
+        return MN_OK;
+    }
     if (pair.connector == MN_ROUTED && err == MN_ERR_LINK_DEAD && state == MN_CONN_CONNECT)
         mn_far_silent(&d->ways[pair.acceptor].to);
     err = mn_dialer_explain(d, err == MN_ERR_TIMEOUT ? MN_ERR_LINK_DEAD : err, why.text, diag);

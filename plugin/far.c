@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 
+#include "plugin/relay/able.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
@@ -183,7 +184,8 @@ enum mn_err mn_far_choose(struct mn_config *config, const struct mn_host *host,
     const struct mn_settings *s = &config->settings;
 
     config->uncabled = self >= 0 && lacks_cables(mesh, self);
-    if (s->reach != MN_REACH_CABLES && !mn_reach_barred_by(s->reach, s->transport, s->allow_tcp))
+    if (mn_relay_able(config, 0) == MN_RELAY_ABLE ||
+        (s->reach != MN_REACH_CABLES && !mn_reach_barred_by(s->reach, s->transport, s->allow_tcp)))
         choose(config, host, mesh, self);
     return note_neighbours(config, mesh, self, diag);
 }

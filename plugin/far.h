@@ -9,7 +9,7 @@
 /* Fills config->far, beside and uncabled, once its devices are known: the management NICs of node
  * self of the mesh file; without one those of NCCL_SOCKET_IFNAME, else that of the default route
  * and what else seems to be for management. Never a cable's end. self -1: no mesh file. None where
- * the settings rule TCP out. MN_ERR_NOMEM. */
+ * the settings rule TCP and the relay out. MN_ERR_NOMEM. */
 enum mn_err mn_far_choose(struct mn_config *config, const struct mn_host *host,
                           const struct mn_mesh *mesh, int self, struct mn_diag *diag);
 

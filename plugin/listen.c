@@ -50,6 +50,8 @@ void mn_side_self(const struct mn_config *config, const struct mn_device *device
     memcpy(side->locals, device->locals, sizeof side->locals);
     side->n_locals = device->n_locals;
     side->routes = &config->routes;
+    side->mesh = config->mesh.digest.hash;
+    side->relay_node = config->relay ? config->relay->node : 0;
 }
 
 static enum mn_err listen_at(const struct mn_local *local, uint16_t port, int *fd,
@@ -244,7 +246,10 @@ static enum mn_err step_pending(struct mn_listener *l, int slot, struct mn_conn 
         l->pending[slot].conn = NULL;
         return err;
     }
-    if (conn->state > MN_CONN_PROOF)
+    if (conn->relay_failed && l->config->settings.reach != MN_REACH_RELAY)
+        MN_INFO("accept: peer %s: no relay: %s; other ways are taken for a minute", conn->peer_text,
+                diag->text);
+    else if (conn->state > MN_CONN_PROOF)
         MN_WARN("accept: peer %s: %s", conn->peer_text, diag->text);
     else
         MN_INFO("dropped %s: %s", conn->peer_text, diag->text);

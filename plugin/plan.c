@@ -110,13 +110,62 @@ int mn_plan_reaches_far(const struct mn_side *side)
     return !mn_reach_barred_by(side->reach, side->kind, side->allow_tcp);
 }
 
-/* Nothing but TCP gets there, and no cable's RDMA is passed over by it. */
+int mn_plan_may_relay(const struct mn_side *side)
+{
+    return side->relay >= MN_RELAY_LATELY;
+}
+
+/* One that failed lately is tried again where nothing else is allowed. */
+static int takes_relay(const struct mn_side *c, const struct mn_side *a)
+{
+    int wanted = c->reach == MN_REACH_RELAY || a->reach == MN_REACH_RELAY;
+    enum mn_relay_able least = c->relay < a->relay ? c->relay : a->relay;
+
+    return least >= (wanted ? MN_RELAY_LATELY : MN_RELAY_ABLE) && c->mesh && c->mesh == a->mesh &&
+           c->relay_node != a->relay_node;
+}
+
+char *mn_plan_why_no_relay(const struct mn_side *c, const struct mn_side *a, char *text,
+                           size_t size)
+{
+    static const char *const causes[] =
+        {[MN_RELAY_OFF] = "it is not to be had: it takes a mesh file in which they are three nodes "
+                          "or more, and transport.reach auto or relay",
+         [MN_RELAY_KEYLESS] = "there is no cluster key (plugin.key_file), and no meshnet relayd at "
+                              "relay.socket",
+         [MN_RELAY_LATELY] = "it failed less than a minute ago"};
+    const struct mn_side *worst = a->relay < c->relay ? a : c;
+
+    text[0] = 0;
+    if (takes_relay(c, a))
+        return text;
+    if (worst->relay != MN_RELAY_ABLE)
+        snprintf(text, size, "on %s %s", worst->node, causes[worst->relay]);
+    else if (c->mesh != a->mesh)
+        snprintf(text, size, "%s and %s go by different mesh files (meshnet push)", c->node,
+                 a->node);
+    else
+        snprintf(text, size, "both are node %s of the mesh file", c->node);
+    return text;
+}
+
+/* The relay; without it nothing but TCP gets there, and no cable's RDMA is passed over by it. */
 static enum mn_err choose_far(const struct mn_side *c, const struct mn_side *a,
                               struct mn_plan *plan, struct mn_diag *diag)
 {
     const struct mn_side *against = mn_plan_reaches_far(c) ? a : c;
+    char why[256];
 
+    plan->kind = MN_TRANSPORT_RELAY;
+    if (takes_relay(c, a))
+        return MN_OK;
     plan->kind = MN_TRANSPORT_TCP;
+    if (c->reach == MN_REACH_RELAY || a->reach == MN_REACH_RELAY)
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "no cable joins %s and %s, and on %s transport.reach: relay takes no other "
+                       "way than meshnet relayd, but %s",
+                       c->node, a->node, c->reach == MN_REACH_RELAY ? c->node : a->node,
+                       mn_plan_why_no_relay(c, a, why, sizeof why));
     if (mn_plan_reaches_far(against))
         return MN_OK;
     return mn_fail(diag, MN_ERR_CONFIG,

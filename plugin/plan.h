@@ -26,6 +26,14 @@ struct mn_rdma_end {
     char device[32];
 };
 
+/* What a side can of the relay with this peer (relay/able.h). */
+enum mn_relay_able {
+    MN_RELAY_OFF,     /* no mesh file with nodes in between, or transport.reach is another */
+    MN_RELAY_KEYLESS, /* no cluster key, and no relayd of this node to sign instead */
+    MN_RELAY_LATELY, /* it failed less than a minute ago; not said where transport.reach is relay */
+    MN_RELAY_ABLE
+};
+
 /* What one side tells the other. */
 struct mn_side {
     char node[MN_NAME_MAX];
@@ -34,6 +42,9 @@ struct mn_side {
     enum mn_allow_tcp allow_tcp;
     enum mn_reach reach;
     int sockets_per_link, qps_per_link; /* 0 = auto */
+    enum mn_relay_able relay;
+    int relay_node; /* of config->relay; 0 where there is none */
+    uint64_t mesh;  /* digest of the mesh file; 0 = none */
     struct mn_local locals[MN_MAX_LOCALS];
     struct mn_rdma_end rdma[MN_MAX_LOCALS]; /* of locals */
     int n_locals;
@@ -48,12 +59,13 @@ struct mn_pair {
 };
 
 struct mn_plan {
-    enum mn_transport_kind kind; /* what carries the data: verbs or tcp */
+    enum mn_transport_kind kind; /* what carries the data: verbs, tcp or relay */
     char why_tcp[128];           /* "" when TCP was asked for */
     int rdma_failed;             /* both have RDMA, and why_tcp says why it is not used */
     struct mn_pair pairs[MN_MAX_LOCALS];
     uint32_t weights[MN_MAX_LOCALS]; /* Mb/s of each pair, shared ports divided; not 0 */
-    int n_pairs;                     /* 0 = routed: the control connection is all there is */
+    int n_pairs;                     /* 0 = routed: the control connection is all there is, or
+                                        the relay's own ways */
     int lanes_per_pair;              /* sockets, or queue pairs */
 };
 
@@ -65,6 +77,12 @@ int mn_pairs_find(const struct mn_side *connector, const struct mn_side *accepto
 
 /* Whether this side's settings let TCP reach a peer without a common cable. */
 int mn_plan_reaches_far(const struct mn_side *side);
+/* Whether the relay can, as far as this side knows. */
+int mn_plan_may_relay(const struct mn_side *side);
+
+/* Why two sides do not take the relay, "" when they do: "on b …", for a sentence. Returns text. */
+char *mn_plan_why_no_relay(const struct mn_side *connector, const struct mn_side *acceptor,
+                           char *text, size_t size);
 
 /* The plan around the pair that carries the control connection, which becomes the first unless it
  * has no RDMA and others have. RDMA where both ends of a pair can; TCP when asked for, or allowed

@@ -277,6 +277,66 @@ static void test_tcp_only_when_allowed(void **state)
     assert_non_null(strstr(diag.text, "on a the setting transport.kind: verbs"));
 }
 
+/* In front of TCP, where both can and go by one mesh file; at a routed peer alone. */
+static void test_the_relay_where_both_can(void **state)
+{
+    static const struct {
+        enum mn_relay_able c, a;
+        enum mn_reach reach;
+        uint64_t mesh; /* the acceptor's; the connector's is 7 */
+        int node;      /* the acceptor's; the connector's is 0 */
+        enum mn_transport_kind kind;
+        const char *why; /* in the error where reach is relay, and in why not */
+    } rows[] = {
+        {MN_RELAY_ABLE, MN_RELAY_ABLE, MN_REACH_AUTO, 7, 2, MN_TRANSPORT_RELAY, NULL},
+        {MN_RELAY_OFF, MN_RELAY_ABLE, MN_REACH_AUTO, 7, 2, MN_TRANSPORT_TCP, "on a it is not"},
+        {MN_RELAY_ABLE, MN_RELAY_KEYLESS, MN_REACH_AUTO, 7, 2, MN_TRANSPORT_TCP, "on b there is"},
+        {MN_RELAY_LATELY, MN_RELAY_ABLE, MN_REACH_AUTO, 7, 2, MN_TRANSPORT_TCP, "on a it failed"},
+        {MN_RELAY_ABLE, MN_RELAY_ABLE, MN_REACH_AUTO, 8, 2, MN_TRANSPORT_TCP, "different mesh"},
+        {MN_RELAY_ABLE, MN_RELAY_ABLE, MN_REACH_AUTO, 7, 0, MN_TRANSPORT_TCP, "both are node a"},
+        {MN_RELAY_ABLE, MN_RELAY_ABLE, MN_REACH_RELAY, 7, 2, MN_TRANSPORT_RELAY, NULL},
+        {MN_RELAY_LATELY, MN_RELAY_ABLE, MN_REACH_RELAY, 7, 2, MN_TRANSPORT_RELAY, NULL},
+        {MN_RELAY_ABLE, MN_RELAY_OFF, MN_REACH_RELAY, 7, 2, MN_TRANSPORT_AUTO, "on b it is not"},
+        {MN_RELAY_KEYLESS, MN_RELAY_ABLE, MN_REACH_RELAY, 7, 2, MN_TRANSPORT_AUTO, "key_file"},
+        {MN_RELAY_ABLE, MN_RELAY_ABLE, MN_REACH_RELAY, 8, 2, MN_TRANSPORT_AUTO, "meshnet push"},
+    };
+    const struct mn_pair routed = {MN_ROUTED, 0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct mn_side a, b;
+        struct mn_plan plan;
+        struct mn_diag diag = {.text = ""};
+        char why[256];
+        two_cables(&a, &b);
+        a.relay = rows[i].c;
+        b.relay = rows[i].a;
+        b.reach = rows[i].reach;
+        a.mesh = 7;
+        b.mesh = rows[i].mesh;
+        b.relay_node = rows[i].node;
+        mn_plan_why_no_relay(&a, &b, why, sizeof why);
+        assert_true(rows[i].why ? strstr(why, rows[i].why) != NULL : !why[0]);
+        enum mn_err err = mn_plan_make(&a, &b, routed, &plan, &diag);
+        assert_int_equal(err, rows[i].kind == MN_TRANSPORT_AUTO ? MN_ERR_CONFIG : MN_OK);
+        if (err) {
+            assert_non_null(strstr(diag.text, rows[i].why));
+            assert_non_null(strstr(diag.text, "on b transport.reach: relay"));
+            continue;
+        }
+        assert_int_equal(plan.kind, rows[i].kind);
+        assert_int_equal(plan.n_pairs, 0);
+        /* A cable is a cable. */
+        assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+        assert_int_equal(plan.kind, MN_TRANSPORT_TCP);
+        assert_int_equal(plan.n_pairs, 2);
+        /* What forbids TCP does not forbid the relay. */
+        a.kind = MN_TRANSPORT_VERBS;
+        assert_int_equal(mn_plan_make(&a, &b, routed, &plan, NULL),
+                         rows[i].kind == MN_TRANSPORT_RELAY ? MN_OK : MN_ERR_CONFIG);
+    }
+}
+
 static void test_shared_ports_are_weighed(void **state)
 {
     struct mn_side a, b;
@@ -318,6 +378,7 @@ int main(void)
         cmocka_unit_test(test_both_ends_agree),
         cmocka_unit_test(test_rdma_where_both_ends_can),
         cmocka_unit_test(test_tcp_only_when_allowed),
+        cmocka_unit_test(test_the_relay_where_both_can),
         cmocka_unit_test(test_shared_ports_are_weighed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
