@@ -64,6 +64,9 @@ struct job {
     int n, ports;
 };
 
+/* As host names are made of, and the NICs that the kernel and udev name. */
+#define HOST_NAME "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
+
 /* --- options -------------------------------------------------------------------------------- */
 
 /* "200G", "200", "2.5G", "800000M": Mbit/s. */
@@ -95,9 +98,11 @@ static enum mn_err check_names(const struct mn_opt_list *names, struct mn_diag *
         const char *name = names->items[i];
         uint64_t hash = mn_hash_text(name);
         int found;
-        if (!*name || strlen(name) >= MN_NAME_MAX || strchr(name, '/'))
+        if (strlen(name) >= MN_NAME_MAX || strspn(name, HOST_NAME) < strlen(name) ||
+            strchr(".-_", *name))
             err = mn_fail(diag, MN_ERR_USAGE,
-                          "--names: '%.80s': expected a name of 1 to %d bytes without a slash",
+                          "--names: '%.80s': expected a host's name: 1 to %d letters, digits, '.', "
+                          "'-' and '_', a letter or digit first",
                           name, MN_NAME_MAX - 1);
         for (size_t at = 0; !err && (found = mn_index_next(&index, hash, &at)) >= 0;)
             if (!strcmp(names->items[found], name))
@@ -121,10 +126,12 @@ static enum mn_err check_netdevs(const struct job *job, struct mn_diag *diag)
                        list->count, job->ports);
     for (size_t i = 0; i < list->count; i++) {
         const char *name = list->items[i];
-        if (!*name || strlen(name) >= IF_NAMESIZE || strchr(name, '/'))
+        if (strlen(name) >= IF_NAMESIZE || strspn(name, HOST_NAME) < strlen(name) ||
+            !strcmp(name, ".") || !strcmp(name, ".."))
             return mn_fail(diag, MN_ERR_USAGE,
-                           "--netdevs: '%.40s': expected a NIC's name of 1 to %d bytes", name,
-                           IF_NAMESIZE - 1);
+                           "--netdevs: '%.40s': expected a NIC's name of 1 to %d letters, digits, "
+                           "'.', '-' and '_'",
+                           name, IF_NAMESIZE - 1);
         for (size_t k = 0; k < i; k++)
             if (!strcmp(name, list->items[k]))
                 return mn_fail(diag, MN_ERR_USAGE, "--netdevs: '%s' stands there twice", name);
@@ -241,9 +248,10 @@ static void print(struct mn_out *out, const struct job *job, const struct mn_wir
         mn_out_note(out, MN_PLAIN, "%s", "");
     }
     mn_topo_plan_list(out, view);
-    mn_out_str(out, "written", NULL, o->output);
     if (o->output)
         mn_discover_say_written(out, view->mesh, o->output);
+    else
+        mn_out_str(out, "written", NULL, NULL);
 }
 
 static enum mn_err plan(const struct job *job, struct mn_out *out, struct mn_diag *diag)

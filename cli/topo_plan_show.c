@@ -27,6 +27,13 @@ static void put_loss(struct mn_out *out, const struct mn_wiring_view *view, doub
         mn_out_cellf(out, percent < 0 ? "%.0f %%" : "same", percent);
 }
 
+static void put_most(struct mn_out *out, int is_most, double rate)
+{
+    if (is_most)
+        mn_out_mark(out, mn_topo_show_utf8() ? "≤" : "<=");
+    mn_out_cell_num(out, rate / 1e9, 3);
+}
+
 static void put_plan(struct mn_out *out, const struct mn_wiring_view *view,
                      const struct mn_wiring *plan)
 {
@@ -40,9 +47,10 @@ static void put_plan(struct mn_out *out, const struct mn_wiring_view *view,
     mn_out_cell_int(out, (int64_t)plan->n_cables);
     mn_out_cell_int(out, plan->ports);
     mn_out_cell_num(out, f->all_reduce / 1e9, 3);
-    mn_out_cell_num(out, f->all_to_all / 1e9, 3);
+    put_most(out, f->estimated, f->all_to_all);
     mn_out_cell_bool(out, f->estimated);
-    mn_out_cell_num(out, f->bisection / 1e9, 3);
+    put_most(out, f->bisection_estimated, f->bisection);
+    mn_out_cell_bool(out, f->bisection_estimated);
     mn_out_cell_int(out, f->diameter);
     mn_out_cell_num(out, f->distance, 2);
     put_loss(out, view, f->all_reduce, f->all_reduce_failed);
@@ -65,6 +73,7 @@ void mn_topo_plan_compare(struct mn_out *out, const struct mn_wiring_view *view)
         {"all_to_all_gb_per_s", "ALL-TO-ALL", 1},
         {"all_to_all_estimated", NULL, 0},
         {"bisection_gb_per_s", "BISECTION", 1},
+        {"bisection_estimated", NULL, 0},
         {"diameter", "DIAMETER", 1},
         {"mean_distance", "MEAN", 1 | MN_DROP(2)},
         {"all_reduce_failed_gb_per_s", "A CABLE FAILS", 1},
@@ -83,6 +92,9 @@ void mn_topo_plan_compare(struct mn_out *out, const struct mn_wiring_view *view)
         "GB/s, collectives of %s as busbw; diameter and mean in cables. By the speed of the "
         "cables alone: hosts take their part.",
         mn_format_size((unsigned long long)view->speed->bytes, size, sizeof size));
+    if (view->plans->figures.bisection_estimated)
+        mn_out_note(out, MN_PLAIN,
+                    "Bisection is that of the shape's own halves: a narrower place may be found.");
     if (view->plans->figures.estimated)
         mn_out_note(out, MN_PLAIN,
                     "All-to-all is the most that can be, with all ways spread evenly over all "

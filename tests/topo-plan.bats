@@ -116,6 +116,22 @@ PLANS=(
     jq -e '[.plans[] | select(.cut | not) | .cables] | . == sort' <<<"$output"
 }
 
+@test "topo plan: figures that are the most that can be are marked so" {
+    # CABLES … ALL-REDUCE, ALL-TO-ALL, BISECTION
+    for row in "128 0 0" "200 0 1" "300 1 1"; do
+        read -r nodes all_to_all bisection <<<"$row"
+        plan --nodes $nodes --ports 2 --shape ring
+        [ "$status" -eq 0 ]
+        [ "$(awk '$1 == "ring" { print $5 ~ /^≤/, $6 ~ /^≤/, $4 ~ /^≤/ }' <<<"$output")" = "$all_to_all $bisection 0" ]
+        plan --nodes $nodes --ports 2 --shape ring --json
+        jq -e --argjson a $all_to_all --argjson b $bisection '.plans[0] |
+            .all_to_all_estimated == ($a == 1) and .bisection_estimated == ($b == 1) and
+            (.all_to_all_gb_per_s | type) == "number"' <<<"$output"
+    done
+    LC_ALL=C plan --nodes 300 --ports 2 --shape ring
+    [[ "$output" == *" <="* && "$output" != *≤* ]]
+}
+
 @test "topo plan: several cables between neighbours are worth what bench --predict-only says" {
     # The model is one; addresses may come in another order than ports, so that ties fall otherwise.
     for shape in "ring --ports 4" "torus-2d --ports 8" "ring --ports 2"; do
@@ -186,18 +202,28 @@ PLANS=(
 --names a --ports 2|name --nodes, or --names with two or more
 --names a,b --nodes 3 --ports 2|--names has 2, --nodes says 3
 --names a,b,a --ports 2|'a' stands there twice
---names a,b/c --ports 2|'b/c': expected a name
+--names a,b/c --ports 2|'b/c': expected a host's name
+--names a,-b --ports 2|'-b': expected a host's name
+--names a,\$(b) --ports 2|'\$(b)': expected a host's name
+--names a,b:1 --ports 2|'b:1': expected a host's name
+--names a,..,b --ports 2|'..': expected a host's name
+--names a,,b --ports 2|--names 'a,,b': an item is empty
+--names a,b, --ports 2|--names 'a,b,': an item is empty
 --nodes 4 --model cray|--model 'cray' is not known: expected dgx-spark
 --nodes 4 --model dgx-spark --ports 3|--ports 3: dgx-spark has 2
 --nodes 4 --model dgx-spark --netdevs a,b|--netdevs: those of --model dgx-spark are known
 --nodes 4 --ports 2 --netdevs a|--netdevs: 1 for 2 ports
 --nodes 4 --ports 2 --netdevs a,a|--netdevs: 'a' stands there twice
---nodes 4 --ports 2 --netdevs a,abcdefghijklmnop|expected a NIC's name of 1 to 15 bytes
+--nodes 4 --ports 2 --netdevs a,abcdefghijklmnop|expected a NIC's name of 1 to 15 letters
+--nodes 4 --ports 2 --netdevs a,b:1|'b:1': expected a NIC's name
 --nodes 4 --ports 2 --speed fast|--speed 'fast': expected bits a second
 --nodes 4 --ports 2 --speed 0|--speed '0': expected
 --nodes 4 --ports 2 more|"more" is not expected here
 --nodes 4097 --ports 6|--output: 4097 nodes; a mesh file has at most 4096
 END
+    plan --nodes 4 --ports 2 -o ''
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--output '': expected a file's name"* ]]
     plan --nodes 4 --ports 2 --force
     [ "$status" -eq 2 ]
     echo mine >mesh.yaml

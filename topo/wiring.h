@@ -8,6 +8,7 @@
 
 #define MN_WIRING_NODES_MAX 65536
 #define MN_WIRING_PORTS_MAX 32
+#define MN_WIRING_NARROWED  128 /* nodes: of more the halves that shapes give are kept */
 
 struct mn_wiring;
 
@@ -40,8 +41,9 @@ struct mn_wiring_figures {
     double distance;  /* mean of all ways, in cables */
     /* With the one cable gone that is missed most, ranks as they were. 0: nodes are cut off. */
     double all_reduce_failed, all_to_all_failed;
-    int cut;       /* one cable is enough to cut nodes off */
-    int estimated; /* all_to_all is: too many nodes to follow every way */
+    int cut;                 /* one cable is enough to cut nodes off */
+    int estimated;           /* all_to_all is at most that: too many nodes to follow every way */
+    int bisection_estimated; /* at most that: too many nodes to look for a narrower place */
 };
 
 struct mn_wiring {

@@ -8,7 +8,6 @@
 #include "topo/base/alloc.h"
 #include "topo/wiring.h"
 
-#define MOST   128 /* nodes; of more the halves that shapes give are kept */
 #define STARTS 12
 
 struct halves {
@@ -131,7 +130,7 @@ void mn_wiring_narrow(struct mn_wiring *wiring)
     size_t n = (size_t)wiring->n;
     struct halves h = {.n = wiring->n, .half = wiring->half};
 
-    if (n > MOST)
+    if (n > MN_WIRING_NARROWED)
         return;
     h.cables = mn_zalloc(n * n * sizeof *h.cables);
     h.gain = mn_zalloc(n * sizeof *h.gain);

@@ -149,7 +149,8 @@ void mn_wiring_judge(struct mn_wiring *plan, const struct mn_wiring_speed *speed
 
     mn_wiring_fabric(plan, speed, &fabric);
     mn_routes_find(&fabric, &routes);
-    *f = (struct mn_wiring_figures){.estimated = plan->n > FOLLOWED};
+    *f = (struct mn_wiring_figures){.estimated = plan->n > FOLLOWED,
+                                    .bisection_estimated = plan->n > MN_WIRING_NARROWED};
     find_ways(f, &routes, plan->n);
     if (!f->estimated)
         find_distance(f, &routes, plan->n);

@@ -115,18 +115,47 @@ static int chordal_needs(int n, int ports, int sizes[3])
     return across ? 3 : 4;
 }
 
-/* The chords are a ring as well, where the step has no divisor with n in common. Whose numbers
- * stand closer to those of the other's is the narrower one to cut. */
+static int common_divisor(int a, int b)
+{
+    return b ? common_divisor(b, a % b) : a;
+}
+
+/* Along the nodes as i * times counts them (modulo n) a cable leads so many places on. */
+static long places(int n, long step, int times)
+{
+    long at = step * times % n;
+
+    return at < n - at ? at : n - at;
+}
+
+/* Half of the cables between halves of the nodes in that order. Nodes of one place, whom the chords
+ * join where they lead no place on, may have to part. */
+static long between(int n, int step, int times)
+{
+    long chord = places(n, step, times);
+
+    return places(n, 1, times) + (chord ? chord : n / 2 % common_divisor(n, times));
+}
+
+/* Nodes can be counted by other steps than one, too: chords that then lead few places on are cut
+ * less by halves of that order. */
 static void chordal_half(struct mn_wiring *plan)
 {
-    int n = plan->n, step = plan->sizes[0], back = 1;
+    int n = plan->n, step = plan->sizes[0], times = 1, taken = 0;
 
-    while (back < n && (long)back * step % n != 1)
-        back++;
-    if (back == n || (back < n - back ? back : n - back) >= step)
-        return;
-    for (int i = 0; i < n; i++)
-        plan->half[i] = 2 * ((long)i * back % n) >= n;
+    for (int m = 2; m <= n / 2; m++)
+        if (between(n, step, m) < between(n, step, times))
+            times = m;
+    int equal = common_divisor(n, times), whole = n / 2 / equal;
+    for (int i = 0; i < n; i++) {
+        plan->half[i] = (long)i * times % n / equal < whole;
+        taken += plan->half[i];
+    }
+    for (int i = 0; i < n && taken < n / 2; i++)
+        if ((long)i * times % n / equal == whole) {
+            plan->half[i] = 1;
+            taken++;
+        }
 }
 
 static void chordal_make(struct mn_wiring *plan)

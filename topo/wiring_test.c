@@ -160,12 +160,23 @@ static void known_figures(void **state)
         int diameter;
         double all_reduce, bisection; /* in cables */
     } rows[] = {
-        {"full-mesh", 5, 4, 1, 10, 1, 1, 6},    {"full-mesh", 2, 2, 2, 2, 1, 2, 2},
-        {"ring", 8, 2, 1, 8, 4, 1, 2},          {"ring", 8, 4, 2, 16, 4, 2, 4},
-        {"torus-2d", 36, 4, 1, 72, 6, 1, 12},   {"torus-2d", 12, 4, 1, 24, 3, 1, 6},
-        {"torus-3d", 64, 6, 1, 192, 6, 1, 32},  {"hypercube", 16, 4, 1, 32, 4, 1, 8},
-        {"star", 6, 5, 1, 5, 2, 1, 3},          {"line", 7, 2, 1, 6, 6, 1, 1},
+        {"full-mesh", 5, 4, 1, 10, 1, 1, 6},
+        {"full-mesh", 2, 2, 2, 2, 1, 2, 2},
+        {"ring", 8, 2, 1, 8, 4, 1, 2},
+        {"ring", 8, 4, 2, 16, 4, 2, 4},
+        {"torus-2d", 36, 4, 1, 72, 6, 1, 12},
+        {"torus-2d", 12, 4, 1, 24, 3, 1, 6},
+        {"torus-3d", 64, 6, 1, 192, 6, 1, 32},
+        {"hypercube", 16, 4, 1, 32, 4, 1, 8},
+        {"star", 6, 5, 1, 5, 2, 1, 3},
+        {"line", 7, 2, 1, 6, 6, 1, 1},
         {"chordal-ring", 8, 3, 1, 12, 2, 1, 4},
+        {"chordal-ring", 144, 3, 1, 216, 36, 1, 4},
+        {"chordal-ring", 258, 3, 1, 387, 65, 1, 5},
+        {"chordal-ring", 144, 4, 1, 288, 9, 1, 30}, /* all orders tried by hand */
+        {"chordal-ring", 200, 4, 1, 400, 10, 1, 40},
+        {"chordal-ring", 257, 4, 1, 514, 11, 1, 44},
+        {"chordal-ring", 500, 4, 1, 1000, 17, 1, 62},
     };
 
     (void)state;

@@ -40,16 +40,30 @@ static enum mn_err set_choice(const struct mn_opt *row, const char *text, int *v
                    row->choices);
 }
 
-static void add_items(struct mn_opt_list *list, const char *text)
+static enum mn_err add_items(const struct mn_opt *row, struct mn_opt_list *list, const char *text,
+                             struct mn_diag *diag)
 {
-    while (*text) {
-        size_t len = strcspn(text, ",");
-        if (len) {
-            const char **item = mn_grow((void **)&list->items, &list->count, sizeof *item);
-            *item = mn_asprintf("%.*s", (int)len, text);
-        }
-        text += len + (text[len] == ',');
+    for (const char *at = text;; at++) {
+        size_t len = strcspn(at, ",");
+        if (!len)
+            return mn_fail(diag, MN_ERR_USAGE,
+                           "--%s '%s': an item is empty; expected a list such as a,b", row->name,
+                           text);
+        const char **item = mn_grow((void **)&list->items, &list->count, sizeof *item);
+        *item = mn_asprintf("%.*s", (int)len, at);
+        at += len;
+        if (!*at)
+            return MN_OK;
     }
+}
+
+static enum mn_err set_text(const struct mn_opt *row, const char *text, const char **value,
+                            struct mn_diag *diag)
+{
+    if (!*text && row->arg && !strcmp(row->arg, "FILE"))
+        return mn_fail(diag, MN_ERR_USAGE, "--%s '': expected a file's name", row->name);
+    *value = text;
+    return MN_OK;
 }
 
 static enum mn_err set_number(const struct mn_opt *row, const char *text, double *value,
@@ -109,13 +123,13 @@ static enum mn_err set(const struct mn_opt *row, void *values, const char *text,
         *(unsigned *)at = ms;
         break;
     case MN_OPT_STRING:
-        *(const char **)at = text;
+        err = set_text(row, text, at, diag);
         break;
     case MN_OPT_CHOICE:
         err = set_choice(row, text, at, diag);
         break;
     case MN_OPT_LIST:
-        add_items(at, text);
+        err = add_items(row, at, text, diag);
         break;
     }
     return err;

@@ -15,9 +15,9 @@ enum mn_opt_type {
     MN_OPT_SIZE,     /* unsigned long long, bytes, min..max; see mn_parse_size */
     MN_OPT_DURATION, /* unsigned, milliseconds, min..max in milliseconds; see mn_parse_duration */
     MN_OPT_DOUBLE,   /* double, min..max */
-    MN_OPT_STRING,   /* const char * into argv or the default text */
+    MN_OPT_STRING,   /* const char * into argv or the default text; a FILE's is not empty */
     MN_OPT_CHOICE,   /* int, index into choices "a|b|c" */
-    MN_OPT_LIST,     /* struct mn_opt_list, comma separated and repeatable */
+    MN_OPT_LIST,     /* struct mn_opt_list, comma separated and repeatable; no item is empty */
 };
 
 struct mn_opt_list {

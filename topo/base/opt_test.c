@@ -28,6 +28,7 @@ static const struct mn_opt rows[] = {
     {.name = "time", .type = MN_OPT_DURATION, .min = 10, .max = 60000, AT(time)},
     {.name = "real", .type = MN_OPT_DOUBLE, AT(real)},
     {.name = "text", .letter = 't', .type = MN_OPT_STRING, .arg = "T", .def = "x", AT(text)},
+    {.name = "file", .type = MN_OPT_STRING, .arg = "FILE", AT(text)},
     {.name = "list", .type = MN_OPT_LIST, .def = "1,2", AT(list)},
     MN_OPT_END,
 };
@@ -122,6 +123,10 @@ static void test_refusals(void **state)
         {{"--nubmer=1"}, "--number"},
         {{"-z"}, "'-z'"},
         {{"--number=1e3"}, "whole"},
+        {{"--list=a,,b"}, "--list 'a,,b': an item is empty"},
+        {{"--list=a,"}, "an item is empty"},
+        {{"--list="}, "an item is empty"},
+        {{"--file="}, "--file '': expected a file's name"},
         {{"--number=99999999999999999999"}, "out of range"},
     };
     struct values v;

@@ -246,6 +246,11 @@ void mn_out_color(struct mn_out *out, enum mn_color color)
     out->next_color = color;
 }
 
+void mn_out_mark(struct mn_out *out, const char *mark)
+{
+    out->next_mark = mark;
+}
+
 static void cell(struct mn_out *out, const char *text, cJSON *item)
 {
     if (out->col >= out->n_cols || !out->row) {
@@ -256,7 +261,9 @@ static void cell(struct mn_out *out, const char *text, cJSON *item)
     c->text = mn_clean(mn_strdup(text));
     c->color = out->next_color;
     c->decimals = -1;
+    c->mark = out->next_mark;
     out->next_color = MN_PLAIN;
+    out->next_mark = NULL;
     mn_clean_json(item);
     cJSON_AddItemToObject(out->row, out->cols[out->col++].key, item);
 }

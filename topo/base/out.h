@@ -53,7 +53,8 @@ void mn_out_note(struct mn_out *out, enum mn_color color, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Tables: JSON gets a list of objects under key. Column order is call order.
- * A row has exactly one cell call a column. Cells after mn_out_color() use that colour once.
+ * A row has exactly one cell call a column. Cells after mn_out_color() use that colour once; the
+ * text of one after mn_out_mark() begins with the mark, a literal such as "≤".
  *
  * In text the figures of a column share their decimals. A table wider than the terminal loses
  * columns that hold nothing, then its droppable ones, the lowest number first, and says which; what
@@ -70,6 +71,7 @@ void mn_out_table(struct mn_out *out, const char *key, const char *title, const 
                   int n_cols);
 void mn_out_row(struct mn_out *out);
 void mn_out_color(struct mn_out *out, enum mn_color color);
+void mn_out_mark(struct mn_out *out, const char *mark);
 void mn_out_cell(struct mn_out *out, const char *str); /* NULL = null, "-" */
 void mn_out_cellf(struct mn_out *out, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void mn_out_cell_int(struct mn_out *out, int64_t value);

@@ -13,6 +13,7 @@ struct mn_out_cell {
     enum mn_color color;
     double value; /* of a number with decimals */
     int decimals; /* -1: it is none */
+    const char *mark;
 };
 
 struct mn_out {
@@ -30,6 +31,7 @@ struct mn_out {
     size_t n_cells;
     cJSON *rows, *row;
     enum mn_color next_color;
+    const char *next_mark;
     int tables; /* so far: CSV separates them by an empty line */
 };
 

@@ -54,6 +54,17 @@ static void share_decimals(struct mn_out *out)
     }
 }
 
+static void put_marks(struct mn_out *out)
+{
+    for (size_t i = 0; i < out->n_cells; i++) {
+        char *text = out->cells[i].text;
+        if (!out->cells[i].mark)
+            continue;
+        out->cells[i].text = mn_asprintf("%s%s", out->cells[i].mark, text);
+        free(text);
+    }
+}
+
 /* --- what fits -------------------------------------------------------------------------------- */
 
 static void measure(struct layout *l)
@@ -231,6 +242,7 @@ void mn_out_print_table(struct mn_out *out)
     else if (l.room < 1)
         l.room = 1;
     share_decimals(out);
+    put_marks(out);
     measure(&l);
     while (!fits(&l) && drop_one(&l, &dropped))
         ;

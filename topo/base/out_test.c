@@ -234,7 +234,8 @@ static void test_wide_characters_align(void **state)
     free(text);
 }
 
-/* A column's figures have as many decimals each; JSON and CSV keep what was given. */
+/* A column's figures have as many decimals each; JSON and CSV keep what was given, without marks.
+ */
 static void test_decimals(void **state)
 {
     static const struct mn_col cols[] = {{"x", "x", 1}, {"y", "y", 1}};
@@ -250,6 +251,8 @@ static void test_decimals(void **state)
         for (int i = 0; i < 3; i++) {
             mn_out_row(out);
             mn_out_cell_num(out, values[i], i ? 7 : 3);
+            if (i == 1)
+                mn_out_mark(out, "≤");
             mn_out_cell_num(out, values[i], 1);
         }
         mn_out_table_end(out);
@@ -257,7 +260,7 @@ static void test_decimals(void **state)
         fclose(file);
         assert_string_equal(text, format == MN_OUT_TEXT ? "      x     y\n"
                                                           "97.1235  97.1\n"
-                                                          " 0.0051   0.0\n"
+                                                          " 0.0051  ≤0.0\n"
                                                           " 0.0000   0.0\n"
                                                         : "x,y\n"
                                                           "97.123,97.1\n"
