@@ -155,3 +155,16 @@ as_golden()
     run bash -c "'$MESHNET' topo show --mesh '${MESHES[0]}' >/dev/full"
     [ "$status" -eq 1 ]
 }
+
+@test "topo show: a hypercube of 4096 nodes has a row for each end of its 24576 cables" {
+    "$MESHNET" topo plan --nodes 4096 --ports 12 --shape hypercube -o cube.yaml
+    "$MESHNET" topo show -m cube.yaml >shown
+    [ "$(grep -c ' no cable' shown)" -eq 0 ]
+    [ "$(grep -cE ' node-[0-9]{4} port(0|1)?[0-9]$' shown)" -eq 49152 ]
+    # The other end says the same.
+    grep -A 13 '^[^ ]* node-0001 ' shown | grep -oE 'port[0-9]+ .* node-[0-9]+ port[0-9]+' | awk '{ print $1, $(NF-1), $NF }' >first
+    [ "$(wc -l <first)" -eq 12 ]
+    while read -r own node port; do
+        grep -A 13 "^[^ ]* $node " shown | grep -E " $port .* node-0001 $own\$"
+    done <first
+}

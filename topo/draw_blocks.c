@@ -25,6 +25,12 @@ struct wire {
     int track;
 };
 
+/* Wires above each other, from top to bottom. */
+struct track {
+    const struct wire **wires;
+    size_t n;
+};
+
 /* Columns of the parts of a row, 0 for those left out. */
 struct widths {
     int name, half, speed, peer, peer_name, peer_half;
@@ -36,9 +42,12 @@ struct plan {
     const struct mn_draw_look *look;
     struct row *rows;
     size_t n_rows;
+    size_t (*row_of)[2]; /* by cable and end: the row of its first half, counted from 1 */
+    size_t *ends;        /* 2 * cable + end, by port */
+    size_t *ends_from;   /* by port: where its own begin */
     struct wire *wires;
     size_t n_wires;
-    int tracks;
+    int tracks; /* more than TRACKS_MAX: not all wires have one */
     struct widths wide;
 };
 
@@ -47,29 +56,49 @@ struct plan {
 static void add_row(struct plan *p, const struct row *row)
 {
     *(struct row *)mn_grow((void **)&p->rows, &p->n_rows, sizeof *p->rows) = *row;
+    if (!row->cable || row->link)
+        return;
+    size_t *first = &p->row_of[row->cable - p->draw->cables][row->end];
+    if (!*first)
+        *first = p->n_rows;
+}
+
+/* Which ends of cables are plugged into each port, in the order of the cables. */
+static void sort_ends(struct plan *p)
+{
+    const struct mn_draw *draw = p->draw;
+
+    p->row_of = mn_zalloc((draw->n_cables + 1) * sizeof *p->row_of);
+    p->ends = mn_zalloc((2 * draw->n_cables + 1) * sizeof *p->ends);
+    p->ends_from = mn_zalloc((draw->n_ports + 2) * sizeof *p->ends_from);
+    for (size_t e = 0; e < 2 * draw->n_cables; e++)
+        p->ends_from[draw->cables[e / 2].ports[e % 2] + 2]++;
+    for (size_t i = 2; i < draw->n_ports + 2; i++)
+        p->ends_from[i] += p->ends_from[i - 1];
+    for (size_t e = 0; e < 2 * draw->n_cables; e++)
+        p->ends[p->ends_from[draw->cables[e / 2].ports[e % 2] + 1]++] = e;
 }
 
 /* A row for each link of the NIC, or one for none. */
 static void add_nic(struct plan *p, struct row *row)
 {
+    const size_t port = (size_t)(row->port - p->draw->ports);
     int found = 0;
 
-    for (size_t c = 0; c < p->draw->n_cables; c++)
-        for (int end = 0; end < 2; end++) {
-            const struct mn_draw_cable *cable = &p->draw->cables[c];
-            if (&p->draw->ports[cable->ports[end]] != row->port)
+    for (size_t i = p->ends_from[port]; i < p->ends_from[port + 1]; i++) {
+        const struct mn_draw_cable *cable = &p->draw->cables[p->ends[i] / 2];
+        int end = (int)(p->ends[i] % 2);
+        for (size_t link = 0; link < cable->n_links; link++) {
+            if (mn_draw_nic(p->draw, cable, link, end) != row->nic)
                 continue;
-            for (size_t link = 0; link < cable->n_links; link++) {
-                if (mn_draw_nic(p->draw, cable, link, end) != row->nic)
-                    continue;
-                row->cable = cable;
-                row->link = link;
-                row->end = end;
-                add_row(p, row);
-                row->first = 0;
-                found = 1;
-            }
+            row->cable = cable;
+            row->link = link;
+            row->end = end;
+            add_row(p, row);
+            row->first = 0;
+            found = 1;
         }
+    }
     if (!found)
         add_row(p, row);
 }
@@ -78,6 +107,7 @@ static void find_rows(struct plan *p)
 {
     const struct mn_mesh *mesh = p->draw->mesh;
 
+    sort_ends(p);
     for (size_t i = 0; i < p->draw->n_ports; i++) {
         const struct mn_draw_port *port = &p->draw->ports[i];
         for (size_t n = 0; n < port->n_nics; n++) {
@@ -187,24 +217,45 @@ static int by_length(const void *a, const void *b)
     return less ? less : one->from->y - two->from->y;
 }
 
-static const struct row *row_of(const struct plan *p, const struct mn_draw_cable *cable, int end)
+static const struct row *row_of(const struct plan *p, size_t cable, int end)
 {
-    for (size_t i = 0; i < p->n_rows; i++)
-        if (p->rows[i].cable == cable && p->rows[i].end == end && !p->rows[i].link)
-            return &p->rows[i];
-    return NULL;
+    size_t row = p->row_of[cable][end];
+
+    return row ? &p->rows[row - 1] : NULL;
 }
 
-/* In ASCII all corners look alike: those of two wires stay apart. */
-static int is_taken(const struct plan *p, size_t n, int track, const struct wire *wire)
+/* 0: there is no room for it. In ASCII all corners look alike: those of two wires stay apart. */
+static int put_on(struct track *track, const struct wire *wire, int gap)
 {
-    int gap = !p->look->utf8;
+    size_t at = 0;
 
-    for (size_t i = 0; i < n; i++)
-        if (p->wires[i].track == track && p->wires[i].from->y <= wire->to->y + gap &&
-            wire->from->y <= p->wires[i].to->y + gap)
-            return 1;
-    return 0;
+    for (size_t end = track->n; at < end;) {
+        size_t middle = at + (end - at) / 2;
+        if (track->wires[middle]->to->y + gap < wire->from->y)
+            at = middle + 1;
+        else
+            end = middle;
+    }
+    if (at < track->n && track->wires[at]->from->y <= wire->to->y + gap)
+        return 0;
+    mn_grow((void **)&track->wires, &track->n, sizeof *track->wires);
+    memmove(&track->wires[at + 1], &track->wires[at], (track->n - 1 - at) * sizeof *track->wires);
+    track->wires[at] = wire;
+    return 1;
+}
+
+static void find_tracks(struct plan *p)
+{
+    struct track tracks[TRACKS_MAX] = {{.n = 0}};
+
+    for (size_t i = 0; i < p->n_wires && p->tracks <= TRACKS_MAX; i++) {
+        struct wire *wire = &p->wires[i];
+        while (wire->track < TRACKS_MAX && !put_on(&tracks[wire->track], wire, !p->look->utf8))
+            wire->track++;
+        p->tracks = wire->track >= p->tracks ? wire->track + 1 : p->tracks;
+    }
+    for (int i = 0; i < TRACKS_MAX; i++)
+        free(tracks[i].wires);
 }
 
 /* One for each cable, from its first half to the other's: short ones next to the blocks. */
@@ -212,19 +263,13 @@ static void find_wires(struct plan *p)
 {
     p->wires = mn_zalloc((p->draw->n_cables + 1) * sizeof *p->wires);
     for (size_t i = 0; i < p->draw->n_cables; i++) {
-        const struct row *a = row_of(p, &p->draw->cables[i], 0);
-        const struct row *b = row_of(p, &p->draw->cables[i], 1);
+        const struct row *a = row_of(p, i, 0), *b = row_of(p, i, 1);
         if (a && b && a != b)
             p->wires[p->n_wires++] = (struct wire){a->y < b->y ? a : b, a->y < b->y ? b : a, 0};
     }
     if (p->n_wires)
         qsort(p->wires, p->n_wires, sizeof *p->wires, by_length);
-    for (size_t i = 0; i < p->n_wires; i++) {
-        struct wire *wire = &p->wires[i];
-        while (is_taken(p, i, wire->track, wire))
-            wire->track++;
-        p->tracks = wire->track >= p->tracks ? wire->track + 1 : p->tracks;
-    }
+    find_tracks(p);
 }
 
 /* --- drawing -------------------------------------------------------------------------------- */
@@ -327,5 +372,8 @@ void mn_draw_blocks(const struct mn_draw *draw, const struct mn_draw_look *look,
     mn_canvas_print(&canvas, look, file);
     mn_canvas_free(&canvas);
     free(p.rows);
+    free(p.row_of);
+    free(p.ends);
+    free(p.ends_from);
     free(p.wires);
 }
