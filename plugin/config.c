@@ -67,7 +67,7 @@ static enum mn_err select_from_file(struct selection *sel, const struct mn_mesh 
         MN_INFO("cables without addresses yet, over which nothing goes: %s; meshnet topo address "
                 "gives them",
                 bare);
-    err = mn_routes_from_mesh(mesh, *self, &config->routes, diag);
+    err = mn_routed_from_mesh(mesh, *self, &config->routes, diag);
     if (err)
         return err;
     for (size_t i = 0; i < node->n_nics; i++) {

@@ -3,7 +3,7 @@
 #ifndef MN_CONFIG_H
 #define MN_CONFIG_H
 
-#include "plugin/route.h"
+#include "plugin/routed.h"
 #include "topo/base/mac.h"
 #include "topo/mesh_digest.h"
 
@@ -57,7 +57,7 @@ struct mn_config {
     uint64_t node_id; /* equal for processes of one host and one network namespace */
     struct mn_device devices[MN_MAX_DEVICES];
     int n_devices;
-    struct mn_routes routes; /* of this node */
+    struct mn_routed routes; /* of this node */
     /* Where those without a common cable may come: of management NICs, never a cable's end. */
     struct mn_local far[MN_MAX_FAR];
     int n_far;

@@ -15,8 +15,8 @@ static int shares(const struct mn_side *c, const struct mn_side *a, int i, int j
     if (c->node_id == a->node_id)
         return mn_addr_equal(x, y);
     return !mn_addr_equal(x, y) && !mn_addr_is_loopback(x) && !mn_addr_is_loopback(y) &&
-           (mn_addr_share_subnet(x, y) || mn_routes_join(c->routes, x, y) ||
-            mn_routes_join(a->routes, y, x));
+           (mn_addr_share_subnet(x, y) || mn_routed_join(c->routes, x, y) ||
+            mn_routed_join(a->routes, y, x));
 }
 
 static long pair_speed(const struct mn_side *c, const struct mn_side *a, struct mn_pair pair)

@@ -48,7 +48,7 @@ struct mn_side {
     struct mn_local locals[MN_MAX_LOCALS];
     struct mn_rdma_end rdma[MN_MAX_LOCALS]; /* of locals */
     int n_locals;
-    const struct mn_routes *routes; /* of this node; NULL: the peer */
+    const struct mn_routed *routes; /* of this node; NULL: the peer */
     char rdma_text[MN_TABLE_TEXT];  /* why an end is broken; "" = none is */
     char rdma_table[MN_TABLE_TEXT]; /* its GIDs, for messages; "" when all ends are READY */
 };

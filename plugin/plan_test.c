@@ -40,7 +40,7 @@ static void test_a_route_joins_what_no_subnet_does(void **state)
 {
     struct mn_side a = {.node_id = 1, .allow_tcp = MN_TCP_AUTO},
                    b = {.node_id = 2, .allow_tcp = MN_TCP_AUTO};
-    struct mn_routes routes = {.n = 1};
+    struct mn_routed routes = {.n = 1};
     struct mn_pair pairs[MN_MAX_LOCALS];
 
     (void)state;

@@ -1,4 +1,4 @@
-#include "plugin/route.h"
+#include "plugin/routed.h"
 
 #include "topo/mesh_check.h"
 
@@ -9,7 +9,7 @@ static int usable(const struct mn_addr *own, const struct mn_addr *peer)
 }
 
 static enum mn_err add(const struct mn_mesh_nic *own, const struct mn_mesh_nic *peer,
-                       const struct mn_mesh_route *route, struct mn_routes *routes,
+                       const struct mn_mesh_route *route, struct mn_routed *routes,
                        struct mn_diag *diag)
 {
     for (size_t i = 0; i < own->n_addrs; i++)
@@ -21,12 +21,12 @@ static enum mn_err add(const struct mn_mesh_nic *own, const struct mn_mesh_nic *
                                "the route via %s on line %d of the mesh file is too much: a node "
                                "has routes between at most %d pairs of addresses",
                                route->via, route->line, MN_MAX_ROUTES);
-            routes->pairs[routes->n++] = (struct mn_route){own->addrs[i], peer->addrs[j]};
+            routes->pairs[routes->n++] = (struct mn_routed_pair){own->addrs[i], peer->addrs[j]};
         }
     return MN_OK;
 }
 
-enum mn_err mn_routes_from_mesh(const struct mn_mesh *mesh, int node, struct mn_routes *routes,
+enum mn_err mn_routed_from_mesh(const struct mn_mesh *mesh, int node, struct mn_routed *routes,
                                 struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
@@ -41,7 +41,7 @@ enum mn_err mn_routes_from_mesh(const struct mn_mesh *mesh, int node, struct mn_
     return err;
 }
 
-int mn_routes_join(const struct mn_routes *routes, const struct mn_addr *own,
+int mn_routed_join(const struct mn_routed *routes, const struct mn_addr *own,
                    const struct mn_addr *peer)
 {
     for (int i = 0; routes && i < routes->n; i++)

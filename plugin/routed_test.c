@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "plugin/route.h"
+#include "plugin/routed.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
@@ -44,28 +44,28 @@ static void read_hub(int n)
 
 static void both_ends_have_the_same_pairs(void **state)
 {
-    static struct mn_routes hub, leaf;
+    static struct mn_routed hub, leaf;
     struct mn_addr stranger;
 
     (void)state;
     read_hub(60);
-    assert_int_equal(mn_routes_from_mesh(&mesh, 0, &hub, NULL), MN_OK);
+    assert_int_equal(mn_routed_from_mesh(&mesh, 0, &hub, NULL), MN_OK);
     assert_int_equal(hub.n, 60 * 16);
     for (int n = 1; n <= 60; n++) {
-        assert_int_equal(mn_routes_from_mesh(&mesh, n, &leaf, NULL), MN_OK);
+        assert_int_equal(mn_routed_from_mesh(&mesh, n, &leaf, NULL), MN_OK);
         assert_int_equal(leaf.n, 16);
         for (int i = 0; i < leaf.n; i++)
-            assert_true(mn_routes_join(&hub, &leaf.pairs[i].peer, &leaf.pairs[i].own));
+            assert_true(mn_routed_join(&hub, &leaf.pairs[i].peer, &leaf.pairs[i].own));
     }
     assert_int_equal(mn_addr_parse("10.9.9.9", &stranger, NULL), MN_OK);
-    assert_false(mn_routes_join(&hub, &hub.pairs[0].own, &stranger));
-    assert_false(mn_routes_join(NULL, &hub.pairs[0].own, &hub.pairs[0].peer));
+    assert_false(mn_routed_join(&hub, &hub.pairs[0].own, &stranger));
+    assert_false(mn_routed_join(NULL, &hub.pairs[0].own, &hub.pairs[0].peer));
     mn_mesh_free(&mesh);
 }
 
 static void too_many_are_refused(void **state)
 {
-    static struct mn_routes hub;
+    static struct mn_routed hub;
     struct mn_diag diag = {.text = ""};
 
     (void)state;
@@ -76,7 +76,7 @@ static void too_many_are_refused(void **state)
         assert_non_null(copy);
         *copy = route;
     }
-    assert_int_equal(mn_routes_from_mesh(&mesh, 0, &hub, &diag), MN_ERR_CONFIG);
+    assert_int_equal(mn_routed_from_mesh(&mesh, 0, &hub, &diag), MN_ERR_CONFIG);
     assert_non_null(strstr(diag.text, "via core"));
     mn_mesh_free(&mesh);
 }
