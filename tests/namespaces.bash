@@ -101,3 +101,66 @@ sshd_at()
     mkdir -p /run/sshd
     on "$1" /usr/sbin/sshd -f "$PWD/sshd.$1" 3>&-
 }
+
+# shape_of ring|line|star NODES: namespaces n0, n1, … with a management network (of managed) and such
+# cables, the mesh file in shape.yaml.
+shape_of()
+{
+    local shape=$1 n=$2 i from to
+    declare -A nics=()
+    for ((i = 0; i < n; i++)); do
+        managed_node n$i 10.9.2.$((i + 1))/24
+        nics[$i]="      - {netdev: mgmt, addresses: [10.9.2.$((i + 1))/24], role: management}"$'\n'
+    done
+    for ((i = 0; i < n; i++)); do
+        case $shape in
+            ring) from=$i to=$(((i + 1) % n)) ;;
+            line) from=$i to=$((i + 1)) ;;
+            star) from=0 to=$((i + 1)) ;;
+        esac
+        [ $to -lt $n ] || continue
+        cable n$from l${i}a 10.3.$i.0/31 n$to l${i}b 10.3.$i.1/31
+        nics[$from]+="      - {netdev: l${i}a, addresses: [10.3.$i.0/31]}"$'\n'
+        nics[$to]+="      - {netdev: l${i}b, addresses: [10.3.$i.1/31]}"$'\n'
+    done
+    printf 'version: 1\nnodes:\n' >shape.yaml
+    for ((i = 0; i < n; i++)); do
+        printf '  - name: n%s\n    nics:\n%s' "$i" "${nics[$i]}" >>shape.yaml
+    done
+}
+
+# devices_of NODE: its cables' as the double of libibverbs wants them.
+devices_of()
+{
+    ip -n "$NS-$1" -j addr show | jq -r '[.[] | select(.ifname | startswith("l") and . != "lo") |
+        "dev=r\(.ifname):\(.ifname):\(.addr_info[0].local)"] | join(",")'
+}
+
+# like_nccl RANKS: a rank in each, which connects as NCCL does. What they say is in pairs.N.
+like_nccl()
+{
+    local n=$1 i pids=() failed=0
+    for ((i = 0; i < n; i++)); do
+        on n$i env MESHNET_NODE=n$i MESHNET_CONFIG="$PWD/shape.yaml" \
+            FAKEVERBS="shm=$PWD/fabric,$(devices_of n$i)" timeout -k 1 120 "$BUILD/tests/nccl_pairs" \
+            "$BUILD/lib/libnccl-net-mesh.so" $i $n 10.9.2.1 18660 >pairs.$i 2>&1 &
+        pids+=($!)
+    done
+    for ((i = 0; i < n; i++)); do
+        wait "${pids[i]}" || failed=$?
+        cat pairs.$i
+        [ "$(grep -c '^rank' pairs.$i)" -eq 10 ] || failed=1
+    done
+    return $failed
+}
+
+# no_shape NODES: takes them down.
+no_shape()
+{
+    local i
+    rm -f fabric*
+    for ((i = 0; i < $1; i++)); do
+        ip -n $NS-m link del pn$i
+        ip netns del $NS-n$i
+    done
+}
