@@ -41,15 +41,6 @@ static int get_of(struct mn_bytes *b, struct mn_relay_flow *flow, uint8_t *way)
 /* --- frames: {flow 16, way 1} and … ------------------------------------------------------------
  */
 
-static int way_is_one(const struct mn_relay_way *way)
-{
-    for (int i = 0; i < way->n; i++)
-        for (int k = 0; k < i; k++)
-            if (way->nodes[i] == way->nodes[k])
-                return 0;
-    return 1;
-}
-
 /* role 1, at 1, instance 4, mesh 8, n 1, nodes 2 each; of a receiver handles. */
 size_t mn_line_attach_put(const struct mn_line_attach *f, uint8_t out[MN_LINE_MAX])
 {
@@ -90,7 +81,7 @@ int mn_line_attach_get(const uint8_t *payload, size_t len, struct mn_line_attach
         mn_get_raw(&b, f->handles, sizeof f->handles);
     else if (f->role != MN_RELAY_SENDER)
         return 0;
-    return whole(&b) && way_is_one(&f->nodes);
+    return whole(&b) && mn_relay_way_is_simple(&f->nodes);
 }
 
 /* instance 4, handles. */

@@ -40,4 +40,13 @@ struct mn_relay_way {
     uint16_t nodes[MN_RELAY_NODES];
 };
 
+static inline int mn_relay_way_is_simple(const struct mn_relay_way *way)
+{
+    for (int i = 0; i < way->n; i++)
+        for (int k = 0; k < i; k++)
+            if (way->nodes[i] == way->nodes[k])
+                return 0;
+    return 1;
+}
+
 #endif
