@@ -125,7 +125,9 @@ static void put_other(struct view *v, const struct mn_pair_way *way, int from, i
                            : mn_routes_path(&v->routes, from, to, v->other);
     const struct mn_way_edge *edge =
         way->hops == 1 && hops == 1 ? mn_routes_edge(&v->routes, v->other[0], v->other[1]) : NULL;
-    double rate = hops > 0 ? mn_pair_way_rate(&v->fabric, &v->routes, v->other, hops) : 0;
+    double rate = hops > 0 ? mn_pair_way_rate(&v->fabric, &v->routes, v->other, hops,
+                                              way->kind == MN_PAIR_RELAY)
+                           : 0;
 
     if (edge) /* one of them is the first way */
         rate -= rate / (double)edge->count;
@@ -222,6 +224,9 @@ static void put_notes(const struct view *v)
         enum mn_pair_kind kind;
         const char *text;
     } notes[] = {
+        {MN_PAIR_RELAY, "relay: meshnet relayd on the nodes in between, along all of their cables; "
+                        "where it does not run,"},
+        {MN_PAIR_RELAY, "  TCP takes it, slower. The way beside it is used, too."},
         {MN_PAIR_NODES, "nodes: TCP, passed on by the kernels in between where meshnet topo apply "
                         "has set routes;"},
         {MN_PAIR_NODES, "  at most at that speed, and the cables are others' too: one of its own "

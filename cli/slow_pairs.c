@@ -14,6 +14,7 @@ static void say_way(const struct mn_mesh *mesh, const struct mn_pair_way *way, c
 {
     static const char *const kinds[] = {"cable",
                                         "router ",
+                                        "meshnet relayd on ",
                                         "TCP over ",
                                         "TCP over the management network",
                                         "TCP over a network that the mesh file does not have",
@@ -34,11 +35,20 @@ static void say_way(const struct mn_mesh *mesh, const struct mn_pair_way *way, c
 
 const char *mn_slow_pair_faster(enum mn_pair_kind kind)
 {
-    return kind == MN_PAIR_NODES
-               ? "nodes in between pass it on once meshnet topo apply has set routes, else it goes "
-                 "over the management network; a cable between the two is faster"
-           : kind == MN_PAIR_NONE ? "a cable between the two, or transport.reach: auto"
-                                  : "a cable between the two is faster";
+    switch (kind) {
+    case MN_PAIR_RELAY:
+        return "the nodes in between pass it on where meshnet relayd runs on them, else TCP takes "
+               "it, slower; a cable between the two is faster";
+    case MN_PAIR_NODES:
+        return "nodes in between pass it on once meshnet topo apply has set routes, else it goes "
+               "over the management network; meshnet relayd on each of them (it needs a cluster "
+               "key, plugin.key_file), or a cable between the two is faster";
+    case MN_PAIR_NONE:
+        return "a cable between the two, or transport.reach: auto";
+    default:
+        return "meshnet relayd on the nodes in between (it needs a cluster key, plugin.key_file), "
+               "or a cable between the two is faster";
+    }
 }
 
 char *mn_slow_pair_way(const struct mn_mesh *mesh, int from, int to, char *buf, size_t size)
@@ -118,7 +128,7 @@ void mn_slow_pairs_free(struct mn_slow_pairs *pairs)
 /* Each kind of way once: what would be faster. */
 static void put_faster(struct mn_out *out, const struct mn_slow_pairs *pairs)
 {
-    for (int kind = MN_PAIR_NODES; kind <= MN_PAIR_NONE; kind++)
+    for (int kind = MN_PAIR_RELAY; kind <= MN_PAIR_NONE; kind++)
         for (size_t i = 0; i < pairs->count; i++)
             if ((int)pairs->items[i].way.kind == kind) {
                 mn_out_note(out, MN_DIM, "  %s.", mn_slow_pair_faster((enum mn_pair_kind)kind));

@@ -185,3 +185,19 @@ teardown()
     "$MESHNET" topo routes --mesh large.yaml --node node-0001 >one
     [ "$(grep -c ^node one)" -gt 1900 ]
 }
+
+@test "topo routes: relays where the mesh file names a cluster key, along all cables of a hop" {
+    mesh_of mesh.yaml 4 "${RING[@]}"
+    printf 'plugin: {key_file: /etc/meshnet/key}\n' >>mesh.yaml
+    routes --mesh mesh.yaml --json
+    [ "$status" -eq 0 ]
+    [ "$(of n0 n1 .way)" = cable ]
+    [ "$(of n0 n2 '[.way, .hops] | @text')" = '["relay",2]' ]
+    # The way back is the same: no pair has a second row.
+    [ "$(jq '.pairs | length' <<<"$output")" -eq 6 ]
+    routes --mesh mesh.yaml
+    [[ "$output" == *"relay: meshnet relayd on the nodes in between"* ]]
+    printf 'transport: {reach: cables}\n' >>mesh.yaml
+    routes --mesh mesh.yaml --json
+    [ "$(of n0 n2 .way)" = nodes ]
+}

@@ -111,6 +111,8 @@ static void find_doors(const struct mn_mesh *mesh, struct mn_fabric *fabric)
 
 void mn_fabric_from_mesh(const struct mn_mesh *mesh, struct mn_fabric *fabric)
 {
+    int relays = mn_reach_relays(&mesh->settings);
+
     *fabric = (struct mn_fabric){.n = (int)mesh->n_nodes};
     for (size_t l = 0; l < mesh->n_links; l++) {
         const struct mn_mesh_link *link = &mesh->links[l];
@@ -122,11 +124,12 @@ void mn_fabric_from_mesh(const struct mn_mesh *mesh, struct mn_fabric *fabric)
         int at =
             mn_fabric_add(fabric, a, b, mn_fabric_nic_rate(nics[0], nics[1], is_rdma(mesh, nics)),
                           is_rdma(mesh, nics) ? MN_FABRIC_RDMA_LATENCY : MN_FABRIC_TCP_LATENCY);
-        if (is_rdma(mesh, nics))
+        if (is_rdma(mesh, nics) && !relays)
             fabric->far = MN_FABRIC_TCP_LATENCY;
         fabric->cables[at].link = (int)l;
         fabric->cables[at].weight = mn_way_weight(mesh->nodes[a].name, mesh->nodes[b].name);
     }
     join_groups(mesh, fabric);
-    find_doors(mesh, fabric);
+    if (!relays)
+        find_doors(mesh, fabric);
 }

@@ -34,7 +34,7 @@ struct mn_fabric {
     double far;    /* s that ranks without a common cable need more: TCP where cables do RDMA */
     double *hosts; /* by node: bytes/s that it sends and receives in all, 0 = any; NULL: all any */
     /* By node the cable at whose address nodes without a cable to it find it, -1: has none; NULL:
-     * they come by the shortest way. */
+     * they come by the shortest way, over all cables of each hop, as by the relay. */
     int *doors;
 };
 

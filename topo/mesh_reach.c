@@ -9,3 +9,9 @@ const char *mn_reach_barred_by(enum mn_reach reach, enum mn_transport_kind kind,
            : allow_tcp == MN_TCP_NEVER  ? "transport.allow_tcp: false"
                                         : NULL;
 }
+
+int mn_reach_relays(const struct mn_settings *settings)
+{
+    return settings->reach == MN_REACH_RELAY ||
+           (settings->reach == MN_REACH_AUTO && settings->key_file[0]);
+}

@@ -49,7 +49,7 @@ static double rate_of_one(const struct mn_fabric *fabric, const size_t *cables, 
 }
 
 double mn_pair_way_rate(const struct mn_fabric *fabric, const struct mn_routes *routes,
-                        const int *nodes, int hops)
+                        const int *nodes, int hops, int relayed)
 {
     double least = 0;
 
@@ -57,9 +57,9 @@ double mn_pair_way_rate(const struct mn_fabric *fabric, const struct mn_routes *
         const struct mn_way_edge *edge = mn_routes_edge(routes, nodes[i], nodes[i + 1]);
         const size_t *cables = edge ? &routes->cables[edge->first] : NULL;
         double rate = 0;
-        if (edge && hops == 1) {
-            double there = rate_at(fabric, cables, edge->count, nodes[0], nodes[1]);
-            rate = rate_at(fabric, cables, edge->count, nodes[0], nodes[0]);
+        if (edge && (hops == 1 || relayed)) {
+            double there = rate_at(fabric, cables, edge->count, nodes[i], nodes[i + 1]);
+            rate = rate_at(fabric, cables, edge->count, nodes[i], nodes[i]);
             rate = there < rate ? there : rate;
         } else if (edge) {
             rate = rate_of_one(fabric, cables, edge->count, nodes[i]);
@@ -135,6 +135,12 @@ static enum mn_pair_kind kind_of(const struct mn_mesh *mesh, const struct mn_fab
     }
     if (find_router(mesh, from, to, way))
         return MN_PAIR_ROUTER;
+    if (mn_reach_relays(s)) {
+        way->hops = mn_routes_path(routes, from, to, nodes);
+        if (way->hops > 1 && way->hops <= MN_PAIR_RELAYS + 1)
+            return MN_PAIR_RELAY;
+        way->hops = 0;
+    }
     if (mn_reach_barred_by(s->reach, s->transport, s->allow_tcp))
         return MN_PAIR_NONE;
     if (s->reach != MN_REACH_MANAGEMENT)
@@ -155,12 +161,12 @@ void mn_pair_way_find(const struct mn_mesh *mesh, const struct mn_fabric *fabric
                       struct mn_routes *routes, int from, int to, int *nodes,
                       struct mn_pair_way *way)
 {
-    static const char *const texts[] = {"cable",      "router",  "nodes",
+    static const char *const texts[] = {"cable",      "router",  "relay", "nodes",
                                         "management", "outside", "none"};
 
     *way = (struct mn_pair_way){.rate = 0};
     way->kind = kind_of(mesh, fabric, routes, from, to, nodes, way);
     way->text = texts[way->kind];
     if (way->hops)
-        way->rate = mn_pair_way_rate(fabric, routes, nodes, way->hops);
+        way->rate = mn_pair_way_rate(fabric, routes, nodes, way->hops, way->kind == MN_PAIR_RELAY);
 }

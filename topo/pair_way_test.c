@@ -162,6 +162,37 @@ static void test_settings(void **state)
     mn_mesh_free(&mesh);
 }
 
+/* All cables of each hop; where a cluster key is named, or nothing else is allowed. */
+static void test_relays(void **state)
+{
+    (void)state;
+    begin(12);
+    add_cable(0, 1, 10000, "");
+    add_cable(0, 1, 30000, "");
+    add_cable(1, 2, 25000, "");
+    for (int i = 2; i < 10; i++)
+        add_cable(i, i + 1, 25000, "");
+    expect(0, 2, MN_PAIR_NODES, "012", 25000);
+    strcpy(mesh.settings.key_file, "/etc/meshnet/key");
+    expect(0, 1, MN_PAIR_CABLE, "01", 40000);
+    expect(0, 2, MN_PAIR_RELAY, "012", 25000);
+    expect(2, 0, MN_PAIR_RELAY, "210", 25000);
+    add_cable(1, 2, 25000, "");
+    expect(0, 2, MN_PAIR_RELAY, "012", 40000);
+    expect(0, 9, MN_PAIR_RELAY, "0123456789", 25000); /* eight relays; nine are too many */
+    expect(1, 10, MN_PAIR_RELAY, "123456789:", 25000);
+    expect(0, 10, MN_PAIR_NODES, "0123456789:", 25000);
+    expect(0, 11, MN_PAIR_OUTSIDE, "", 0);
+    mesh.settings.reach = MN_REACH_CABLES;
+    expect(0, 2, MN_PAIR_NODES, "012", 25000);
+    mesh.settings.reach = MN_REACH_RELAY;
+    mesh.settings.key_file[0] = 0;
+    mesh.settings.transport = MN_TRANSPORT_VERBS; /* forbids TCP alone */
+    expect(0, 2, MN_PAIR_RELAY, "012", 40000);
+    expect(0, 10, MN_PAIR_NONE, "", 0);
+    mn_mesh_free(&mesh);
+}
+
 static void test_routers(void **state)
 {
     (void)state;
@@ -183,7 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cables),     cmocka_unit_test(test_halves_of_a_port),
         cmocka_unit_test(test_management), cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_routers),
+        cmocka_unit_test(test_relays),     cmocka_unit_test(test_routers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
