@@ -138,9 +138,12 @@ static double now(void)
 static enum mn_err question(const struct mn_doctor_session *s, const char *only, cJSON **ask,
                             struct mn_diag *diag)
 {
-    char *text;
-    enum mn_err err = mn_mesh_format_yaml(&s->mesh, &text, diag);
+    char *text, hex[2 * MN_KEY_SIZE + 1];
+    uint8_t random[MN_KEY_SIZE];
+    enum mn_err err = mn_random(random, sizeof random, diag);
 
+    if (!err)
+        err = mn_mesh_format_yaml(&s->mesh, &text, diag);
     if (err)
         return err;
     *ask = cJSON_CreateObject();
@@ -148,6 +151,9 @@ static enum mn_err question(const struct mn_doctor_session *s, const char *only,
     free(text);
     if (s->options->mesh)
         cJSON_AddStringToObject(*ask, "file", s->path);
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(hex + 2 * i, 3, "%02x", random[i]);
+    cJSON_AddStringToObject(*ask, "challenge", hex);
     if (only)
         cJSON_AddItemToArray(cJSON_AddArrayToObject(*ask, "only"), cJSON_CreateString(only));
     return MN_OK;

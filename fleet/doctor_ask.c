@@ -32,6 +32,7 @@ static const struct {
     {"forwarding", mn_doctor_ask_forwarding}, /* fleet/doctor_firewall.c */
     {"firewall", mn_doctor_ask_firewall},     /* fleet/doctor_firewall.c */
     {"apply", mn_doctor_ask_apply},           /* fleet/doctor_self.c */
+    {"relay", mn_doctor_ask_relay},           /* fleet/doctor_relay.c */
     {"probes", mn_doctor_ask_probes},         /* fleet/doctor_probe.c */
 };
 

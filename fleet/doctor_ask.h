@@ -20,13 +20,15 @@ typedef void mn_doctor_question(const struct mn_doctor_look *look, cJSON *answer
 mn_doctor_question mn_doctor_ask_mesh, mn_doctor_ask_versions, mn_doctor_ask_names,
     mn_doctor_ask_nics, mn_doctor_ask_counters, mn_doctor_ask_findings, mn_doctor_ask_libraries,
     mn_doctor_ask_settings, mn_doctor_ask_limits, mn_doctor_ask_forwarding, mn_doctor_ask_firewall,
-    mn_doctor_ask_apply, mn_doctor_ask_probes;
+    mn_doctor_ask_apply, mn_doctor_ask_relay, mn_doctor_ask_probes;
 
 /* The NIC of the host that carries data as NIC i of its node in the mesh; NULL: it is for
  * management, has no cable or is not there. */
 const struct mn_nic *mn_doctor_nic(const struct mn_doctor_look *look, size_t i);
 /* Whether packets of others pass through this node: a route of the mesh leads over it. */
 int mn_doctor_is_transit(const struct mn_doctor_look *look);
+/* Whether the mesh has nodes without a common cable, which relays may reach. */
+int mn_doctor_wants_relay(const struct mn_mesh *mesh);
 /* A file of one line, without its end; 0 when it cannot be read. */
 int mn_doctor_line(char *buf, size_t size, const char *path, ...)
     __attribute__((format(printf, 3, 4)));

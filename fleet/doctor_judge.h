@@ -26,6 +26,9 @@ mn_doctor_check mn_doctor_version, mn_doctor_plugin_missing, mn_doctor_plugin, m
     mn_doctor_kernel;
 /* doctor_judge_counters.c */
 mn_doctor_check mn_doctor_cable_errors, mn_doctor_cable_drops, mn_doctor_cable_pause;
+/* doctor_judge_relay.c */
+mn_doctor_check mn_doctor_relay_down, mn_doctor_relay_mesh, mn_doctor_relay_version,
+    mn_doctor_relay_key, mn_doctor_relay_stuck, mn_doctor_relay_memlock;
 /* doctor_judge_cables.c */
 mn_doctor_check mn_doctor_cable_down, mn_doctor_cable_mtu, mn_doctor_cable_gid,
     mn_doctor_cable_rdma, mn_doctor_cable_speed, mn_doctor_cable_pcie, mn_doctor_firmware,

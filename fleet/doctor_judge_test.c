@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "fleet/doctor.h"
+#include "fleet/same_mesh.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
@@ -241,13 +242,166 @@ static void test_manual(void **state)
     free(page);
 }
 
+/* --- relays -------------------------------------------------------------------------------------
+ */
+
+/* b's cable to c carries nothing any more, so that c is a node away from it. */
+static void setup_line(struct ring *r, const char *key_file)
+{
+    setup(r);
+    for (size_t i = 0; i < r->mesh.n_links; i++)
+        if (!strcmp(r->mesh.links[i].name, "b-c"))
+            memmove(&r->mesh.links[i], &r->mesh.links[i + 1],
+                    (--r->mesh.n_links - i) * sizeof r->mesh.links[i]);
+    snprintf(r->mesh.settings.key_file, sizeof r->mesh.settings.key_file, "%s", key_file);
+}
+
+static cJSON *relay(struct ring *r, int node, const char *text)
+{
+    cJSON *json = cJSON_Parse(text);
+
+    assert_non_null(json);
+    cJSON_DeleteItemFromObject(facts(r, node), "relay");
+    cJSON_AddItemToObject(facts(r, node), "relay", json);
+    return json;
+}
+
+static const struct mn_trouble *the_relay_trouble(struct ring *r)
+{
+    const struct mn_trouble *found = NULL;
+
+    judge(r);
+    for (size_t i = 0; i < r->found.count; i++)
+        if (!strncmp(r->found.items[i].rule->id, "relay-", 6)) {
+            assert_null(found);
+            found = &r->found.items[i];
+        }
+    return found;
+}
+
+static void expect_relay(struct ring *r, const char *id, const char *where, const char *seen,
+                         const char *fix)
+{
+    const struct mn_trouble *t = the_relay_trouble(r);
+
+    assert_non_null(t);
+    assert_string_equal(t->rule->id, id);
+    assert_string_equal(t->where, where);
+    assert_non_null(strstr(t->seen, seen));
+    assert_non_null(strstr(t->fix, fix));
+}
+
+#define RELAY_GOOD                                                                                 \
+    "{\"socket\": \"/s\", \"version\": \"1\", \"flows\": 2, \"waiting\": 3, \"oldest_ms\": 10, "   \
+    "\"buffers\": 268435456, \"memlock\": -1, \"key\": \"aa\"}"
+
+static void test_relays_not_wanted(void **state)
+{
+    struct ring r;
+
+    (void)state;
+    setup(&r); /* all are cabled */
+    relay(&r, 0, "{\"error\": \"none\"}");
+    assert_null(the_relay_trouble(&r));
+    teardown(&r);
+    setup_line(&r, "/k");
+    r.mesh.settings.reach = MN_REACH_CABLES;
+    relay(&r, 0, "{\"error\": \"none\"}");
+    assert_null(the_relay_trouble(&r));
+    teardown(&r);
+}
+
+static void test_relays_without_key(void **state)
+{
+    struct ring r;
+
+    (void)state;
+    setup_line(&r, "");
+    relay(&r, 0, "{\"error\": \"none\"}");
+    assert_null(the_relay_trouble(&r));
+    teardown(&r);
+}
+
+static void test_relays(void **state)
+{
+    struct ring r;
+
+    (void)state;
+    setup_line(&r, "/k");
+    for (int i = 0; i < 3; i++)
+        relay(&r, i, RELAY_GOOD);
+    assert_null(the_relay_trouble(&r));
+    relay(&r, 1, "{\"error\": \"/s: no relayd\"}");
+    expect_relay(&r, "relay-down", "b", "/s: no relayd", "systemctl enable --now meshnet-relayd");
+    cJSON *json = relay(&r, 1, RELAY_GOOD);
+    cJSON_ReplaceItemInObject(json, "key", cJSON_CreateString("bb"));
+    expect_relay(&r, "relay-key", "b", "not that of most of the 3", "/k");
+    json = relay(&r, 1, RELAY_GOOD);
+    cJSON_ReplaceItemInObject(json, "oldest_ms", cJSON_CreateNumber(7000));
+    expect_relay(&r, "relay-stuck", "b", "3 pieces of 2 flows wait in it, the oldest for 7 s",
+                 "--status");
+    json = relay(&r, 1, RELAY_GOOD);
+    cJSON_ReplaceItemInObject(json, "memlock", cJSON_CreateNumber(8388608));
+    assert_null(the_relay_trouble(&r)); /* no RDMA there */
+    cJSON_AddStringToObject(nic(&r, 1, 0), "device", "mlx5_0");
+    expect_relay(&r, "relay-memlock", "b", "may lock 8M", "LimitMEMLOCK=infinity");
+    teardown(&r);
+}
+
+static void test_relays_of_before(void **state)
+{
+    struct mn_mesh_digest digest = {.hash = 0x1234};
+    struct ring r;
+
+    (void)state;
+    setup_line(&r, "/k");
+    mn_same_mesh_add(facts(&r, 2), &digest);
+    cJSON *json = relay(&r, 2, RELAY_GOOD);
+    cJSON_AddStringToObject(json, "mesh", "0000000000001234");
+    assert_null(the_relay_trouble(&r));
+    cJSON_ReplaceItemInObject(json, "mesh", cJSON_CreateString("0000000000001235"));
+    expect_relay(&r, "relay-mesh", "c", "0000000000001235", "systemctl restart meshnet-relayd");
+    cJSON_DeleteItemFromObject(json, "mesh");
+    cJSON *versions = cJSON_AddObjectToObject(facts(&r, 2), "versions");
+    cJSON_AddStringToObject(versions, "meshnet", "2");
+    expect_relay(&r, "relay-version", "c", "relayd of meshnet 1 runs", "systemctl restart");
+    teardown(&r);
+}
+
+/* Whatever a stranger says. */
+static void test_relays_nonsense(void **state)
+{
+    static const char *const said[] = {"1", "[]", "{}",
+                                       "{\"key\": 7, \"mesh\": [], \"version\": {}, "
+                                       "\"oldest_ms\": \"x\", \"memlock\": {}, "
+                                       "\"buffers\": 1e300, \"flows\": -1}"};
+    struct ring r;
+
+    (void)state;
+    setup_line(&r, "/k");
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
+        relay(&r, 0, said[i]);
+        assert_null(the_relay_trouble(&r));
+    }
+    teardown(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_healthy),  cmocka_unit_test(test_consequences),
-        cmocka_unit_test(test_clock),    cmocka_unit_test(test_wrong_node),
-        cmocka_unit_test(test_majority), cmocka_unit_test(test_manual),
-        cmocka_unit_test(test_commands), cmocka_unit_test(test_slower),
+        cmocka_unit_test(test_healthy),
+        cmocka_unit_test(test_consequences),
+        cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_wrong_node),
+        cmocka_unit_test(test_majority),
+        cmocka_unit_test(test_manual),
+        cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_slower),
+        cmocka_unit_test(test_relays_not_wanted),
+        cmocka_unit_test(test_relays_without_key),
+        cmocka_unit_test(test_relays),
+        cmocka_unit_test(test_relays_of_before),
+        cmocka_unit_test(test_relays_nonsense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

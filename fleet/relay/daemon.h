@@ -36,17 +36,31 @@ enum mn_err mn_relay_run(struct mn_relay *relay, int stop_fd, struct mn_diag *di
 void mn_relay_close(struct mn_relay *relay);
 
 /* What "state" answers, `meshnet relayd --status` shows as tables and doctor looks at. Nothing in
- * it is secret: of a flow's id only the beginning is told. Keys, with units in their names: version
- * (meshnet's), mesh (mn_mesh_digest's hash, 16 hexadecimal digits), node, pid, uptime_s listening:
- * [{address, port}] buffers: {bytes, in_use, locked} lines: [{peer, kind: process or relay, uid,
- * pid, since_s}] trunks: [{neighbor, class, kind: bulk or small, way: in or out, transport,
- * waiting, free}] flows: [{id, way, from, to, uid, pid, state, bytes, waiting, oldest_ms, gbps}]
+ * it is secret: of a flow's id only the beginning is told. Keys, with units in their names:
+ *
+ *   version (meshnet's), mesh (mn_mesh_digest's hash, 16 hexadecimal digits), node, pid, uptime_s
+ *
+ *   listening: [{address, port}]
+ *
+ *   buffers: {bytes, in_use, locked}
+ *
+ *   lines: [{peer, kind: process or relay, uid, pid, since_s}]
+ *
+ *   trunks: [{neighbor, class, kind: bulk or small, way: in or out, transport, waiting, free}]
+ *
+ *   flows: [{id, way, from, to, uid, pid, state, bytes, waiting, oldest_ms, gbps}]
+ *
  *   counts: {flows, bytes, pieces, refused, gone}, since it was started */
 void mn_relay_state(const struct mn_relay *relay, struct mn_out *out);
 /* The same in a line: "3 flows, 2 lines, 4 of 64 MiB in use". */
 void mn_relay_summary(const struct mn_relay *relay, char *text, size_t size);
+/* Flows that are attached here now. */
+size_t mn_relay_flows(const struct mn_relay *relay);
 
 /* The client's half: what the relayd of this node says of itself; text is to be freed. */
 enum mn_err mn_relay_ask_state(const char *socket, char **json, struct mn_diag *diag);
+/* … and what its cluster key makes of a challenge. */
+enum mn_err mn_relay_ask_same(const char *socket, const uint8_t challenge[MN_KEY_SIZE],
+                              uint8_t made[MN_MAC_SIZE], struct mn_diag *diag);
 
 #endif

@@ -36,6 +36,8 @@ int mn_line_hello_get(const uint8_t in[MN_LINE_HELLO_SIZE], struct mn_line_hello
  *   "sign" and a hello (kind, node, uid and pid are overwritten by what the daemon knows of the
  *   asker) is answered by a byte MN_ASK_SIGNED, the hello as signed, proof, welcome and key;
  *   "state" (a line break behind it is allowed) by JSON, which begins with "{";
+ *   "same" and 16 random bytes by 16 others, which the cluster key makes of them and which tell
+ *   nodes with the same key from others;
  *   anything else is text, at most MN_ASK_WORDS, that says why not.
  * connect(2) of a socket that does not wait fails with EAGAIN while many others ask: it is tried
  * again. The server's half is fleet/relay/local.c. */
