@@ -1,0 +1,340 @@
+/* Data connections: made, woken, put to sleep, ended. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "fleet/relay/engine.h"
+#include "plugin/abi/nccl_abi.h"
+#include "topo/base/log.h"
+
+#define SPIN_US 50
+
+static struct relayd_hop *new_hop(struct relayd_line *line, struct relayd_way *way,
+                                  enum mn_relay_kind kind, uint8_t class, int is_in)
+{
+    struct mn_relay *relay = line->relay;
+    struct relayd_hop *hop = calloc(1, sizeof *hop);
+
+    if (!hop)
+        return NULL;
+    hop->source.what = RELAYD_HOP;
+    hop->relay = relay;
+    hop->line = line;
+    hop->way = way;
+    hop->kind = kind;
+    hop->class = class;
+    hop->is_in = is_in;
+    hop->share.cap = MN_RELAY_BUFFERS;
+    hop->moved_us = relayd_now_us();
+    hop->next = relay->hops;
+    relay->hops = hop;
+    return hop;
+}
+
+/* An edge may have fewer buffers when memory is short. */
+static int take_buffers(struct relayd_hop *hop)
+{
+    struct mn_pool *pool = &hop->relay->pool;
+    int edge = hop->way != NULL;
+
+    for (uint32_t n = MN_RELAY_BUFFERS; n >= (edge ? 2 : MN_RELAY_BUFFERS); n /= 2)
+        if (mn_pool_take(pool, hop->kind, n, edge, &hop->run)) {
+            hop->bufs = calloc(n, sizeof *hop->bufs);
+            if (!hop->bufs)
+                return 0;
+            for (uint32_t i = 0; i < n; i++) {
+                hop->bufs[i].in = hop;
+                hop->bufs[i].data = mn_pool_data(pool, &hop->run, i);
+                hop->bufs[i].head = mn_pool_head(pool, &hop->run, i);
+                relayd_list_push(&hop->free, &hop->bufs[i]);
+            }
+            return 1;
+        }
+    return 0;
+}
+
+struct relayd_hop *relayd_hop_listen(struct relayd_line *line, struct relayd_way *way,
+                                     enum mn_relay_kind kind, uint8_t class,
+                                     uint8_t handle[MN_HANDLE_SIZE], struct mn_diag *diag)
+{
+    struct mn_relay *relay = line->relay;
+    struct relayd_hop *hop = new_hop(line, way, kind, class, 1);
+    enum mn_err err = MN_OK;
+
+    if (!hop || !take_buffers(hop))
+        err = mn_fail(diag, MN_ERR_NOMEM, "no buffers are free (relay.buffers, %zu MiB)",
+                      relay->pool.size >> 20);
+    if (!err)
+        err = mn_hop_listen(&relay->config, relay->config.devices, mn_line_key(line->line), handle,
+                            &hop->hop, diag);
+    if (err && hop)
+        relayd_hop_end(hop);
+    if (err)
+        return NULL;
+    hop->state = RELAYD_HOP_MAKING;
+    return hop;
+}
+
+static enum mn_err dial(struct relayd_hop *hop, const uint8_t *handle, struct mn_diag *diag)
+{
+    enum mn_err err = mn_hop_dial(&hop->relay->config, hop->relay->config.devices,
+                                  mn_line_key(hop->line->line), handle, &hop->hop, diag);
+
+    if (!err)
+        hop->state = RELAYD_HOP_MAKING;
+    return err;
+}
+
+struct relayd_hop *relayd_hop_dial(struct relayd_line *line, struct relayd_way *way,
+                                   enum mn_relay_kind kind, uint8_t class, const uint8_t *handle,
+                                   struct mn_diag *diag)
+{
+    struct relayd_hop *hop = new_hop(line, way, kind, class, 0);
+
+    if (!hop) {
+        (void)mn_fail(diag, MN_ERR_NOMEM, "no memory for a data connection");
+        return NULL;
+    }
+    if (dial(hop, handle, diag)) {
+        relayd_hop_end(hop);
+        return NULL;
+    }
+    return hop;
+}
+
+/* --- trunks ----------------------------------------------------------------------------------- */
+
+static void put_trunk(struct relayd_line *line, enum mn_line_frame type,
+                      const struct mn_line_trunk *frame)
+{
+    uint8_t payload[MN_LINE_MAX];
+
+    relayd_line_put(line, type, payload, mn_line_trunk_put(frame, payload));
+}
+
+struct relayd_hop *relayd_trunk(struct relayd_line *line, uint8_t class, enum mn_relay_kind kind)
+{
+    struct relayd_hop **at = &line->trunk[0][class][kind];
+    struct mn_line_trunk ask = {.class = class, .kind = (uint8_t)kind};
+
+    if (*at)
+        return *at;
+    *at = new_hop(line, NULL, kind, class, 0);
+    if (*at)
+        put_trunk(line, MN_LINE_TRUNK, &ask);
+    return *at;
+}
+
+void relayd_on_trunk(struct relayd_line *line, const struct mn_line_trunk *frame)
+{
+    struct relayd_hop **at = &line->trunk[1][frame->class][frame->kind];
+    struct mn_line_trunk answer = {.class = frame->class, .kind = frame->kind};
+    struct mn_diag diag = {.text = ""};
+
+    if (*at)
+        relayd_hop_end(*at);
+    *at = relayd_hop_listen(line, NULL, frame->kind, frame->class, answer.handle, &diag);
+    if (!*at) {
+        MN_WARN("%s: a trunk for what has been over %d others is refused: %s", line->peer,
+                frame->class, diag.text);
+        memset(answer.handle, 0, sizeof answer.handle);
+        line->relay->counts.refused++;
+    }
+    put_trunk(line, MN_LINE_TRUNKED, &answer);
+}
+
+void relayd_on_trunked(struct relayd_line *line, const struct mn_line_trunk *frame)
+{
+    static const uint8_t none[MN_HANDLE_SIZE];
+    struct relayd_hop *hop = line->trunk[0][frame->class][frame->kind];
+    struct mn_diag diag = {.text = ""};
+
+    if (!hop || hop->state != RELAYD_HOP_ASKED)
+        return;
+    if (!memcmp(frame->handle, none, sizeof none))
+        relayd_hop_fail(hop, MN_GONE_FULL, "relay %s has no buffers left", line->peer);
+    else if (dial(hop, frame->handle, &diag))
+        relayd_hop_fail(hop, MN_GONE_RELAY, "relay %s: %s", line->peer, diag.text);
+}
+
+/* --- stepping --------------------------------------------------------------------------------- */
+
+void relayd_hop_wake(struct relayd_hop *hop)
+{
+    if (hop->state == RELAYD_HOP_ASLEEP)
+        hop->state = RELAYD_HOP_HOT;
+    hop->moved_us = relayd_now_us();
+}
+
+void relayd_hop_fail(struct relayd_hop *hop, enum mn_gone why, const char *fmt, ...)
+{
+    va_list args;
+
+    if (hop->failed)
+        return;
+    va_start(args, fmt);
+    vsnprintf(hop->text, sizeof hop->text, fmt, args);
+    va_end(args);
+    hop->failed = (uint8_t)why;
+    hop->relay->marked = 1;
+}
+
+static void make(struct relayd_hop *hop)
+{
+    struct mn_relay *relay = hop->relay;
+    struct mn_diag diag = {.text = ""};
+    enum mn_err err = mn_hop_step(hop->hop, &hop->comm, &diag);
+
+    if (err == MN_ERR_AGAIN) {
+        relay->naps = 1;
+        return;
+    }
+    if (!err) {
+        err = hop->comm->ops->reg_mr(hop->comm, relay->pool.base, relay->pool.size, NCCL_PTR_HOST,
+                                     &hop->mhandle);
+        if (err)
+            (void)mn_fail(&diag, err, "its buffers cannot be registered: %s", mn_err_text(err));
+    } else {
+        hop->comm = NULL;
+    }
+    if (!err && hop->is_in)
+        err = relayd_post(hop);
+    if (err) {
+        relayd_hop_fail(hop, MN_GONE_RELAY, "no data connection with %s: %s", hop->line->peer,
+                        diag.text);
+        return;
+    }
+    hop->state = RELAYD_HOP_HOT;
+    relayd_hop_wake(hop);
+    if (hop->way)
+        relayd_way_look(hop->way);
+    else if (!hop->is_in)
+        relayd_pump(hop);
+}
+
+/* Descriptors that went were closed, which took them out of epoll. */
+static enum mn_err watch(struct relayd_hop *hop)
+{
+    struct mn_wake wakes[MN_WAKES];
+
+    if (hop->wakes_known && hop->wakes_seen == hop->comm->wakes_changed)
+        return MN_OK;
+    hop->wakes_seen = hop->comm->wakes_changed;
+    hop->wakes_known = 1;
+    int n = hop->comm->ops->descriptors(hop->comm, wakes, MN_WAKES);
+    for (int i = 0; i < n && i < MN_WAKES; i++) {
+        enum mn_err err =
+            relayd_watch(hop->relay, wakes[i].fd, wakes[i].events | EPOLLET, &hop->source, NULL);
+        if (err)
+            return err;
+    }
+    return MN_OK;
+}
+
+static void perhaps_sleep(struct relayd_hop *hop)
+{
+    struct mn_relay *relay = hop->relay;
+    /* RDMA announces without waking. */
+    int blind = hop->no_room && hop->comm->ops->kind == MN_TRANSPORT_VERBS;
+
+    if (relayd_now_us() - hop->moved_us < SPIN_US) {
+        relay->spins = 1;
+        return;
+    }
+    if (blind || hop->free.n) {
+        relay->naps = 1;
+        return;
+    }
+    enum mn_err err = watch(hop);
+    if (!err)
+        err = hop->comm->ops->arm(hop->comm);
+    if (!err) {
+        hop->state = RELAYD_HOP_ASLEEP;
+        hop->armed_ms = relay->now_ms;
+    } else if (err == MN_ERR_AGAIN) {
+        relay->spins = 1;
+    } else if (err == MN_ERR_UNSUPPORTED) {
+        relay->naps = 1;
+    } else {
+        relayd_hop_fail(hop, MN_GONE_RELAY, "a data connection has failed: %s", mn_err_text(err));
+    }
+}
+
+void relayd_hop_step(struct relayd_hop *hop)
+{
+    int moved = 0;
+    enum mn_err err;
+
+    if (hop->failed || hop->state == RELAYD_HOP_ASKED || hop->state >= RELAYD_HOP_ASLEEP)
+        return;
+    if (hop->state == RELAYD_HOP_MAKING) {
+        make(hop);
+        return;
+    }
+    err = hop->is_in ? relayd_receive(hop, &moved) : relayd_send(hop, &moved);
+    if (err)
+        relayd_hop_fail(hop, MN_GONE_RELAY, "a data connection with %s has failed: %s",
+                        hop->line->peer, mn_err_text(err));
+    if (hop->failed)
+        return;
+    if (moved) {
+        relayd_hop_wake(hop);
+        hop->relay->spins = 1;
+    } else {
+        perhaps_sleep(hop);
+    }
+}
+
+/* --- the end ---------------------------------------------------------------------------------- */
+
+static void release_all(struct relayd_list *list)
+{
+    struct relayd_buf *buf;
+
+    while ((buf = relayd_list_pop(list)))
+        relayd_buf_release(buf);
+}
+
+void relayd_hop_end(struct relayd_hop *hop)
+{
+    struct relayd_buf *buf;
+
+    if (hop->state == RELAYD_HOP_ENDED)
+        return;
+    hop->state = RELAYD_HOP_ENDED;
+    hop->drained.count = 0;
+    hop->relay->marked = 1;
+    if (hop->comm && hop->mhandle)
+        (void)hop->comm->ops->dereg_mr(hop->comm, hop->mhandle);
+    mn_hop_close(hop->hop);
+    hop->hop = NULL;
+    hop->comm = NULL;
+    while ((buf = relayd_list_pop(&hop->posted)))
+        relayd_list_push(&hop->free, buf);
+    if (hop->current)
+        relayd_buf_release(hop->current);
+    hop->current = NULL;
+    release_all(&hop->sending);
+    if (hop->line && !hop->way && hop->line->trunk[hop->is_in][hop->class][hop->kind] == hop)
+        hop->line->trunk[hop->is_in][hop->class][hop->kind] = NULL;
+    if (hop->way && hop->way->edge[!hop->is_in][hop->kind] == hop)
+        hop->way->edge[!hop->is_in][hop->kind] = NULL;
+    hop->line = NULL;
+    hop->way = NULL;
+}
+
+int relayd_hop_is_idle(const struct relayd_hop *hop)
+{
+    return hop->state == RELAYD_HOP_ENDED && !hop->busy;
+}
+
+void relayd_hop_free(struct relayd_hop *hop)
+{
+    if (hop->run.count)
+        mn_pool_give(&hop->relay->pool, &hop->run);
+    free(hop->bufs);
+    free(hop);
+}
