@@ -1,0 +1,133 @@
+/* What goes over a line that is up, and its end. */
+#include "plugin/relay/line_ends.h"
+
+static void frames_go_both_ways_whole_and_in_order(void **state)
+{
+    uint8_t big[MN_LINE_MAX], *payload;
+    struct end a, b;
+
+    (void)state;
+    join(&a, &b);
+    for (unsigned i = 0; i < 300; i++) {
+        size_t len = (i * 37) % (MN_LINE_MAX + 1);
+        memset(big, (int)i, sizeof big);
+        assert_int_equal(mn_line_put(a.line, MN_LINE_TALK, big, len), MN_OK);
+        assert_int_equal(mn_line_put(b.line, MN_LINE_GONE, big, MN_LINE_MAX - len), MN_OK);
+    }
+    for (unsigned i = 0; i < 300; i++) {
+        size_t len = (i * 37) % (MN_LINE_MAX + 1);
+        assert_int_equal(await(&b, MN_LINE_TALK, &payload), len);
+        assert_true(!len || (payload[0] == (uint8_t)i && payload[len - 1] == (uint8_t)i));
+        assert_int_equal(await(&a, MN_LINE_GONE, &payload), MN_LINE_MAX - len);
+        assert_true(len == MN_LINE_MAX || payload[0] == (uint8_t)i);
+    }
+    assert_int_equal(mn_line_put(a.line, MN_LINE_TALK, big, MN_LINE_MAX + 1), MN_ERR_INTERNAL);
+    assert_int_equal(mn_line_put(a.line, MN_LINE_FRAMES, big, 1), MN_ERR_INTERNAL);
+    part(&a, &b);
+}
+
+static void who_does_not_read_fills_the_queue_and_no_more(void **state)
+{
+    uint8_t big[MN_LINE_MAX] = {0}, *payload;
+    unsigned put = 0, got = 0;
+    enum mn_err err;
+    struct end a, b;
+
+    (void)state;
+    join(&a, &b);
+    while (!(err = mn_line_put(a.line, MN_LINE_TALK, big, sizeof big)))
+        memcpy(big, &(unsigned){++put}, sizeof put);
+    assert_int_equal(err, MN_ERR_AGAIN);
+    assert_true(put >= MN_LINE_QUEUE / (MN_LINE_MAX + MN_LINE_HEADER));
+    assert_true(mn_line_events(a.line) & POLLOUT);
+    assert_true(a.line->tx_room <= 4 * MN_LINE_QUEUE);
+    for (unsigned more = 0; got < put; got++) {
+        await(&b, MN_LINE_TALK, &payload);
+        assert_memory_equal(payload, &got, sizeof got);
+        assert_int_equal(mn_line_step(a.line, &a.diag), MN_OK);
+        if (more++ < 2000 && !mn_line_put(a.line, MN_LINE_TALK, big, sizeof big))
+            memcpy(big, &(unsigned){++put}, sizeof put);
+    }
+    assert_false(mn_line_events(a.line) & POLLOUT);
+    part(&a, &b);
+}
+
+static void pings_are_answered_and_an_answer_is_missed(void **state)
+{
+    enum mn_line_frame type;
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    uint8_t *payload;
+    struct end a, b;
+    size_t len;
+
+    (void)state;
+    join(&a, &b);
+    assert_int_equal(mn_line_silent_ms(a.line), 0);
+    mn_line_ping(a.line);
+    mn_line_ping(a.line); /* too soon: the same one */
+    assert_int_equal(a.line->pings, 1);
+    for (; !mn_line_silent_ms(a.line); assert_true(mn_now_ms() < end))
+        ;
+    while (a.line->since_ms) {
+        assert_int_equal(mn_line_step(b.line, &b.diag), MN_OK);
+        assert_int_equal(mn_line_get(b.line, &type, &payload, &len), MN_ERR_AGAIN);
+        assert_int_equal(mn_line_step(a.line, &a.diag), MN_OK);
+        assert_int_equal(mn_line_get(a.line, &type, &payload, &len), MN_ERR_AGAIN);
+        assert_true(mn_now_ms() < end);
+    }
+    assert_int_equal(mn_line_silent_ms(a.line), 0);
+    part(&a, &b);
+}
+
+static void what_was_said_before_the_end_is_heard(void **state)
+{
+    uint8_t *payload;
+    struct end a, b;
+
+    (void)state;
+    join(&a, &b);
+    assert_int_equal(mn_line_put(b.line, MN_LINE_GONE, "1", 1), MN_OK);
+    assert_int_equal(mn_line_put(b.line, MN_LINE_GONE, "2", 1), MN_OK);
+    mn_line_close(b.line);
+    await(&a, MN_LINE_GONE, &payload);
+    assert_int_equal(payload[0], '1');
+    await(&a, MN_LINE_GONE, &payload);
+    assert_int_equal(payload[0], '2');
+    await_end(&a, MN_ERR_PEER_DEAD, "has closed the line");
+    assert_int_equal(mn_line_put(a.line, MN_LINE_TALK, "x", 1), MN_ERR_PEER_DEAD);
+    mn_line_close(a.line);
+}
+
+static void what_is_no_frame_ends_the_line(void **state)
+{
+    static const uint8_t bad[][8] = {{1, 0, 0, 0, 9},
+                                     {1, 0, MN_LINE_FRAMES, 0, 9},
+                                     {1, 0, MN_LINE_TALK, 1, 9},
+                                     {1, 4, 7, 0},
+                                     {3, 0, MN_LINE_PING, 0, 1, 2, 3}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct end a, b;
+        uint8_t *payload;
+        join(&a, &b);
+        assert_int_equal(mn_line_put(a.line, MN_LINE_TALK, "good", 4), MN_OK);
+        assert_int_equal(send(a.line->fd, bad[i], sizeof *bad, 0), sizeof *bad);
+        assert_int_equal(await(&b, MN_LINE_TALK, &payload), 4); /* what came before is good */
+        await_end(&b, MN_ERR_PROTO, "no frame of the relay's protocol");
+        part(&a, &b);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(frames_go_both_ways_whole_and_in_order),
+        TEST(who_does_not_read_fills_the_queue_and_no_more),
+        TEST(pings_are_answered_and_an_answer_is_missed),
+        TEST(what_was_said_before_the_end_is_heard),
+        TEST(what_is_no_frame_ends_the_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
