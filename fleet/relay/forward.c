@@ -250,7 +250,9 @@ static int send_one(struct relayd_hop *out)
             return 0;
         }
         out->no_room = !buf->request[out->stage];
-        relayd_hop_wake(out);
+        /* Who waits for room does not spin; who slept has to be armed for it. */
+        if (!out->no_room || out->state == RELAYD_HOP_ASLEEP)
+            relayd_hop_wake(out);
         if (out->no_room)
             return 0;
         out->stage++;
