@@ -43,6 +43,7 @@ extern const struct mn_command mn_cmd_topo_show;
 extern const struct mn_command mn_cmd_topo_apply;
 extern const struct mn_command mn_cmd_push;
 extern const struct mn_command mn_cmd_doctor;
+extern const struct mn_command mn_cmd_relayd;
 extern const struct mn_command mn_cmd_tune;
 
 /* A row of every command that prints tables, whose struct has an int wide: mn_out_width(out, 0). */

@@ -13,23 +13,12 @@
 #include "topo/base/out.h"
 
 const struct mn_command *const mn_commands[] = {
-    &mn_cmd_discover,
-    &mn_cmd_doctor,
-    &mn_cmd_serve,
-    &mn_cmd_bench,
-    &mn_cmd_compare,
-    &mn_cmd_report,
-    &mn_cmd_verify_plugin,
-    &mn_cmd_env,
-    &mn_cmd_run,
-    &mn_cmd_trace,
-    &mn_cmd_replay,
-    &mn_cmd_topo,
-    &mn_cmd_tune,
-    &mn_cmd_node,
-    &mn_cmd_push,
-    &mn_cmd_completion,
-    NULL,
+    &mn_cmd_discover, &mn_cmd_doctor,        &mn_cmd_serve,
+    &mn_cmd_relayd,   &mn_cmd_bench,         &mn_cmd_compare,
+    &mn_cmd_report,   &mn_cmd_verify_plugin, &mn_cmd_env,
+    &mn_cmd_run,      &mn_cmd_trace,         &mn_cmd_replay,
+    &mn_cmd_topo,     &mn_cmd_tune,          &mn_cmd_node,
+    &mn_cmd_push,     &mn_cmd_completion,    NULL,
 };
 
 static void help(FILE *file)

@@ -32,8 +32,8 @@ size_t mn_far_find(const struct mn_mesh *mesh, int node, const char *const *peer
 void mn_far_free(struct mn_far_check *checks, size_t n);
 /* Asks all at once, by UDP's discard port and, with the right to, by ICMP echo, until each has
  * answered, at the latest after ms; then, at most 2 s, how far packets to the silent ones get. */
-enum mn_err mn_far_ask(const struct mn_mesh *mesh, struct mn_far_check *checks, size_t n,
-                       unsigned ms, struct mn_diag *diag);
+enum mn_err mn_far_checks_ask(const struct mn_mesh *mesh, struct mn_far_check *checks, size_t n,
+                              unsigned ms, struct mn_diag *diag);
 
 #define MN_FAR_ANY (-1)
 

@@ -282,8 +282,8 @@ static void trace(const struct asker *a)
     }
 }
 
-enum mn_err mn_far_ask(const struct mn_mesh *mesh, struct mn_far_check *checks, size_t n,
-                       unsigned ms, struct mn_diag *diag)
+enum mn_err mn_far_checks_ask(const struct mn_mesh *mesh, struct mn_far_check *checks, size_t n,
+                              unsigned ms, struct mn_diag *diag)
 {
     struct asker a = {.mesh = mesh, .checks = checks, .n = n};
     double deadline = mn_seconds() + ms / 1e3;

@@ -11,7 +11,7 @@
 
 #define WAIT_MAX_MS 30000
 #define LEAST_MS    2000  /* for the rest, where neighbours have taken all the time */
-#define TRACE_MS    2000  /* mn_far_ask's, beyond what it is given */
+#define TRACE_MS    2000  /* mn_far_checks_ask's, beyond what it is given */
 #define LIMIT_MS    80000 /* less than the verb's seconds */
 
 struct check {
@@ -173,7 +173,8 @@ static enum mn_err look(struct check *k, struct mn_diag *diag)
         return err;
     k->n_obstacles = mn_far_obstacles(&s->mesh, s->node, &s->host, s->kernel, &k->obstacles);
     k->n_far = mn_far_find(&s->mesh, s->node, k->peers, k->n_peers, &k->far, &k->far_left_out);
-    return mn_far_ask(&s->mesh, k->far, k->n_far, at_most(k, left_of(deadline), TRACE_MS), diag);
+    return mn_far_checks_ask(&s->mesh, k->far, k->n_far, at_most(k, left_of(deadline), TRACE_MS),
+                             diag);
 }
 
 /* Who asks may be of a version that says nothing of the last two. */

@@ -24,6 +24,7 @@ setup()
     for unit in *.service; do
         command=$(sed -n 's/^ExecStart=//p' "$unit")
         [ -x "${command%% *}" ]
+        "${command%% *}" "$(cut -d' ' -f2 <<<"$command")" --help
         for option in $(grep -o -- '--[a-z-]*' <<<"$command"); do
             "${command%% *}" "$(cut -d' ' -f2 <<<"$command")" --help | grep -q -- " $option"
         done
