@@ -342,10 +342,10 @@ static enum mn_err check_mode(const struct mn_bench_options *o, int argc, char *
         return mn_fail(diag, MN_ERR_USAGE,
                        "--predict goes with --collective; --links and --pairs say what each cable "
                        "could carry by themselves");
-    if (o->predict_only && (o->local || o->hosts.count || o->engine))
+    if (o->predict_only && (o->local || o->hosts.count))
         return mn_fail(diag, MN_ERR_USAGE,
-                       "--predict-only is of all nodes of the mesh file and meshnet's own "
-                       "algorithms: without --local, --hosts and --engine");
+                       "--predict-only is of all nodes of the mesh file: without --local and "
+                       "--hosts");
     if (o->min_ratio > 0 && !o->links && !o->pairs)
         return mn_fail(diag, MN_ERR_USAGE, "--min goes with --links or --pairs");
     if (o->max_duration_ms && o->max_duration_ms < o->duration_ms)

@@ -23,6 +23,12 @@ static enum mn_err predict(const struct mn_predict_mesh *made, const struct mn_m
     }
     enum mn_err err = mn_predict(&model, task, engine, made->hosts, result, diag);
 
+    char bare[MN_BARE_NAMES];
+    if (err == MN_ERR_NOTFOUND && result->cable < 0 && mn_mesh_bare(mesh, -1, bare))
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "--predict: cables without addresses yet carry nothing, and without them "
+                       "ranks have no way to each other: %s; meshnet topo address gives them",
+                       bare);
     if (err != MN_ERR_NOTFOUND || result->cable < 0)
         return err;
     return mn_fail(diag, MN_ERR_CONFIG,
@@ -37,14 +43,21 @@ enum mn_err mn_collective_predict_check(const struct mn_collective_session *s,
     const struct mn_bench_options *o = s->options;
     struct mn_model_result result;
     enum mn_err err = MN_OK;
+    int some = 0;
 
     if (o->predict_from)
         err = mn_predict_rates(o->predict_from, &s->mesh, &made->fabric, diag);
     for (size_t i = 0; i < s->n_tasks && !err; i++) {
         err = predict(made, &s->mesh, &s->tasks[i], o->engine, &result, diag);
+        some |= !err;
         if (o->engine && err == MN_ERR_UNSUPPORTED)
             err = MN_OK;
     }
+    if (!err && !some && o->predict_only)
+        err = mn_fail(diag, MN_ERR_USAGE,
+                      "--predict-only: none of these collectives is predicted "
+                      "for --engine %s",
+                      mn_engine_vendors[o->engine].name);
     return err;
 }
 
@@ -88,7 +101,7 @@ static void print_row(struct mn_out *out, const struct mn_collective_report *rep
     struct mn_model_result r;
 
     if (!is_predicted(row) ||
-        predict(report->predict, report->mesh, task, report->n_engines, &r, NULL))
+        predict(report->predict, report->mesh, task, report->engine, &r, NULL))
         return;
     double us = r.seconds * 1e6;
     mn_out_row(out);

@@ -232,6 +232,7 @@ int mn_collective_rank(void *ctx, int rank)
         err = mn_collective_predict_begin(s, group, &predict, &diag);
         report.predict = err ? NULL : &predict;
         report.mesh = &s->mesh;
+        report.engine = s->options->engine;
     }
     if (!err)
         err = measure(s, group, engine, rank == 0, &report, &diag);

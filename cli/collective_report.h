@@ -20,6 +20,7 @@ struct mn_collective_report {
     size_t n_rows;
     struct mn_engine_report engines[MN_NETWORKS];
     int n_engines;
+    int engine; /* enum mn_engine_kind of all rows, MN_ENGINE_OWN = meshnet's algorithms */
     const struct mn_predict_mesh *predict; /* NULL = nothing is predicted */
     const struct mn_mesh *mesh;            /* of predict */
     const char *error;                     /* why it ended early, NULL = it did not */

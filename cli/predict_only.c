@@ -28,13 +28,16 @@ static void make(const struct mn_mesh *mesh, struct mn_predict_mesh *made)
 }
 
 /* As if it had been measured, but for the figures. */
-static struct mn_collective_row unmeasured(const struct mn_collective_task *task, int nranks)
+static struct mn_collective_row unmeasured(const struct mn_collective_task *task, int engine,
+                                           int nranks)
 {
     struct mn_collective_row row = {.task = *task, .place = {{.mean = NAN, .busbw = NAN}}};
     struct mn_collective_work work;
 
     mn_collective_work(task, 0, nranks, NULL, &work);
-    if (!task->algorithm)
+    if (engine)
+        row.task.algorithm = &mn_engine_vendors[engine].label[MN_NETWORK_MESH];
+    else if (!task->algorithm)
         row.task.algorithm = mn_algorithm_auto(task->collective, &work.job);
     row.bytes = mn_collective_bytes(task->collective, &work.job);
     mn_collective_work_free(&work);
@@ -59,7 +62,9 @@ static int print(const struct mn_bench_options *o, const struct mn_collective_re
 enum mn_err mn_bench_predict_only(struct mn_collective_session *s, int *code, struct mn_diag *diag)
 {
     struct mn_predict_mesh made;
-    struct mn_collective_report report = {.predict = &made, .mesh = &s->mesh};
+    struct mn_collective_report report = {.predict = &made,
+                                          .mesh = &s->mesh,
+                                          .engine = s->options->engine};
 
     s->plan.nranks = (int)s->mesh.n_nodes;
     enum mn_err err = mn_collective_plan(s, diag);
@@ -70,7 +75,7 @@ enum mn_err mn_bench_predict_only(struct mn_collective_session *s, int *code, st
     for (size_t i = 0; i < s->n_tasks && !err; i++)
         *(struct mn_collective_row *)mn_grow((void **)&report.rows, &report.n_rows,
                                              sizeof *report.rows) =
-            unmeasured(&s->tasks[i], s->plan.nranks);
+            unmeasured(&s->tasks[i], s->options->engine, s->plan.nranks);
     if (!err)
         *code = print(s->options, &report);
     mn_predict_free(&made);

@@ -171,10 +171,30 @@ matrix()
     grep -Eq '^ *all_gather +1048576 .*c-d, (c to d|d to c)' report
     run --separate-stderr "$MESHNET" bench --predict-only --collective all-gather --local 2
     [ "$status" -eq 2 ]
+    "$MESHNET" bench --predict-only --collective all-reduce,gather --engine nccl --sizes 1M --mesh mesh.yaml --json >report.json
+    jq -e '[.prediction[] | [.collective, .algorithm, .predicted_us > 0]] == [["all_reduce", "nccl", true]]' report.json
+    run --separate-stderr "$MESHNET" bench --predict-only --collective gather --engine rccl --sizes 1M --mesh mesh.yaml
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"none of these collectives is predicted for --engine RCCL"* ]]
     sed -i 's/, speed: 1000//' mesh.yaml
     run --separate-stderr "$MESHNET" bench --predict-only --collective all-gather --mesh mesh.yaml
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"how fast link a-b is, is not known: give a NIC of it a speed"*"--predict-from"* ]]
+    run --separate-stderr "$MESHNET" bench --predict-only --collective all-reduce --engine nccl --mesh mesh.yaml
+    [ "$status" -eq 2 ]
+    [[ "$stderr" =~ "how fast link "[a-d]-[a-d]" is, is not known: give a NIC of it a speed" ]]
+}
+
+@test "bench --predict-only: of a mesh that has no addresses yet it says so" {
+    "$MESHNET" topo plan --nodes 4 --ports 2 -o bare.yaml
+    for engine in own nccl; do
+        run --separate-stderr "$MESHNET" bench --predict-only --collective all-reduce --engine $engine --mesh bare.yaml
+        echo "$stderr"
+        [ "$status" -eq 2 ]
+        [[ "$stderr" == *"without addresses yet"*"node-1-node-2"*"meshnet topo address gives them"* ]]
+    done
+    "$MESHNET" topo address -m bare.yaml -o numbered.yaml
+    "$MESHNET" bench --predict-only --collective all-reduce --sizes 1M --mesh numbered.yaml
 }
 
 @test "bench --predict: what it cannot be told from is said first" {

@@ -35,17 +35,23 @@ static enum mn_err by_library(const struct mn_model *model, const struct mn_coll
     int op = op_of(task->collective), rings = op >= 0 && mn_model_does(MN_MODEL_RING, op);
     enum mn_err err = MN_ERR_UNSUPPORTED;
 
-    best->seconds = NAN;
     for (int a = 0; op >= 0 && a < MN_MODEL_ALGOS; a++) {
         struct mn_model_result one;
-        if ((a == MN_MODEL_DIRECT) == rings ||
-            mn_model_predict(model, (enum mn_model_op)op, (enum mn_model_algo)a,
-                             (double)task->bytes, 2, &one))
+        enum mn_err now = (a == MN_MODEL_DIRECT) == rings
+                              ? MN_ERR_UNSUPPORTED
+                              : mn_model_predict(model, (enum mn_model_op)op, (enum mn_model_algo)a,
+                                                 (double)task->bytes, 2, &one);
+        if (now == MN_ERR_UNSUPPORTED || (now && !err))
             continue;
-        err = MN_OK;
-        if (!(one.seconds >= best->seconds))
+        if (now || err || !(one.seconds >= best->seconds))
             *best = one;
+        err = now;
     }
+    if (err == MN_ERR_NOTFOUND)
+        return mn_fail(diag, err, "%s",
+                       best->cable < 0 ? "ranks have no way to each other over the mesh file's "
+                                         "cables"
+                                       : "the rate of a cable is not known");
     return err ? mn_fail(diag, err, "%s by a library: not predicted",
                          mn_collective_name(task->collective))
                : MN_OK;
