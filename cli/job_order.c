@@ -1,27 +1,18 @@
-#include "cli/job_order.h"
+#include "cli/job_order_impl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/host_name.h"
 #include "topo/base/alloc.h"
 
-#define WORDS_MAX 512     /* of a command that are looked at */
-#define FILE_MAX  1048576 /* bytes of a list of hosts */
-
-enum kind {
-    HOSTS,    /* a,b:2,c */
-    HOSTFILE, /* a line a host; # begins a comment */
-    RANKFILE, /* rank 0=a slot=… */
-    SLURM     /* a[1-3],b, in an order of its own */
-};
+#define WORDS_MAX 512 /* of a command that are looked at */
 
 /* The options by which launchers are told their hosts, by the launcher's name. */
 static const struct option {
     const char *launcher, *name;
-    enum kind kind;
+    enum mn_job_list kind;
 } options[] = {
     {"mpirun", "-H", HOSTS},
     {"mpirun", "--host", HOSTS},
@@ -54,7 +45,7 @@ static const struct {
 
 static const struct {
     const char *name;
-    enum kind kind;
+    enum mn_job_list kind;
 } variables[] = {{"SLURM_STEP_NODELIST", SLURM},
                  {"SLURM_JOB_NODELIST", SLURM},
                  {"PBS_NODEFILE", HOSTFILE}};
@@ -63,124 +54,6 @@ void mn_job_order_free(struct mn_job_order *order)
 {
     free(order->nodes);
     order->nodes = NULL;
-}
-
-/* --- lists of hosts ------------------------------------------------------------------------- */
-
-/* "spark-a:8" without the slots, in place. */
-static void cut_slots(char *name)
-{
-    char *colon = strchr(name, ':');
-
-    if (colon && strspn(colon + 1, "0123456789") == strlen(colon + 1))
-        *colon = 0;
-}
-
-static int node_called(const struct mn_mesh *mesh, int self, const char *word)
-{
-    char name[256];
-
-    if (!mn_strlcpy(name, word, sizeof name))
-        return -1;
-    cut_slots(name);
-    return mn_names_find(mesh, self, name);
-}
-
-/* 0: it is no node, and so all of it is no order that can be judged. */
-static int add(const struct mn_mesh *mesh, int self, const char *name, struct mn_job_order *order)
-{
-    int node = node_called(mesh, self, name);
-
-    if (node < 0)
-        return 0;
-    for (int i = 0; i < order->n; i++)
-        if (order->nodes[i] == node)
-            return 1;
-    if (!order->nodes)
-        order->nodes = mn_zalloc((mesh->n_nodes + 1) * sizeof *order->nodes);
-    order->nodes[order->n++] = node;
-    return 1;
-}
-
-static int add_list(const struct mn_mesh *mesh, int self, const char *list,
-                    struct mn_job_order *order)
-{
-    char *copy = mn_strdup(list), *rest = copy, *item;
-    int known = 1;
-
-    while (known && (item = strsep(&rest, ",")) != NULL)
-        known = !*item || add(mesh, self, item, order);
-    free(copy);
-    return known;
-}
-
-static int by_name(const void *x, const void *y)
-{
-    return strverscmp(*(char *const *)x, *(char *const *)y);
-}
-
-static int add_slurm(const struct mn_mesh *mesh, int self, const char *list, int sort,
-                     struct mn_job_order *order)
-{
-    char **names = NULL;
-    size_t n = 0;
-    int known = 1;
-
-    mn_slurm_hosts(list, &names, &n);
-    if (n && sort)
-        qsort(names, n, sizeof *names, by_name);
-    for (size_t i = 0; i < n; i++) {
-        known = known && add(mesh, self, names[i], order);
-        free(names[i]);
-    }
-    free(names);
-    return known;
-}
-
-/* "rank 3=spark-b slot=0": its host at its rank. */
-static void note_rank(char *line, char **hosts, size_t max)
-{
-    char *at = line + strspn(line, " \t"), *end;
-
-    if (strncmp(at, "rank", 4) != 0)
-        return;
-    unsigned long rank = strtoul(at + 4, &end, 10);
-    end += strspn(end, " \t");
-    if (*end != '=' || rank >= max || hosts[rank])
-        return;
-    end += 1 + strspn(end + 1, " \t");
-    end[strcspn(end, " \t")] = 0;
-    hosts[rank] = end;
-}
-
-static int add_file(const struct mn_mesh *mesh, int self, const char *path, enum kind kind,
-                    struct mn_job_order *order)
-{
-    char *ranks[8192] = {NULL}, *text, *rest, *line;
-    struct stat st;
-    size_t len;
-    int known = 1;
-
-    /* What comes through a pipe is the launcher's to read. */
-    if (stat(path, &st) || !S_ISREG(st.st_mode))
-        return 0;
-    if (mn_file_read(path, FILE_MAX, &text, &len, NULL))
-        return 0;
-    for (rest = text; (line = strsep(&rest, "\n")) != NULL;) {
-        line[strcspn(line, "#\r")] = 0;
-        if (kind == RANKFILE) {
-            note_rank(line, ranks, sizeof ranks / sizeof *ranks);
-            continue;
-        }
-        line += strspn(line, " \t");
-        line[strcspn(line, " \t")] = 0;
-        known = known && (!*line || add(mesh, self, line, order));
-    }
-    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++)
-        known = known && (!ranks[i] || add(mesh, self, ranks[i], order));
-    free(text);
-    mn_strlcpy(order->file, path, sizeof order->file);
-    return known;
 }
 
 /* --- words of a command --------------------------------------------------------------------- */
@@ -241,22 +114,30 @@ static int is_arbitrary(int argc, char **argv, int begin)
     return value && !strncmp(value, "arbitrary", 9);
 }
 
+/* All but the host that is no node, and who named it. */
 static void forget(struct mn_job_order *order)
 {
+    struct mn_job_order none = {.word = -1, .node_rank = -1, .first = -1};
+
     free(order->nodes);
-    *order = (struct mn_job_order){.word = -1, .node_rank = -1, .first = -1};
+    memcpy(none.stranger, order->stranger, sizeof none.stranger);
+    memcpy(none.stranger_of, order->stranger_of, sizeof none.stranger_of);
+    *order = none;
 }
 
-static int take(const struct mn_mesh *mesh, int self, enum kind kind, const char *value, int keeps,
-                struct mn_job_order *order)
+/* who: says so. */
+static int take(const struct mn_mesh *mesh, int self, enum mn_job_list kind, const char *value,
+                int keeps, const char *who, struct mn_job_order *order)
 {
-    int known = kind == HOSTS   ? add_list(mesh, self, value, order)
-                : kind == SLURM ? add_slurm(mesh, self, value, !keeps, order)
-                                : add_file(mesh, self, value, kind, order);
+    int known = mn_job_list_add(mesh, self, kind, value, keeps, order);
 
+    if (*order->stranger && !*order->stranger_of)
+        snprintf(order->stranger_of, sizeof order->stranger_of, "%s", who);
     order->sorts = kind == SLURM && !keeps;
     if (!known || !order->n)
         forget(order);
+    else
+        snprintf(order->where, sizeof order->where, "%s", who);
     return order->n > 0;
 }
 
@@ -321,31 +202,51 @@ static int program_at(const char *launcher, int argc, char **argv, int begin, in
     return i;
 }
 
-static int find_option(const struct mn_mesh *mesh, int self, int argc, char **argv, int begin,
-                       struct mn_job_order *order)
+/* Of the launcher's words from begin on, up to end, where its program begins at the latest. */
+static int find_words(const struct mn_mesh *mesh, int self, int end, char **argv, int begin,
+                      const char *launcher, struct mn_job_order *order)
 {
-    const char *launcher = launcher_of(argv[begin]);
-    int sure, end = program_at(launcher, argc, argv, begin + 1, &sure);
+    int sure, program = program_at(launcher, end, argv, begin, &sure);
+    char who[96];
 
-    for (int i = begin + 1; is_launcher(launcher) && i < end; i++)
+    for (int i = begin; i < program; i++)
         for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
             int word = i;
             size_t prefix;
             const char *value = strcmp(launcher, options[k].launcher) != 0
                                     ? NULL
-                                    : value_of(options[k].name, argc, argv, &word, &prefix);
-            if (!value || !take(mesh, self, options[k].kind, value,
-                                is_arbitrary(argc, argv, begin + 1), order))
+                                    : value_of(options[k].name, end, argv, &word, &prefix);
+            snprintf(who, sizeof who, "%s %s", launcher, options[k].name);
+            if (!value || !take(mesh, self, options[k].kind, value, is_arbitrary(end, argv, begin),
+                                who, order))
                 continue;
             if (options[k].kind == HOSTS || (options[k].kind == SLURM && !strchr(value, '['))) {
                 order->word = word;
                 order->prefix = prefix;
                 order->unsure = i >= sure;
             }
-            snprintf(order->where, sizeof order->where, "%s %s", launcher, options[k].name);
             return 1;
         }
     return 0;
+}
+
+/* mpirun takes several programs, between colons, each with options of its own; ranks are numbered
+ * through all of them. */
+static int find_option(const struct mn_mesh *mesh, int self, int argc, char **argv, int begin,
+                       struct mn_job_order *order)
+{
+    const char *launcher = launcher_of(argv[begin]);
+    int several = !strcmp(launcher, "mpirun");
+
+    for (int at = begin + 1, end; is_launcher(launcher) && at < argc; at = end + 1) {
+        for (end = at; end < argc && (!several || strcmp(argv[end], ":") != 0);)
+            end++;
+        if (find_words(mesh, self, end, argv, at, launcher, order))
+            order->programs++;
+        else if (*order->stranger)
+            break;
+    }
+    return order->n > 0;
 }
 
 /* --- torchrun ------------------------------------------------------------------------------- */
@@ -399,60 +300,14 @@ void mn_job_order_find(const struct mn_mesh *mesh, int self, int argc, char **ar
             find_node_rank(mesh, self, argc, argv, i, order))
             return;
         if (!strcmp(launcher_of(argv[i]), "srun") && file && is_arbitrary(argc, argv, i) &&
-            take(mesh, self, HOSTFILE, file, 1, order)) {
-            snprintf(order->where, sizeof order->where, "SLURM_HOSTFILE");
+            take(mesh, self, HOSTFILE, file, 1, "SLURM_HOSTFILE", order))
             return;
-        }
     }
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         const char *value = getenv(variables[i].name), *how = getenv("SLURM_DISTRIBUTION");
-        if (!value || !*value ||
-            !take(mesh, self, variables[i].kind, value, how && !strncmp(how, "arbitrary", 9),
-                  order))
-            continue;
-        snprintf(order->where, sizeof order->where, "%s", variables[i].name);
-        return;
+        if (value && *value &&
+            take(mesh, self, variables[i].kind, value, how && !strncmp(how, "arbitrary", 9),
+                 variables[i].name, order))
+            return;
     }
-}
-
-int mn_job_order_same(const struct mn_mesh *mesh, int self, const char *list, const int *nodes,
-                      int n)
-{
-    char *copy = mn_strdup(list), *rest = copy, *item, *seen = mn_zalloc((size_t)n + 1);
-    int count = 0, same = 1;
-
-    while (same && (item = strsep(&rest, ",")) != NULL) {
-        int node, at = 0;
-        if (!*item)
-            continue;
-        node = node_called(mesh, self, item);
-        while (at < n && nodes[at] != node)
-            at++;
-        same = at < n && !seen[at];
-        seen[at] = 1;
-        count++;
-    }
-    free(copy);
-    free(seen);
-    return same && count == n;
-}
-
-char *mn_job_order_word(const struct mn_mesh *mesh, int self, const char *word, size_t prefix,
-                        const int *nodes, int n)
-{
-    char *text = mn_zalloc(strlen(word) + 2), *copy, *rest, *item;
-
-    memcpy(text, word, prefix);
-    for (int i = 0; i < n; i++) {
-        copy = rest = mn_strdup(word + prefix);
-        while ((item = strsep(&rest, ",")) != NULL) {
-            if (!*item || node_called(mesh, self, item) != nodes[i])
-                continue;
-            if (strlen(text) > prefix)
-                strcat(text, ",");
-            strcat(text, item);
-        }
-        free(copy);
-    }
-    return text;
 }

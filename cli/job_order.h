@@ -15,6 +15,10 @@ struct mn_job_order {
     char file[512]; /* that has the list, "" = none */
     int unsure;     /* the word may be the program's own */
     int sorts;      /* the launcher puts hosts in an order of its own */
+    int programs;   /* of one mpirun that have hosts of their own */
+    /* A host that was named and is no node of the mesh, and where: no order is told then, unless
+     * another place tells one. "" = none. */
+    char stranger[128], stranger_of[96];
     /* Of a launcher that runs on each host and is told which one it is: the number, that of hosts,
      * and the node of number 0, -1 = not told. word and prefix are the number's. */
     int node_rank, n_hosts, first;

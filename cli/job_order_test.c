@@ -79,6 +79,46 @@ static void test_words(void **state)
     expect("", "", "");
 }
 
+/* Between colons each program has hosts of its own, and ranks are numbered through them. */
+static void test_programs(void **state)
+{
+    (void)state;
+    expect("mpirun -host n3,n1 a : -host n0:2 b -host n7 : -np 2 -host n1,n5 c", "3 1 0 5",
+           "mpirun -host");
+    expect("mpirun -np 1 a : -np 1 -H n4,n2 b", "4 2", "mpirun -H");
+    expect("mpirun -H n4,n2 a : -np 1 b", "4 2", "mpirun -H");
+    expect("mpirun -H n4 a : -H elsewhere b : -H n2 c", "", "");
+    expect("horovodrun -H n0:1,n3:1 x : -H n1", "0 3", "horovodrun -H");
+}
+
+static void stranger(char *word, const char *name, const char *of)
+{
+    char *argv[] = {"mpirun", "-H", word, "x"};
+    struct mn_job_order order;
+
+    mn_job_order_find(&mesh, 3, 4, argv, &order);
+    assert_string_equal(order.stranger, name);
+    assert_string_equal(order.stranger_of, of);
+    assert_int_equal(order.programs, !*name);
+    mn_job_order_free(&order);
+}
+
+static void test_strangers(void **state)
+{
+    (void)state;
+    stranger("n0,n1,n2", "", "");
+    stranger("n0,far-away:8,n1,other", "far-away", "mpirun -H");
+    setenv("SLURM_JOB_NODELIST", "rack[7-8]", 1);
+    stranger("n0,far-away:8", "far-away", "mpirun -H");
+    stranger("n0,n1", "", ""); /* the words have told it */
+    struct mn_job_order order;
+    mn_job_order_find(&mesh, 3, 0, NULL, &order);
+    assert_string_equal(order.stranger, "rack7");
+    assert_string_equal(order.stranger_of, "SLURM_JOB_NODELIST");
+    mn_job_order_free(&order);
+    unsetenv("SLURM_JOB_NODELIST");
+}
+
 static void test_files(void **state)
 {
     char path[64], command[160];
@@ -193,6 +233,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_words, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_programs, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_strangers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_files, setup, teardown),
         cmocka_unit_test_setup_teardown(test_environment, setup, teardown),
         cmocka_unit_test_setup_teardown(test_node_rank, setup, teardown),

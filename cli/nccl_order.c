@@ -182,6 +182,14 @@ static int say_number(const char *command, const struct mn_nccl_subject *s,
 void mn_nccl_order_say(const char *command, const struct mn_nccl_subject *s,
                        const struct mn_nccl_order *order, int applied)
 {
+    const struct mn_job_order *job = &order->job;
+
+    if (!order->known && *job->stranger)
+        fprintf(
+            stderr,
+            "meshnet %s: %s: %s is no node of the mesh file, so the order of these hosts is not "
+            "looked at; --hosts names those of the job\n",
+            command, job->stranger_of, job->stranger);
     if (!order->given.n)
         return;
     if (applied) {
@@ -249,6 +257,9 @@ enum mn_err mn_nccl_order_apply(const struct mn_nccl_subject *s, const struct mn
         return MN_OK;
     if (job->node_rank >= 0)
         return apply_number(s, order, argv, diag);
+    if (!order->known && *job->stranger)
+        return mn_fail(diag, MN_ERR_USAGE, "--order cables: %s: %s is no node of the mesh file",
+                       job->stranger_of, job->stranger);
     if (!order->known)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--order cables: the command names no hosts of the mesh in a way that is "
@@ -260,6 +271,11 @@ enum mn_err mn_nccl_order_apply(const struct mn_nccl_subject *s, const struct mn
                        "--order cables: %s has the order of hosts, and is left alone; meshnet topo "
                        "ranks --format hostfile (or rankfile, slurm) -o FILE writes one",
                        job->file);
+    if (job->programs > 1)
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--order cables: %d programs have hosts of their own, and stay as they are: "
+                       "put these in order by hand, as meshnet topo ranks says",
+                       job->programs);
     if (job->word < 0 || job->sorts)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--order cables: Slurm keeps the order of a file alone: meshnet topo ranks "

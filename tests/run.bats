@@ -87,6 +87,25 @@ setup()
     [[ "$stderr" == *"may be an argument of the program"* ]]
     run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun -mca btl tcp -np 4 -H n0,n1,n2,n3 ./app -H n0,n1,n2,n3
     [ "$output" = "-mca btl tcp -np 4 -H n0,n2,n1,n3 ./app -H n0,n1,n2,n3" ]
+    # A host that is no node is named: its order cannot be looked at.
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml -- ./mpirun -H host0,host1,elsewhere:4,host3 x
+    [ "$status" -eq 0 ]
+    [ "$output" = "-H host0,host1,elsewhere:4,host3 x" ]
+    [[ "$stderr" == *"mpirun -H: elsewhere is no node of the mesh file, so the order of these hosts is not looked at"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun -H host0,host1,elsewhere:4,host3 x
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--order cables: mpirun -H: elsewhere is no node of the mesh file"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --hosts n0,n2,n1,n3 -- ./mpirun -H host0,host1,elsewhere:4,host3 x
+    [[ "$stderr" != *elsewhere* ]]
+    # Several programs: all their hosts are the ring.
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml -- ./mpirun -host host0,host1 x : -host host2,host3 y
+    [ "$status" -eq 0 ]
+    [[ "$stderr" == *"mpirun -host: the ring of 4 goes over 2 pairs without a cable: n0-n1, n2-n3"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml -- ./mpirun -host host0,host2 x : -host host1,host3 y
+    [[ "$stderr" != *"the ring of"* ]]
+    run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun -host host0,host1 x : -host host2,host3 y
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"2 programs have hosts of their own"* ]]
     # No hosts anywhere.
     run --separate-stderr "$MESHNET" run --mesh mesh.yaml --order cables -- ./mpirun x
     [ "$status" -eq 2 ]
