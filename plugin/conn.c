@@ -243,22 +243,6 @@ static enum mn_err begin(struct mn_conn *conn, struct mn_diag *diag)
     return mn_chan_put(&conn->chan, MN_FRAME_HELLO, hello, sizeof hello);
 }
 
-static enum mn_err step_setup(struct mn_conn *conn, struct mn_diag *diag)
-{
-    enum mn_err err = conn->setup_done ? MN_OK : conn->transport->step(conn, diag);
-
-    if (!err && conn->setup_later)
-        err = mn_conn_answer_setup(conn, diag);
-    if (err)
-        return err;
-    conn->state = MN_CONN_LANES;
-    mn_conn_progress(conn);
-    conn->lanes_ms = conn->stepped_ms;
-    for (int i = 1; conn->connector && i < conn->n_lanes; i++)
-        mn_conn_start_lane(conn, i);
-    return MN_OK;
-}
-
 /* The next frame, if it is there whole. */
 static enum mn_err read_frame(struct mn_conn *conn, struct mn_diag *diag)
 {
@@ -283,6 +267,38 @@ static enum mn_err read_frame(struct mn_conn *conn, struct mn_diag *diag)
                 "another process listens at its port, or its listener is crowded by strangers",
                 mn_conn_state_name(conn->state));
     return passing(conn, err);
+}
+
+/* While the transport is at work: a peer that gives up, or is gone, is heard at once, what else it
+ * says is left for later. */
+static enum mn_err hear_end(struct mn_conn *conn, struct mn_diag *diag)
+{
+    uint8_t bytes[MN_FRAME_MAX];
+    const uint8_t *payload;
+    enum mn_frame type;
+    size_t len;
+    enum mn_err err = mn_chan_peek(conn->chan.fd, bytes, sizeof bytes, &type, &payload, &len);
+
+    return err == MN_ERR_AGAIN || (!err && type != MN_FRAME_ERROR) ? MN_ERR_AGAIN
+                                                                   : read_frame(conn, diag);
+}
+
+static enum mn_err step_setup(struct mn_conn *conn, struct mn_diag *diag)
+{
+    enum mn_err err = conn->setup_done ? MN_OK : conn->transport->step(conn, diag);
+
+    if (!err && conn->setup_later)
+        err = mn_conn_answer_setup(conn, diag);
+    if (err == MN_ERR_AGAIN)
+        return hear_end(conn, diag);
+    if (err)
+        return err;
+    conn->state = MN_CONN_LANES;
+    mn_conn_progress(conn);
+    conn->lanes_ms = conn->stepped_ms;
+    for (int i = 1; conn->connector && i < conn->n_lanes; i++)
+        mn_conn_start_lane(conn, i);
+    return MN_OK;
 }
 
 /* Sends what is to be sent. A peer that hangs up may have said why before. */

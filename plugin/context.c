@@ -81,7 +81,8 @@ int mn_net_explain(enum mn_err err, const char *doing, const struct mn_diag *dia
 /* --- beginning and end ------------------------------------------------------------------------ */
 
 /* TCP takes host memory alone: where it may have to step in, or where the mesh file says so, only
- * that is offered. */
+ * that is offered. NCCL asks before it connects: that a relay would take GPU memory to a node
+ * without a cable is of use only where nothing else may take its place, as with reach: relay. */
 static void find_pointers(struct mn_config *config)
 {
     const struct mn_settings *s = &config->settings;
@@ -93,8 +94,9 @@ static void find_pointers(struct mn_config *config)
         mn_transport_tcp.pointers(config);
     if (!far || !(config->pointers & ~NCCL_PTR_HOST))
         return;
-    MN_INFO("GPU memory is left to the host, since TCP reaches the nodes without a cable to this "
-            "one; transport.reach: direct keeps GPUDirect, for jobs whose ranks are neighbours");
+    MN_INFO("GPU memory is left to the host, since TCP may have to reach the nodes without a cable "
+            "to this one; transport.reach: relay keeps GPUDirect where meshnet relayd runs on all "
+            "nodes, and direct does for jobs whose ranks are neighbours");
     mn_transport_tcp.pointers(config);
 }
 

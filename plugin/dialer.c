@@ -401,7 +401,7 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
     if (!err) {
         struct mn_pair pair = d->candidates[d->current];
         if (pair.connector == MN_ROUTED)
-            mn_far_tell(config, &h, d->conn->peer_text, &d->ways[pair.acceptor]);
+            mn_far_tell(config, &h, d->conn, &d->ways[pair.acceptor]);
         *conn = d->conn;
         d->conn = NULL;
     }

@@ -60,8 +60,9 @@ char *mn_far_text(const struct mn_config *config, const struct mn_far_way *way, 
 char *mn_far_why(const struct mn_config *config, const struct mn_far_way *way, uint16_t port,
                  char *text, size_t size);
 /* Says once for each peer and kind of way how it is reached and what would be faster: at INFO, and
- * at WARN of a neighbour whose cable is of no use now. name: the peer's. */
-void mn_far_tell(const struct mn_config *config, const struct mn_handle *peer, const char *name,
-                 const struct mn_far_way *way);
+ * at WARN of a neighbour whose cable is of no use now. conn: the finished handshake. */
+struct mn_conn;
+void mn_far_tell(const struct mn_config *config, const struct mn_handle *peer,
+                 const struct mn_conn *conn, const struct mn_far_way *way);
 
 #endif

@@ -7,11 +7,13 @@
 #include "plugin/far.h"
 #include "plugin/hops.h"
 #include "plugin/reach.h"
+#include "plugin/relay/tell.h"
 #include "plugin/towards.h"
 #include "topo/base/log.h"
 #include "topo/base/once.h"
 
 #define SILENT_MS  60000
+#define RELAYED    UINT64_MAX /* among the kinds of ways that are told */
 #define SILENT_MAX 32
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -251,35 +253,41 @@ static long speed_of(const struct mn_config *config, int ifindex)
 
 /* As NCCL sees no other sign of it, a neighbour that has to be reached in another way is a warning.
  */
-static void tell_neighbour(const char *name, const struct mn_beside *link, const char *way)
+static void tell_neighbour(const char *name, const struct mn_beside *link, const char *carrier,
+                           const char *way)
 {
     MN_WARN("peer %s: link %s of the mesh file joins them over %s, but their addresses share no "
             "subnet under both netmasks (an address that is gone, a NIC that is off?); "
-            "transport.allow_tcp lets TCP carry it %s; meshnet doctor looks for the cause",
-            name, link->link, link->netdev, way);
+            "transport.allow_tcp lets %s carry it %s; meshnet doctor looks for the cause",
+            name, link->link, link->netdev, carrier, way);
 }
 
-void mn_far_tell(const struct mn_config *config, const struct mn_handle *peer, const char *name,
-                 const struct mn_far_way *way)
+void mn_far_tell(const struct mn_config *config, const struct mn_handle *peer,
+                 const struct mn_conn *conn, const struct mn_far_way *way)
 {
     static struct mn_once said;
     const struct mn_beside *link = mn_far_neighbour(config, peer);
-    uint64_t what[2] = {peer->node_id, (uint64_t)way->kind};
-    char text[512], speed[64] = "";
+    int relayed = conn->plan.kind == MN_TRANSPORT_RELAY;
+    uint64_t what[2] = {peer->node_id, relayed ? RELAYED : (uint64_t)way->kind};
+    char text[640], speed[64] = "", hint[700];
+    const char *name = conn->peer_text, *carrier = relayed ? "meshnet relayd" : "TCP";
     long mbps = speed_of(config, way->ifindex);
 
     if (!mn_once(&said, what, sizeof what))
         return;
-    mn_far_text(config, way, text, sizeof text);
-    if (mbps > 0)
+    if (relayed)
+        mn_relay_text(conn, text, sizeof text);
+    else
+        mn_far_text(config, way, text, sizeof text);
+    if (mbps > 0 && !relayed)
         snprintf(speed, sizeof speed, ", at most %.4g Gb/s", (double)mbps / 1000);
     if (link)
-        tell_neighbour(name, link, text);
+        tell_neighbour(name, link, carrier, text);
     else
-        MN_INFO("peer %s has no cable to this node: TCP reaches it %s%s, shared with what else "
-                "goes there%s",
-                name, text, speed,
-                way->kind == MN_FAR_CABLES
+        MN_INFO("peer %s has no cable to this node: %s reaches it %s%s, shared with what else "
+                "goes there%s%s",
+                name, carrier, text, speed, relayed ? "" : mn_relay_hint(conn, hint, sizeof hint),
+                relayed || way->kind == MN_FAR_CABLES
                     ? "; a cable between the two would be faster"
                     : "; a cable between the two, or routes through neighbours (meshnet topo "
                       "apply), would be faster");
