@@ -10,7 +10,8 @@
 #include "plugin/abi/nccl_abi.h"
 #include "topo/base/log.h"
 
-#define SPIN_US 50
+#define SPIN_US   50
+#define MAKING_US 200000
 
 static struct relayd_hop *new_hop(struct relayd_line *line, struct relayd_way *way,
                                   enum mn_relay_kind kind, uint8_t class, int is_in)
@@ -190,7 +191,8 @@ static void make(struct relayd_hop *hop)
     enum mn_err err = mn_hop_step(hop->hop, &hop->comm, &diag);
 
     if (err == MN_ERR_AGAIN) {
-        relay->naps = 1;
+        /* Who is long in coming is looked for at each tick. */
+        relay->naps |= relayd_now_us() - hop->moved_us < MAKING_US;
         return;
     }
     if (!err) {

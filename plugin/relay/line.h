@@ -60,8 +60,9 @@ enum mn_err mn_line_put(struct mn_line *line, enum mn_line_frame type, const voi
 enum mn_err mn_line_get(struct mn_line *line, enum mn_line_frame *type, uint8_t **payload,
                         size_t *len);
 
-/* For who waits: asks for a sign of life, at most once a MN_RELAY_PING_MS, and how long an answer
- * is overdue; 0 = none is. Anything that comes is one. */
+/* A cable that is silent ends a line at both ends within about relay.silence, by TCP's keepalive;
+ * a peer that is stopped does not. For who waits: asks for a sign of life, at most once a
+ * MN_RELAY_PING_MS, and how long an answer is overdue; 0 = none is. Anything that comes is one. */
 void mn_line_ping(struct mn_line *line);
 unsigned mn_line_silent_ms(const struct mn_line *line);
 
