@@ -72,18 +72,20 @@ static int place_of(const struct mn_rank_order *order, int node)
 /* --- saying --------------------------------------------------------------------------------- */
 
 /* What these steps cost, after a colon. */
-static void cost_of(const struct mn_nccl_order *order, char *text, size_t size)
+static void cost_of(const struct mn_nccl_subject *s, const struct mn_nccl_order *order, char *text,
+                    size_t size)
 {
+    const char *what = mn_reach_relays(&s->mesh.settings) ? "meshnet relayd" : "TCP";
+
     if (order->factor > 1.05)
         snprintf(text, size,
-                 "TCP through nodes in between, and a large all-reduce takes %.1f times as long by "
+                 "%s through nodes in between, and a large all-reduce takes %.1f times as long by "
                  "the cables' speed alone",
-                 order->factor);
+                 what, order->factor);
+    else if (order->factor > 0)
+        snprintf(text, size, "%s through nodes in between, at what their processors pass on", what);
     else
-        snprintf(text, size, "%s",
-                 order->factor > 0
-                     ? "TCP through nodes in between, at what their processors pass on"
-                     : "TCP over a network beside the cables");
+        snprintf(text, size, "TCP over a network beside the cables");
 }
 
 /* The better order, or where it stands; malloc'ed. */
@@ -99,7 +101,7 @@ static void say_bad(const char *command, const struct mn_nccl_subject *s,
     char *gaps = mn_rank_order_gaps(&s->mesh, &order->given), cost[160];
     char *names = names_of(s, order);
 
-    cost_of(order, cost, sizeof cost);
+    cost_of(s, order, cost, sizeof cost);
     fprintf(stderr, "meshnet %s: %s: the ring of %d goes over %s: %s; use %s", command,
             order->job.where, order->given.n, gaps, cost, names);
     if (order->better.missing)
@@ -129,7 +131,7 @@ static void say_advice(const char *command, const struct mn_nccl_subject *s,
 {
     char *names = names_of(s, order), cost[160];
 
-    cost_of(order, cost, sizeof cost);
+    cost_of(s, order, cost, sizeof cost);
     fprintf(stderr,
             "meshnet %s: number the ranks in this order of nodes, so that neighbours have a cable: "
             "%s",

@@ -251,7 +251,7 @@ static enum mn_err next_attempt(struct mn_dialer *d, enum mn_err err, struct mn_
     struct mn_diag why = *diag;
     struct mn_pair pair = d->candidates[d->current];
 
-    if (d->conn && d->conn->relay_failed && d->self.reach != MN_REACH_RELAY) {
+    if (d->conn && d->conn->relay_failed && !mn_plan_only_relay(d->conn->side)) {
         MN_INFO("peer %s: no relay: %s; other ways are taken for a minute", d->conn->peer_text,
                 diag->text);
         mn_conn_close(d->conn);

@@ -246,7 +246,7 @@ static enum mn_err step_pending(struct mn_listener *l, int slot, struct mn_conn 
         l->pending[slot].conn = NULL;
         return err;
     }
-    if (conn->relay_failed && l->config->settings.reach != MN_REACH_RELAY)
+    if (conn->relay_failed && !mn_plan_only_relay(conn->side))
         MN_INFO("accept: peer %s: no relay: %s; other ways are taken for a minute", conn->peer_text,
                 diag->text);
     else if (conn->state > MN_CONN_PROOF)

@@ -115,6 +115,11 @@ int mn_plan_may_relay(const struct mn_side *side)
     return side->relay >= MN_RELAY_LATELY;
 }
 
+int mn_plan_only_relay(const struct mn_side sides[2])
+{
+    return sides[0].reach == MN_REACH_RELAY || sides[1].reach == MN_REACH_RELAY;
+}
+
 /* One that failed lately is tried again where nothing else is allowed. */
 static int takes_relay(const struct mn_side *c, const struct mn_side *a)
 {

@@ -80,6 +80,8 @@ int mn_plan_reaches_far(const struct mn_side *side);
 /* Whether the relay can, as far as this side knows. */
 int mn_plan_may_relay(const struct mn_side *side);
 
+/* Whether one of the two takes no other way to a peer without a cable. */
+int mn_plan_only_relay(const struct mn_side sides[2]);
 /* Why two sides do not take the relay, "" when they do: "on b …", for a sentence. Returns text. */
 char *mn_plan_why_no_relay(const struct mn_side *connector, const struct mn_side *acceptor,
                            char *text, size_t size);

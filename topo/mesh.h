@@ -109,7 +109,6 @@ struct mn_settings {
     int partition;            /* index into the port's table of partition keys */
     int relaxed_ordering;     /* false | true | auto (default) */
     int gpu_direct;           /* default true */
-    int detour;               /* default false */
     /* plugin: */
     enum mn_device_mode device_mode; /* mesh (default) | per-link */
     int tuner;                       /* default true */

@@ -209,7 +209,6 @@ static void every_key_is_read(void **state)
     assert_int_equal(s->port_range.last, 20009);
     assert_string_equal(s->key_file, "/etc/meshnet/key");
     assert_int_equal(s->reach, MN_REACH_RELAY);
-    assert_int_equal(s->detour, 1);
     assert_int_equal(s->relay_port, 20010);
     assert_int_equal(s->relay_silence_ms, 9000);
     assert_int_equal(s->relay_buffers, 64 << 20);

@@ -21,8 +21,6 @@ const struct mn_setting mn_setting_rows[] = {
      "Nodes without a common cable: auto reaches them by meshnet relayd, else by TCP through "
      "neighbours that forward, else over the management network; relay, cables or management: by "
      "that alone; direct: not at all."},
-    {"transport", "detour", MN_SETTING_BOOL, "false", 0, 0, NULL, AT(detour), "MESHNET_DETOUR",
-     "Whether large messages between neighbours also go the long way round, by meshnet relayd."},
     {"transport", "sockets_per_link", MN_SETTING_INT, "0", 0, 8, NULL, AT(sockets_per_link),
      "MESHNET_SOCKETS_PER_LINK",
      "TCP sockets of one connection on each link; 0 lets meshnet choose."},

@@ -407,7 +407,6 @@ static void settings_from_env(void **state)
         {"MESHNET_PORT_RANGE", "9-65536", 0},   {"MESHNET_PORT_RANGE", "-", 0},
         {"MESHNET_KEY_FILE", "/k", 1},          {"MESHNET_KEY_FILE", "/k\n", 0},
         {"MESHNET_REACH", "relay", 1},          {"MESHNET_REACH", "relayd", 0},
-        {"MESHNET_DETOUR", "true", 1},          {"MESHNET_DETOUR", "auto", 0},
         {"MESHNET_RELAY_PORT", "1", 1},         {"MESHNET_RELAY_PORT", "0", 0},
         {"MESHNET_RELAY_SILENCE", "1s", 1},     {"MESHNET_RELAY_SILENCE", "999ms", 0},
         {"MESHNET_RELAY_BUFFERS", "8M", 1},     {"MESHNET_RELAY_BUFFERS", "2049M", 0},
