@@ -64,7 +64,10 @@ static enum mn_err not_asked(const char *path, int error, struct mn_diag *diag)
                       : error == EACCES ? "this user may not open it (meshnet relayd --users)"
                                         : strerror(error);
 
-    return mn_fail(diag, error == EAGAIN ? MN_ERR_AGAIN : MN_ERR_AUTH,
+    return mn_fail(diag,
+                   error == EAGAIN   ? MN_ERR_AGAIN
+                   : error == EACCES ? MN_ERR_AUTH
+                                     : MN_ERR_PEER_DEAD,
                    "%s: %s; a process without the cluster key (plugin.key_file) needs it to be let "
                    "in by the relays",
                    path, why);
@@ -113,7 +116,8 @@ static enum mn_err take_answer(const uint8_t *answer, size_t len, struct mn_line
     const uint8_t *at = answer + 1;
 
     if (!len || len > MN_ASK_WORDS)
-        return mn_fail(diag, MN_ERR_AUTH, "the relayd of this node has %s to what it was asked",
+        return mn_fail(diag, len ? MN_ERR_PROTO : MN_ERR_PEER_DEAD,
+                       "the relayd of this node has %s to what it was asked",
                        len ? "said too much" : "not answered");
     if (answer[0] != MN_ASK_SIGNED)
         return mn_fail(diag, MN_ERR_AUTH, "the relayd of this node says: %.*s", (int)len,

@@ -45,7 +45,8 @@ int mn_line_hello_get(const uint8_t in[MN_LINE_HELLO_SIZE], struct mn_line_hello
 #define MN_ASK_ANSWER (1 + MN_LINE_HELLO_SIZE + 2 * MN_MAC_SIZE + MN_KEY_SIZE)
 #define MN_ASK_WORDS  512
 #define MN_ASK_MS     2000
-/* Begins to ask, without waiting: *fd is for poll(2). */
+/* Begins to ask, without waiting: *fd is for poll(2). MN_ERR_PEER_DEAD: nobody is there now;
+ * MN_ERR_AUTH: asking again is of no use. */
 enum mn_err mn_line_ask(const char *socket_path, const struct mn_line_hello *hello, int *fd,
                         struct mn_diag *diag);
 /* MN_ERR_AGAIN: no answer yet. Closes *fd otherwise. hello: as it was signed. */

@@ -170,9 +170,9 @@ static void what_it_says_instead_is_passed_on(void **state)
     memset(much, 'x', sizeof much);
     refused("user 5 may not", 14, MN_ERR_AUTH, "the relayd of this node says: user 5 may not");
     refused("a\033[31m", 6, MN_ERR_AUTH, "says: a?[31m");
-    refused("", 0, MN_ERR_AUTH, "not answered");
+    refused("", 0, MN_ERR_PEER_DEAD, "not answered");
     refused(much, MN_ASK_WORDS, MN_ERR_AUTH, "says: xxx");
-    refused(much, MN_ASK_WORDS + 1, MN_ERR_AUTH, "too much");
+    refused(much, MN_ASK_WORDS + 1, MN_ERR_PROTO, "too much");
     refused("\1half", 5, MN_ERR_PROTO, "another version");
 }
 
@@ -211,11 +211,11 @@ static void nobody_to_ask_is_said(void **state)
     (void)state;
     close(local_fd);
     local_fd = -1;
-    assert_int_equal(mn_line_ask(path, &h, &fd, &diag), MN_ERR_AUTH);
+    assert_int_equal(mn_line_ask(path, &h, &fd, &diag), MN_ERR_PEER_DEAD);
     assert_int_equal(fd, -1);
     assert_non_null(strstr(diag.text, path));
     assert_non_null(strstr(diag.text, "does not run on this node"));
-    assert_int_equal(mn_line_ask("/nowhere/relay.sock", &h, &fd, &diag), MN_ERR_AUTH);
+    assert_int_equal(mn_line_ask("/nowhere/relay.sock", &h, &fd, &diag), MN_ERR_PEER_DEAD);
     memset(too_long, 'x', sizeof too_long - 1);
     too_long[sizeof too_long - 1] = 0;
     assert_int_equal(mn_line_ask(too_long, &h, &fd, &diag), MN_ERR_CONFIG);
@@ -286,7 +286,7 @@ static void nobody_who_signs_ends_the_line(void **state)
         (void)mn_line_step(b.line, &b.diag);
         a.err = mn_line_step(a.line, &a.diag);
     }
-    assert_int_equal(a.err, MN_ERR_AUTH);
+    assert_int_equal(a.err, MN_ERR_PEER_DEAD); /* not for good: it may come back */
     assert_non_null(strstr(a.diag.text, "node-b (127.9.0.1): "));
     assert_non_null(strstr(a.diag.text, "does not run on this node"));
     part(&a, &b);
