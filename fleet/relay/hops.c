@@ -293,6 +293,16 @@ void relayd_hop_step(struct relayd_hop *hop)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
+/* A transport may keep what it has to send, and its socket, when the comm is closed. */
+static void unwatch(const struct relayd_hop *hop)
+{
+    struct mn_wake wakes[MN_WAKES];
+    int n = hop->comm->ops->descriptors(hop->comm, wakes, MN_WAKES);
+
+    for (int i = 0; i < n && i < MN_WAKES; i++)
+        (void)epoll_ctl(hop->relay->epoll, EPOLL_CTL_DEL, wakes[i].fd, NULL);
+}
+
 static void release_all(struct relayd_list *list)
 {
     struct relayd_buf *buf;
@@ -310,6 +320,8 @@ void relayd_hop_end(struct relayd_hop *hop)
     hop->state = RELAYD_HOP_ENDED;
     hop->drained.count = 0;
     hop->relay->marked = 1;
+    if (hop->comm)
+        unwatch(hop);
     if (hop->comm && hop->mhandle)
         (void)hop->comm->ops->dereg_mr(hop->comm, hop->mhandle);
     mn_hop_close(hop->hop);
