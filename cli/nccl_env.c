@@ -301,6 +301,7 @@ void mn_nccl_env_fill(const struct mn_nccl_subject *s, struct mn_nccl_env *env)
         ->kept = debug && *debug;
     bare(&s->mesh, env);
     uncabled(s, env);
+    mn_nccl_env_relay(s, env);
     for (int i = 0; i < env->n_vars; i++) {
         const char *before = getenv(env->vars[i].name);
         if (before && *before && !env->vars[i].kept && strcmp(before, env->vars[i].value) != 0 &&

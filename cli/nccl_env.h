@@ -45,6 +45,8 @@ void mn_nccl_env_shadows(const struct mn_nccl_subject *subject, struct mn_nccl_e
 /* nccl_tuner.c: whether a library has a tuner; and the variable for it. */
 int mn_nccl_env_has_tuner(const char *library);
 void mn_nccl_env_tuner(const struct mn_nccl_subject *subject, struct mn_nccl_env *env);
+/* nccl_relay.c: a warning where relays are to be used and this node's does not run. */
+void mn_nccl_env_relay(const struct mn_nccl_subject *subject, struct mn_nccl_env *env);
 /* A variable more; value, malloc'ed, becomes the environment's. */
 struct mn_nccl_var *mn_nccl_env_add(struct mn_nccl_env *env, const char *name, char *value,
                                     const char *why);

@@ -13,7 +13,7 @@
  * pairs. */
 static int is_wanted(const struct mn_doctor_verdict *v)
 {
-    return mn_doctor_wants_relay(v->what->mesh) && v->what->mesh->settings.key_file[0];
+    return mn_doctor_wants_relay(v->what->mesh) && mn_reach_relays(&v->what->mesh->settings);
 }
 
 /* Of a node whose relayd answers; NULL: it does not. */

@@ -1,7 +1,8 @@
 #!/usr/bin/env bats
 # Strangers at the plugin's ports while one good peer connects, on loopback, over TCP and over the
 # double of libibverbs. These are short; the long form is tests/drivers/flood.c without options and
-# with --within 2000.
+# with --within 2000. And strangers at relayd's doors: fleet/relay/engine_stranger_test.c has them
+# beside flows that pass through it.
 
 load helper
 
@@ -38,4 +39,83 @@ flood()
 
 @test "hostile: more silent sockets than the process has descriptors" {
     flood --ports 16 --silent 66 --half 0 --hellos 0
+}
+
+# relay_flood UID: as that user, all kinds of strangers at the doors of relayd, held open: "held N" when
+# they are, and until its standard input ends.
+relay_flood()
+{
+    cat >strangers.py <<-'END'
+	import os, resource, socket, sys
+	resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+	os.setuid(int(sys.argv[1]))
+	greeting = b"MNRL\1\0\0\0" + bytes(range(16))
+	held = []
+	def stranger(address, family, words):
+	    s = socket.socket(family)
+	    s.settimeout(2)
+	    try:
+	        s.connect(address)
+	        s.sendall(words)
+	    except OSError:
+	        pass  # it has been closed at once, or the queue is full
+	    held.append(s)
+	for i in range(400):
+	    for words in b"", greeting[:11], greeting, greeting + bytes(29), os.urandom(300):
+	        stranger(("127.0.0.1", int(sys.argv[2])), socket.AF_INET, words)
+	    for words in b"", b"sig", b"state", b"sign" + bytes(36) + b"\1" + bytes(12), os.urandom(300):
+	        if i < 300:
+	            stranger(sys.argv[3], socket.AF_UNIX, words)
+	print("held", len(held), flush=True)
+	sys.stdin.read()
+	END
+    python3 strangers.py "$@"
+}
+
+# of_relayd: its descriptors, and its memory in KiB.
+of_relayd()
+{
+    echo "$(ls /proc/"$SERVER"/fd | wc -l) $(awk '$1 == "VmRSS:" { print $2 }' /proc/"$SERVER"/status)"
+}
+
+@test "hostile: thousands of strangers at relayd's doors, and a user without rights: it answers others, and stays small" {
+    [ "$(id -u)" -eq 0 ] || skip "other users want root"
+    PLACE=$(mktemp -d)
+    chmod 755 "$PLACE"
+    cd "$PLACE"
+    (umask 077; od -An -N16 -tx1 /dev/urandom | tr -d ' ' >key)
+    export MESHNET_CONFIG=$PWD/mesh.yaml MESHNET_NODE=a
+    port=$(free_port)
+    cat >mesh.yaml <<-END
+	version: 1
+	nodes:
+	  - {name: a, nics: [{netdev: lo, addresses: [127.0.0.1/8]}]}
+	  - {name: b, nics: [{netdev: x, addresses: [127.0.0.2/8]}]}
+	plugin: {key_file: $PWD/key}
+	relay: {socket: $PWD/sock, port: $port, buffers: 8M}
+	END
+    start_server out err "$MESHNET" relayd
+    read -r descriptors memory < <(of_relayd)
+    mkfifo hold
+    relay_flood 4711 "$port" "$PWD/sock" <hold >held 3>&- &
+    flood=$!
+    exec 4>hold
+    # While they come, and when they are all there.
+    until grep -q held held; do
+        "$MESHNET" relayd --status --json >state
+        kill -0 "$flood"
+    done
+    "$MESHNET" relayd --status --json >state
+    cat held state
+    [ "$(jq -r .node state)" = a ]
+    read -r now grown < <(of_relayd)
+    echo "descriptors: $descriptors, with strangers $now; memory: $memory KiB, with strangers $grown KiB"
+    exec 4>&-
+    wait "$flood"
+    kill "$SERVER"
+    wait "$SERVER"
+    cat err
+    rm -rf "$PLACE"
+    [ "$now" -lt 400 ]
+    [ $((grown - memory)) -lt 8192 ]
 }

@@ -165,6 +165,17 @@ stop()
     stop TERM
 }
 
+@test "relayd: meshnet env says where none runs that is needed" {
+    run --separate-stderr on b "$MESHNET" env --json
+    echo "$output"
+    [ "$status" -eq 0 ]
+    [[ "$(jq -r '.warnings[].text' <<<"$output")" == *"by meshnet relayd: $SOCKET: no relayd of this node"* ]]
+    start
+    run --separate-stderr on b "$MESHNET" env --json
+    [[ "$(jq -r '.warnings[].text' <<<"$output")" != *"no relayd of this node"* ]]
+    stop TERM
+}
+
 @test "relayd: one that was killed leaves a socket that the next one replaces; a live one is left alone" {
     start
     relayd
