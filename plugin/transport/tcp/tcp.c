@@ -249,6 +249,14 @@ static enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct m
             (void)setsockopt(comm->lanes[i].fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &low, sizeof low);
         }
     }
+    if (conn->connector && conn->config->pushes) {
+        enum mn_err err = tcp_push(comm, diag);
+        if (err) {
+            free(comm->sends);
+            free(comm);
+            return err;
+        }
+    }
     *out = &comm->base;
     return MN_OK;
 }

@@ -133,6 +133,7 @@ struct tcp_comm {
     int silent; /* lanes with an outage */
     uint32_t chunk;
     /* sending */
+    struct tcp_push *push;  /* NULL: the owner's thread sends */
     struct tcp_send *sends; /* TCP_WINDOW, by seq */
     uint32_t seq_next, seq_acked, seq_header, seq_take;
     uint32_t eager_bytes, since_feedback;
@@ -173,6 +174,17 @@ static inline void tcp_moved(struct tcp_comm *comm)
         tcp_heard(comm);
 }
 
+/* Done when the kernel has it: a small message, while few such bytes are unacknowledged. */
+static inline int tcp_is_eager(const struct tcp_comm *comm, size_t size)
+{
+    return size <= TCP_EAGER_MAX && comm->eager_bytes + size + TCP_FRAME_SIZE <= TCP_EAGER_BYTES;
+}
+
+static inline int tcp_send_is_done(const struct tcp_send *send)
+{
+    return send->landed || (send->eager && send->header_sent && send->sent == send->size);
+}
+
 enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
                       struct mn_request **request);
 enum mn_err tcp_send_arm(struct tcp_comm *comm);
@@ -187,6 +199,8 @@ enum mn_err tcp_irecv(struct mn_comm *base, int n, void **data, const size_t *si
 enum mn_err tcp_recv_arm(struct tcp_comm *comm);
 enum mn_err tcp_recv_test(struct tcp_comm *comm, struct tcp_group *group, int *done, int *sizes);
 void tcp_recv_flush_acks(struct tcp_comm *comm);
+/* tcp_push.c: from here on a thread sends. */
+enum mn_err tcp_push(struct tcp_comm *comm, struct mn_diag *diag);
 /* tcp_sleep.c */
 int tcp_descriptors(struct mn_comm *base, struct mn_wake *wakes, int max);
 enum mn_err tcp_arm(struct mn_comm *base);

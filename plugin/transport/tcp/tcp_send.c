@@ -238,15 +238,13 @@ enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, vo
     if (err)
         return err;
     int full = send->posted || comm->seq_next - comm->seq_acked >= TCP_WINDOW;
-    int eager =
-        size <= TCP_EAGER_MAX && comm->eager_bytes + size + TCP_FRAME_SIZE <= TCP_EAGER_BYTES;
+    int eager = tcp_is_eager(comm, size);
     if (full || !eager || ++comm->since_feedback >= FEEDBACK_EVERY) {
         err = read_back(comm);
         if (err)
             return err;
         full = send->posted || comm->seq_next - comm->seq_acked >= TCP_WINDOW;
-        eager =
-            size <= TCP_EAGER_MAX && comm->eager_bytes + size + TCP_FRAME_SIZE <= TCP_EAGER_BYTES;
+        eager = tcp_is_eager(comm, size);
     }
     if (full)
         return pump(comm);
@@ -269,24 +267,19 @@ enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, vo
     return MN_OK;
 }
 
-static int send_done(const struct tcp_send *send)
-{
-    return send->landed || (send->eager && send->header_sent && send->sent == send->size);
-}
-
 enum mn_err tcp_send_test(struct tcp_comm *comm, struct tcp_send *send, int *done, int *sizes)
 {
     *done = 0;
-    if (!send_done(send)) {
+    if (!tcp_send_is_done(send)) {
         enum mn_err err = (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);
         if (!err)
             err = pump(comm);
-        if (!err && !send_done(send))
+        if (!err && !tcp_send_is_done(send))
             err = read_back(comm);
         /* What was acknowledged before the connection ended has arrived all the same. */
         if (err && !send->landed)
             return err;
-        if (!send_done(send))
+        if (!tcp_send_is_done(send))
             return tcp_idle(comm);
     }
     *done = 1;
