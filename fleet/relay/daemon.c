@@ -159,6 +159,8 @@ enum mn_err mn_relay_open(const struct mn_config *config, const struct mn_relay_
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for the relay");
     relay->config = *config;
     relay->config.sleeps = relay->config.unpolled = 1;
+    relay->bulk = relay->config;
+    relay->bulk.pushes = 1;
     relay->plan = plan;
     if (config->relay) {
         relay->mesh = &config->relay->mesh;
@@ -198,5 +200,6 @@ void mn_relay_close(struct mn_relay *relay)
         close(relay->epoll);
     mn_pool_close(&relay->pool);
     mn_wipe(relay->config.cluster_key, sizeof relay->config.cluster_key);
+    mn_wipe(relay->bulk.cluster_key, sizeof relay->bulk.cluster_key);
     free(relay);
 }

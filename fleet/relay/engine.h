@@ -133,6 +133,7 @@ struct relayd_line {
 
 struct mn_relay {
     struct mn_config config; /* a copy: its comms sleep, and nobody polls a buffer */
+    struct mn_config bulk;   /* the same for bulk, which a thread sends over TCP */
     const struct mn_relay_plan *plan;
     const struct mn_mesh *mesh;
     uint64_t digest;

@@ -81,8 +81,10 @@ struct relayd_hop *relayd_hop_listen(struct relayd_line *line, struct relayd_way
 
 static enum mn_err dial(struct relayd_hop *hop, const uint8_t *handle, struct mn_diag *diag)
 {
-    enum mn_err err = mn_hop_dial(&hop->relay->config, hop->relay->config.devices,
-                                  mn_line_key(hop->line->line), handle, &hop->hop, diag);
+    const struct mn_config *config =
+        hop->kind == MN_RELAY_BULK ? &hop->relay->bulk : &hop->relay->config;
+    enum mn_err err =
+        mn_hop_dial(config, config->devices, mn_line_key(hop->line->line), handle, &hop->hop, diag);
 
     if (!err)
         hop->state = RELAYD_HOP_MAKING;
