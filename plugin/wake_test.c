@@ -21,7 +21,7 @@
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/log.h"
 
-#define PATIENCE_MS 20000 /* the bound of every wait */
+#define PATIENCE_MS 60000 /* the bound of every wait */
 #define QUIET_MS    30    /* a sleep in which nothing is expected */
 #define MESSAGES    10000
 #define WINDOW      4 /* messages under way */
@@ -104,6 +104,7 @@ static void open_ends(enum mn_transport_kind kind, int sleeps, struct ends *e)
             assert_int_equal(mn_net_connect(e->net, 0, -1, handle, &send), 0);
         if (!recv)
             assert_int_equal(mn_net_accept(listener, &recv), 0);
+        nanosleep(&(struct timespec){0, 100000}, NULL);
         assert_true(mn_now_ms() < end);
     }
     assert_int_equal(mn_net_close_listen(listener), 0);
@@ -369,7 +370,7 @@ static void *own(void *arg)
     struct owner *o = arg;
     struct end *e = o->end;
     struct mn_request *requests[WINDOW] = {NULL};
-    uint64_t next = 0, first = 0, end = mn_now_ms() + 6 * PATIENCE_MS;
+    uint64_t next = 0, first = 0, end = mn_now_ms() + 3 * PATIENCE_MS;
 
     while (first < MESSAGES && !o->failed) {
         int moved = 0, no_room = 0;
