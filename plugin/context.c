@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -363,9 +364,12 @@ enum mn_err mn_comm_open(struct mn_conn *conn, struct mn_comm **comm, struct mn_
     enum mn_err err = conn->transport->open(conn, comm, diag);
 
     if (!err) {
-        MN_INFO("%s peer %s by %s over %d cable(s), %d on each",
-                conn->connector ? "sending to" : "receiving from", conn->peer_text,
-                conn->transport->name, conn->plan.n_pairs, conn->plan.lanes_per_pair);
+        char over[64] = "";
+        if (conn->plan.kind != MN_TRANSPORT_RELAY)
+            snprintf(over, sizeof over, " over %d cable(s), %d on each", conn->plan.n_pairs,
+                     conn->plan.lanes_per_pair);
+        MN_INFO("%s peer %s by %s%s", conn->connector ? "sending to" : "receiving from",
+                conn->peer_text, conn->transport->name, over);
         conn->n_lanes = 0; /* sockets and set-up are the transport's now */
         conn->setup = NULL;
     }

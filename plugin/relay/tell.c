@@ -42,14 +42,17 @@ char *mn_relay_text(const struct mn_conn *conn, char *text, size_t size)
     uint32_t weights[MN_RELAY_WAYS];
     int n = find(conn, ways, weights);
     double mbps = 0;
+    int known = 0;
 
     text[0] = 0;
     if (!n)
         return text;
     size_t used = put_ways(conn, ways, n, "through ", text, size);
-    for (int w = 0; w < n; w++)
+    for (int w = 0; w < n; w++) {
         mbps += weights[w];
-    if (mbps > 0 && used < size)
+        known |= weights[w] != MN_RELAY_UNKNOWN_MBPS;
+    }
+    if (known && used < size)
         snprintf(text + used, size - used, ", at most %.4g Gb/s%s", mbps / 1000,
                  n > 1 ? " together" : "");
     return text;

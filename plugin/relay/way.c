@@ -6,8 +6,6 @@
 #include "topo/base/alloc.h"
 #include "topo/route.h"
 
-#define UNKNOWN_MBPS 1000 /* where a cable's speed is not known all ways count the same */
-
 /* --- ways ------------------------------------------------------------------------------------- */
 
 struct search {
@@ -134,7 +132,7 @@ static void weigh(struct search *s)
     for (int w = 0; w < s->n; w++)
         known &= (s->weights[w] = weight_of(s, &s->ways[w])) > 0;
     for (int w = 0; w < s->n && !known; w++)
-        s->weights[w] = UNKNOWN_MBPS;
+        s->weights[w] = MN_RELAY_UNKNOWN_MBPS;
 }
 
 int mn_relay_ways(const struct mn_mesh *mesh, int from, int to, int max,

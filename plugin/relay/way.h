@@ -6,12 +6,15 @@
 #include "plugin/relay/relay.h"
 #include "topo/mesh.h"
 
+#define MN_RELAY_UNKNOWN_MBPS 1000
+
 /* The ways from one node to another, best first, at most MN_RELAY_WAYS and max: the shortest
  * (topo/route), then the shortest of those that share no cable with the ones before, and no relay
  * either where there are such. The cables between the two are none. The way back is the same one
- * turned round. weights: Mb/s that the narrowest of a way's hops can carry, all the same where a
- * speed is not known. Returns how many; 0: there is none with 1 to MN_RELAY_MAX relays, or no
- * memory. For one thread at a time; costs a look at the mesh, so keep the result. */
+ * turned round. weights: Mb/s that the narrowest of a way's hops can carry, all the same,
+ * MN_RELAY_UNKNOWN_MBPS, where a speed is not known. Returns how many; 0: there is none with 1 to
+ * MN_RELAY_MAX relays, or no memory. For one thread at a time; costs a look at the mesh, so keep
+ * the result. */
 int mn_relay_ways(const struct mn_mesh *mesh, int from, int to, int max,
                   struct mn_relay_way ways[MN_RELAY_WAYS], uint32_t weights[MN_RELAY_WAYS]);
 
