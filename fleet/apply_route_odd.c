@@ -8,11 +8,12 @@
 #include <netlink/route/route.h>
 #include <string.h>
 
-#include "fleet/apply_kernel.h"
+#include "fleet/apply_nexthop.h"
 
 struct odd {
     void (*each)(int ifindex, const char *text, const char *why, void *context);
     void *context;
+    struct mn_nexthops objects;
 };
 
 static const struct {
@@ -71,6 +72,8 @@ static int on_message(struct nl_msg *msg, void *context)
         (m->rtm_family != AF_INET && m->rtm_family != AF_INET6) || m->rtm_type != RTN_UNICAST ||
         (m->rtm_flags & RTM_F_CLONED) || rtnl_route_parse(head, &route) < 0)
         return NL_OK;
+    if (a[RTA_NH_ID] && !rtnl_route_get_nnexthops(route))
+        mn_nexthops_put(&odd->objects, nla_get_u32(a[RTA_NH_ID]), route);
     const char *why = why_of(a);
     if (!why && a[RTA_MULTIPATH])
         why = why_of_ways(a[RTA_MULTIPATH]);
@@ -90,16 +93,20 @@ enum mn_err mn_kernel_each_odd_route(const struct mn_kernel *kernel,
                                      void *context, struct mn_diag *diag)
 {
     struct rtmsg all = {.rtm_family = AF_UNSPEC};
-    struct odd odd = {each, context};
-    struct nl_cb *cb = nl_cb_clone(nl_socket_get_cb(kernel->sock));
+    struct odd odd = {.each = each, .context = context};
+    enum mn_err err = mn_nexthops_read(kernel, &odd.objects, diag);
+    struct nl_cb *cb = err ? NULL : nl_cb_clone(nl_socket_get_cb(kernel->sock));
 
-    if (!cb)
-        return mn_fail(diag, MN_ERR_NOMEM, "no memory to list routes");
+    if (!cb) {
+        mn_nexthops_free(&odd.objects);
+        return err ? err : mn_fail(diag, MN_ERR_NOMEM, "no memory to list routes");
+    }
     nl_cb_set(cb, NL_CB_VALID, NL_CB_CUSTOM, on_message, &odd);
     int code = nl_send_simple(kernel->sock, RTM_GETROUTE, NLM_F_DUMP, &all, sizeof all);
     if (code >= 0)
         code = nl_recvmsgs(kernel->sock, cb);
     nl_cb_put(cb);
+    mn_nexthops_free(&odd.objects);
     return code < 0 ? mn_fail(diag, MN_ERR_SYS, "netlink: listing routes: %s", nl_geterror(code))
                     : MN_OK;
 }

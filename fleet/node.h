@@ -13,8 +13,9 @@
 
 enum mn_node_root {
     MN_ROOT_NONE,
-    MN_ROOT_LIKED, /* sudo where it asks for no password, else as the user */
-    MN_ROOT_NEEDED /* the same, else an error that says what is needed */
+    MN_ROOT_LIKED,  /* sudo where it asks for no password, else as the user */
+    MN_ROOT_BETTER, /* the same; the rule for sudoers that is suggested has it, too */
+    MN_ROOT_NEEDED  /* the same, else an error that says what is needed */
 };
 
 struct mn_node_verb {

@@ -44,8 +44,9 @@ enum mn_err mn_node_find(const char *name, const struct mn_node_verb **verb, str
                            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
-/* A rule for sudoers, of the verbs that need root and nothing else: other commands load what they
- * are told to. "" for a program that its user may replace, or a copy, which is gone tomorrow. */
+/* A rule for sudoers, of the verbs that need root, or see less without, and nothing else: other
+ * commands load what they are told to. "" for a program that its user may replace, or a copy, which
+ * is gone tomorrow. */
 static char *root_rule(const char *exe)
 {
     char *rule = mn_strdup("");
@@ -56,7 +57,7 @@ static char *root_rule(const char *exe)
     int lasts = slash && fnmatch("*/meshnet.????????[!/][!/]/meshnet", exe, 0) != 0 &&
                 access(exe, W_OK) != 0 && access(folder, W_OK) != 0;
     for (const struct mn_node_verb *v = mn_node_verbs; v->name && lasts; v++) {
-        if (v->root != MN_ROOT_NEEDED)
+        if (v->root < MN_ROOT_BETTER)
             continue;
         char *more = mn_asprintf("%s%s%s node %s -- *", rule, *rule ? ", " : "", exe, v->name);
         free(rule);

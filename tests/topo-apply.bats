@@ -1203,6 +1203,25 @@ mtus()
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"p0: the route 10.61.0.0/16 via 10.55.0.9 "*" would go with the addresses and could not be put back: it is by a nexthop object; nothing was changed"* ]]
     all_of a | diff before -
+    # Where the kernel says an object's number alone, of several ways too.
+    if on a sysctl -qw net.ipv4.nexthop_compat_mode=0; then
+        on a ip route show 10.61.0.0/16
+        apply --yes
+        [ "$status" -eq 2 ]
+        [[ "$stderr" == *"p0: the route 10.61.0.0/16 via 10.55.0.9 "*": it is by a nexthop object; nothing was changed"* ]]
+        ip -n $NS-a route del 10.61.0.0/16
+        ip -n $NS-a nexthop add id 7 via 10.55.0.8 dev p0
+        ip -n $NS-a nexthop add id 8 group 5/7
+        ip -n $NS-a route add 10.61.0.0/16 nhid 8
+        apply --yes
+        [ "$status" -eq 2 ]
+        [[ "$stderr" == *"p0: the route 10.61.0.0/16 "*" nexthop via 10.55.0.9 dev p0 "*"it is by a nexthop object"* ]]
+        on a ip route show 10.61.0.0/16 | grep -q 'nhid 8'
+        on a sysctl -qw net.ipv4.nexthop_compat_mode=1
+        ip -n $NS-a nexthop del id 8
+        ip -n $NS-a nexthop del id 7
+        ip -n $NS-a route add 10.61.0.0/16 nhid 5
+    fi
     ip -n $NS-a route del 10.61.0.0/16
     ip -n $NS-a -6 addr add fd55::1/64 nodad dev p0
     ip -n $NS-a route add 10.62.0.0/16 via inet6 fd55::9 dev p0
