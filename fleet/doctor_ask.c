@@ -102,8 +102,8 @@ static enum mn_err be_at_home(struct mn_diag *diag)
 {
     const char *own = getenv("MESHNET_CONFIG");
     char path[512];
-    const char *user = getenv("SUDO_USER");
-    const struct passwd *entry = user && *user ? getpwnam(user) : NULL;
+    uid_t uid;
+    const struct passwd *entry = mn_sudo_user(&uid) ? getpwuid(uid) : NULL;
 
     if (entry && entry->pw_dir)
         setenv("HOME", entry->pw_dir, 1);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fleet/doctor_ask.h"
+#include "fleet/node.h"
 #include "topo/base/alloc.h"
 
 /* --- lines -------------------------------------------------------------------------------------
@@ -118,8 +119,8 @@ void mn_doctor_limits_weigh(cJSON *lines, const struct mn_doctor_user *user)
 
 static void find_user(struct mn_doctor_user *user)
 {
-    const char *name = getenv("SUDO_USER");
-    const struct passwd *entry = name && *name ? getpwnam(name) : getpwuid(getuid());
+    uid_t uid;
+    const struct passwd *entry = getpwuid(mn_sudo_user(&uid) ? uid : getuid());
     gid_t gids[64];
     int n = sizeof gids / sizeof *gids;
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fleet/doctor_ask.h"
+#include "fleet/node.h"
 #include "topo/base/alloc.h"
 
 #define MOST 64 /* lines of a kind */
@@ -84,8 +85,11 @@ void mn_doctor_ask_settings(const struct mn_doctor_look *look, cJSON *answer)
     (void)look;
     mn_doctor_each_line(&r, "/etc/nccl.conf", take_setting);
     snprintf(path, sizeof path, "%s/.nccl.conf", home ? home : "");
+    const struct passwd *user = mn_sudo_drop(); /* a link of his may lead anywhere */
     if ((own && *own) || home)
         mn_doctor_each_line(&r, own && *own ? own : path, take_setting);
+    if (user)
+        mn_sudo_back();
     mn_doctor_each_line(&r, "/etc/environment", take_setting);
     mn_doctor_each_line(&r, "/etc/profile.d/*.sh", take_setting);
     mn_doctor_each_line(&r, "/etc/security/pam_env.conf", take_setting);

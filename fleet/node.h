@@ -47,6 +47,10 @@ int mn_node_here(const struct mn_node_verb *verb);
 char *mn_node_script(const struct mn_node_verb *verb);
 /* 1: this process is root by sudo; *uid (may be NULL) is who called it. */
 int mn_sudo_user(uid_t *uid);
+/* From here on with the rights of who called sudo, until mn_sudo_back(). NULL: nobody did, or he is
+ * not known here, and nothing has changed. For processes of one thread. */
+const struct passwd *mn_sudo_drop(void);
+void mn_sudo_back(void);
 /* MESHNET_CONFIG of this process, set before it has threads. By sudo the file is read here,
  * once, with the rights of who called it: what its name leads to later is not opened by root. One
  * that is not there stays missing; what the user may not read is MN_ERR_CONFIG. */

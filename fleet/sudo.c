@@ -24,6 +24,25 @@ int mn_sudo_user(uid_t *uid)
     return 1;
 }
 
+const struct passwd *mn_sudo_drop(void)
+{
+    uid_t uid;
+    const struct passwd *user = mn_sudo_user(&uid) ? getpwuid(uid) : NULL;
+
+    /* The groups are of no use any more afterwards: this process goes on as root alone. */
+    if (!user || (!initgroups(user->pw_name, user->pw_gid) && !setegid(user->pw_gid) &&
+                  !seteuid(user->pw_uid)))
+        return user;
+    mn_sudo_back();
+    return NULL;
+}
+
+void mn_sudo_back(void)
+{
+    if (seteuid(0) || setegid(0) || setgroups(0, NULL))
+        abort();
+}
+
 enum mn_err mn_sudo_config(const char *path, struct mn_diag *diag)
 {
     const struct passwd *user = NULL;
@@ -38,16 +57,13 @@ enum mn_err mn_sudo_config(const char *path, struct mn_diag *diag)
     }
     if (strlen(path) >= PATH_ROOM)
         return mn_fail(diag, MN_ERR_CONFIG, "MESHNET_CONFIG: longer than %d bytes", PATH_ROOM - 1);
-    user = getpwuid(uid);
-    /* The groups are of no use any more afterwards: this process goes on as root alone. */
-    if (!user || initgroups(user->pw_name, user->pw_gid) || setegid(user->pw_gid) ||
-        seteuid(user->pw_uid))
+    user = mn_sudo_drop();
+    if (!user)
         return mn_fail(diag, MN_ERR_CONFIG,
                        "MESHNET_CONFIG: who called sudo (user %u) is not known here",
                        (unsigned)uid);
     enum mn_err err = mn_file_read(path, MN_YAML_MAX, &text, &len, &why);
-    if (seteuid(0) || setegid(0) || setgroups(0, NULL))
-        abort();
+    mn_sudo_back();
     if (err && err != MN_ERR_NOTFOUND)
         return mn_fail(diag, MN_ERR_CONFIG, "MESHNET_CONFIG: %s, as %s reads it, who called sudo",
                        why.text, user->pw_name);

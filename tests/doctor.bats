@@ -409,7 +409,7 @@ first()
     limits 'unset SUDO_USER;'
     [ "$(jq -c '.limits | [.user, [.files[] | [.who, .value, .counts]]]' <<<"$output")" = \
         '["root",[["*",64,false],["@nogroup",2048,false],["@nogroup",-1,false],["root",128,true]]]' ]
-    limits 'export SUDO_USER=nobody;'
+    limits "export SUDO_USER=nobody SUDO_UID=$(id -u nobody);"
     [ "$(jq -c '.limits | [.user, [.files[] | .counts]]' <<<"$output")" = '["nobody",[false,false,true,false]]' ]
 }
 
@@ -432,6 +432,32 @@ first()
     echo "$output"
     [ "$(jq -r '[.nccl[] | select(.path | startswith("'"$PWD"'")) | .version] | join(" ")' <<<"$output")" = '2.27.3+cuda12.9 2.28.9+cuda13.0' ]
     [ "$(jq -r '[.settings[] | select(.file | startswith("'"$PWD"'")) | "\(.line) \(.name)=\(.value)"] | join(" ")' <<<"$output")" = '2 NCCL_NET=IB 3 MESHNET_CONFIG=/old.yaml 4 MESHNET_TOKEN=(not told)' ]
+    # By sudo the user's own, with his rights: a link of his does not lead to root's.
+    local open sudo
+    open=$(mktemp -d)
+    chmod 755 "$open"
+    mkdir "$open/user" "$open/root"
+    sed "s|^nobody:\(.*\):[^:]*:\([^:]*\)$|nobody:\1:$open/user:\2|" /etc/passwd >passwd
+    sudo="HOME=$open/root SUDO_USER=nobody SUDO_UID=$(id -u nobody)"
+    by_sudo()
+    {
+        run unshare -m sh -c "mount --bind '$PWD/passwd' /etc/passwd && export $sudo && exec $1 '$MESHNET' node doctor" \
+            <<<'{"only": ["settings"]}'
+        own=$(jq -r '[.settings[] | select(.file | endswith("/.nccl.conf")) | "\(.file) \(.value)"] | join(" ")' <<<"$output")
+    }
+    printf 'NCCL_NET=user\n' >"$open/user/.nccl.conf"
+    by_sudo ""
+    [ "$own" = "$open/user/.nccl.conf user" ]
+    printf 'NCCL_NET=own\n' >"$open/root/.nccl.conf"
+    chmod 600 "$open/root/.nccl.conf"
+    ln -sf "$open/root/.nccl.conf" "$open/user/.nccl.conf"
+    by_sudo ""
+    [ "$own" = "" ]
+    # Who is not root any more, as behind sudo -u, has his own.
+    chmod 644 "$open/root/.nccl.conf"
+    by_sudo "setpriv --reuid=1 --regid=1 --clear-groups"
+    [ "$own" = "$open/root/.nccl.conf own" ]
+    rm -r "$open"
     # A file that is no mesh file is not told of, whoever asks.
     echo 'root:secrethash:0' >empty/shadow
     run on a "$MESHNET" node doctor <<<"{\"file\": \"$PWD/empty/shadow\"}"
