@@ -1,11 +1,14 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/cmd.h"
 #include "cli/nccl_env.h"
 #include "cli/nccl_options.h"
 #include "cli/nccl_order.h"
+#include "topo/base/alloc.h"
 #include "topo/base/out.h"
+#include "topo/base/shell.h"
 
 struct options {
     struct mn_nccl_options nccl;
@@ -21,25 +24,16 @@ static const struct mn_opt options[] = {
     MN_OPT_END,
 };
 
-static void quote(const char *text)
-{
-    putchar('\'');
-    for (; *text; text++)
-        if (*text == '\'')
-            fputs("'\\''", stdout);
-        else
-            putchar(*text);
-    putchar('\'');
-}
-
 /* Lines for a shell to evaluate. */
 static int print_shell(const struct mn_nccl_subject *s, const struct mn_nccl_env *env,
                        const struct mn_nccl_order *order)
 {
     for (int i = 0; i < env->n_vars; i++) {
-        printf("# %s\nexport %s=", env->vars[i].why, env->vars[i].name);
-        quote(env->vars[i].value);
-        putchar('\n');
+        size_t size = 4 * strlen(env->vars[i].value) + 8; /* each byte a quote */
+        char *word = mn_zalloc(size);
+        (void)mn_shell_word(env->vars[i].value, word, size);
+        printf("# %s\nexport %s=%s\n", env->vars[i].why, env->vars[i].name, word);
+        free(word);
     }
     mn_nccl_say_warnings("env", env);
     mn_nccl_order_say("env", s, order, 0);

@@ -63,7 +63,7 @@ env_of()
     unset NCCL_NET_PLUGIN
     env_of --mesh mesh.yaml --release 2.8
     [[ "$output" != *NCCL_NET_PLUGIN* ]]
-    [[ "$output" == *"LD_LIBRARY_PATH='$(dirname "$LIBRARY")"* ]]
+    [[ "$output" == *"LD_LIBRARY_PATH=$(dirname "$LIBRARY")"* ]]
     # All of these names are there.
     [ -e "$(dirname "$LIBRARY")/libnccl-net.so" ]
     [ -e "$(dirname "$LIBRARY")/librccl-net-mesh.so" ]
@@ -237,7 +237,7 @@ lacking()
         --plugin libnccl-net-lacking.so
     echo "$stderr"
     [ "$status" -eq 0 ]
-    [[ "$output" == *"NCCL_NET_PLUGIN='$PWD/libnccl-net-lacking.so'"* ]]
+    [[ "$output" == *"NCCL_NET_PLUGIN=$PWD/libnccl-net-lacking.so"* ]]
     [[ "$stderr" == *"/libnccl-net-lacking.so needs libneeded.so.7, which is not here"*"ci/bundle"* ]]
     # Where it is found, nothing is said.
     mv elsewhere.so libneeded.so.7

@@ -12,7 +12,8 @@ int mn_shell_word(const char *word, char *buf, size_t size)
     size_t used;
 
     buf[0] = '\0';
-    if (word[0] && strspn(word, plain) == strlen(word)) {
+    /* zsh takes =word for where that command is. */
+    if (word[0] && word[0] != '=' && strspn(word, plain) == strlen(word)) {
         if (mn_strlcpy(buf, word, size))
             return 1;
         buf[0] = '\0';
