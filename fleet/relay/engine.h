@@ -209,6 +209,8 @@ void relayd_hop_step(struct relayd_hop *hop);
 void relayd_hop_wake(struct relayd_hop *hop);
 void relayd_hop_fail(struct relayd_hop *hop, enum mn_gone why, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* Its transport says so. Of an edge whose process has ended it is the peer that is gone. */
+void relayd_hop_broken(struct relayd_hop *hop, enum mn_err err);
 /* Closes its connection; its memory stays until nobody sends from it. */
 void relayd_hop_end(struct relayd_hop *hop);
 /* Ended, and no buffer of its is in use. */

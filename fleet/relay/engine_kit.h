@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <cjson/cJSON.h>
 #include <net/if.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -38,6 +39,7 @@ struct kit_relay {
     struct mn_relay *relay;
     pthread_t thread;
     int stop, fds[2], n_fds;
+    char socket[64];
     enum mn_err err;
 };
 
@@ -186,15 +188,45 @@ static inline void kit_start(int node)
         r->fds[r->n_fds++] = kit_listen(node - 1, 1, (unsigned)configs[node].settings.relay_port);
     if (node < NODES - 1)
         r->fds[r->n_fds++] = kit_listen(node, 0, (unsigned)configs[node].settings.relay_port);
+    snprintf(r->socket, sizeof r->socket, "/tmp/relay-kit-%d-%d", getpid(), node);
     r->plan = (struct mn_relay_plan){.mesh = &own[node].mesh,
                                      .self = node,
-                                     .socket = "",
+                                     .socket = r->socket,
                                      .fds = r->fds,
                                      .n_fds = r->n_fds};
     if (mn_relay_open(&configs[node], &r->plan, &r->relay, &diag))
         fail_msg("%s", diag.text);
     r->stop = eventfd(0, EFD_CLOEXEC);
     assert_int_equal(pthread_create(&r->thread, NULL, kit_run, r), 0);
+}
+
+/* A figure of the relay's state: buffers.in_use, counts.refused. */
+static inline double kit_figure(int node, const char *object, const char *key)
+{
+    struct mn_diag diag = {.text = ""};
+    char *text;
+
+    if (mn_relay_ask_state(relays[node].socket, &text, &diag))
+        fail_msg("%s", diag.text);
+    cJSON *state = cJSON_Parse(text);
+    const cJSON *figure = cJSON_GetObjectItem(cJSON_GetObjectItem(state, object), key);
+    assert_true(cJSON_IsNumber(figure));
+    double value = figure->valuedouble;
+    cJSON_Delete(state);
+    free(text);
+    return value;
+}
+
+/* The state is asked for at most so often (MN_LOCAL_FRESH_S). */
+static inline void kit_until_figure(int node, const char *object, const char *key, double value)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+
+    while (kit_figure(node, object, key) != value) {
+        if (mn_now_ms() >= end)
+            fail_msg("%s %s is %g, not %g", object, key, kit_figure(node, object, key), value);
+        nanosleep(&(struct timespec){0, 50000000}, NULL);
+    }
 }
 
 static inline void kit_stop(int node)
@@ -353,6 +385,31 @@ static inline void kit_until_gone(struct kit_end *e, enum mn_gone why)
     }
     if (e->gone.why != why)
         fail_msg("gone for reason %d: %s", e->gone.why, e->gone.text);
+}
+
+/* One process sends, another receives: a flow over all nodes between. */
+static inline void kit_attach(struct kit_end *s, struct kit_end *d, int first, int last,
+                              unsigned flow)
+{
+    struct mn_line_attach f = kit_frame(first, last, flow);
+
+    kit_dial(s, first, first + 1);
+    kit_dial(d, last, last - 1);
+    kit_attach_sender(s, f);
+    kit_attach_receiver(d, f);
+    kit_until_open(s, d);
+}
+
+/* The same over the lines that they have. */
+static inline void kit_attach_anew(struct kit_end *s, struct kit_end *d, int first, int last,
+                                   unsigned flow, uint32_t instance)
+{
+    struct mn_line_attach f = kit_frame(first, last, flow);
+
+    f.instance = instance;
+    kit_attach_sender(s, f);
+    kit_attach_receiver(d, f);
+    kit_until_open(s, d);
 }
 
 /* The data connections only, as after GONE. */

@@ -111,7 +111,7 @@ void relayd_buf_release(struct relayd_buf *buf)
         return;
     enum mn_err err = relayd_post(in);
     if (err)
-        relayd_hop_fail(in, MN_GONE_RELAY, "a data connection has failed: %s", mn_err_text(err));
+        relayd_hop_broken(in, err);
     else
         relayd_hop_wake(in);
 }
@@ -245,8 +245,7 @@ static int send_one(struct relayd_hop *out)
                                                 payload ? MN_TAG_PAYLOAD : MN_TAG_HEAD,
                                                 out->mhandle, &buf->request[out->stage]);
         if (err) {
-            relayd_hop_fail(out, MN_GONE_RELAY, "a data connection has failed: %s",
-                            mn_err_text(err));
+            relayd_hop_broken(out, err);
             return 0;
         }
         out->no_room = !buf->request[out->stage];

@@ -169,6 +169,7 @@ void relayd_hop_wake(struct relayd_hop *hop)
 {
     if (hop->state == RELAYD_HOP_ASLEEP)
         hop->state = RELAYD_HOP_HOT;
+    hop->relay->spins = 1;
     hop->moved_us = relayd_now_us();
     hop->relay->spins = 1; /* its turn of this round may be over */
 }
@@ -184,6 +185,15 @@ void relayd_hop_fail(struct relayd_hop *hop, enum mn_gone why, const char *fmt, 
     va_end(args);
     hop->failed = (uint8_t)why;
     hop->relay->marked = 1;
+}
+
+void relayd_hop_broken(struct relayd_hop *hop, enum mn_err err)
+{
+    int ended = hop->way && err == MN_ERR_PEER_DEAD;
+
+    relayd_hop_fail(hop, ended ? MN_GONE_PEER : MN_GONE_RELAY,
+                    "the data connection with %s has failed: %s", hop->line->peer,
+                    mn_err_text(err));
 }
 
 static void make(struct relayd_hop *hop)
@@ -264,7 +274,7 @@ static void perhaps_sleep(struct relayd_hop *hop)
     } else if (err == MN_ERR_UNSUPPORTED) {
         relay->naps = 1;
     } else {
-        relayd_hop_fail(hop, MN_GONE_RELAY, "a data connection has failed: %s", mn_err_text(err));
+        relayd_hop_broken(hop, err);
     }
 }
 
@@ -281,8 +291,7 @@ void relayd_hop_step(struct relayd_hop *hop)
     }
     err = hop->is_in ? relayd_receive(hop, &moved) : relayd_send(hop, &moved);
     if (err)
-        relayd_hop_fail(hop, MN_GONE_RELAY, "a data connection with %s has failed: %s",
-                        hop->line->peer, mn_err_text(err));
+        relayd_hop_broken(hop, err);
     if (hop->failed)
         return;
     if (moved) {

@@ -88,7 +88,7 @@ static void look_whether_silent(struct relayd_hop *hop)
     if (err == MN_ERR_AGAIN)
         relayd_hop_wake(hop);
     else if (err)
-        relayd_hop_fail(hop, MN_GONE_RELAY, "a data connection has failed: %s", mn_err_text(err));
+        relayd_hop_broken(hop, err);
 }
 
 static void rate(struct relayd_way *way, uint64_t now_ms)
@@ -155,6 +155,7 @@ static enum mn_err wait_for(struct mn_relay *relay, int64_t us, struct mn_diag *
     if (n < 0 && errno != EINTR)
         return mn_fail_errno(diag, "waiting");
     relay->now_ms = mn_now_ms();
+    relay->spins = relay->naps = 0;
     for (int i = 0; i < n; i++)
         on_event(relay, events[i].data.ptr);
     return MN_OK;
@@ -183,7 +184,6 @@ enum mn_err mn_relay_run(struct mn_relay *relay, int stop_fd, struct mn_diag *di
         err = relayd_watch(relay, stop_fd, EPOLLIN, &relay->at_stop, diag);
     for (int64_t us = 0; !err && !relay->stopping; us = rest(relay)) {
         err = wait_for(relay, us, diag);
-        relay->spins = relay->naps = 0;
         for (struct relayd_hop *hop = relay->hops; hop; hop = hop->next)
             relayd_hop_step(hop);
         tick(relay);
