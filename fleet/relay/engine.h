@@ -124,8 +124,8 @@ struct relayd_line {
     int dialled; /* the neighbour, -1: it was accepted */
     int fd;      /* in epoll, -1: none */
     unsigned events;
-    uint64_t born_ms;
-    struct mn_line_hello who; /* once up; of a dialled one node and kind are the neighbour's */
+    uint64_t born_ms, active_ms; /* active: something of a flow has passed beside it */
+    struct mn_line_hello who;    /* once up; of a dialled one node and kind are the neighbour's */
     char peer[MN_NAME_MAX + 80];
     char text[MN_WORDS_MAX];                                       /* why it has ended */
     struct relayd_hop *trunk[2][MN_RELAY_CLASSES][MN_RELAY_KINDS]; /* [1]: those that come in */
@@ -173,6 +173,7 @@ void relayd_line_fail(struct relayd_line *line, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Once a while: lines that somebody waits for are pinged. */
 void relayd_lines_tick(struct mn_relay *relay);
+int relayd_lines_wait(const struct mn_relay *relay);
 void relayd_line_free(struct relayd_line *line);
 
 /* --- frames.c: what comes over a line --- */

@@ -82,9 +82,11 @@ static void who_attaches_anew_is_another_to_the_other_end(void **state)
     uint32_t pair = s.pair;
     struct mn_line_attach f = kit_frame(0, 3, 1);
     f.instance = 2;
-    kit_let_go(&s);
-    kit_attach_sender(&s, f);
+    kit_dial(&s2, 0, 1);
+    kit_attach_sender(&s2, f);
     kit_until_gone(&d, MN_GONE_PEER);
+    kit_leave(&s);
+    s = s2;
     kit_let_go(&d);
     kit_attach_receiver(&d, f);
     kit_until_open(&s, &d);

@@ -176,6 +176,8 @@ static void take(struct relayd_hop *in, struct relayd_buf *buf, const int sizes[
     relay->counts.pieces++;
     buf->way = way;
     buf->came_ms = relay->now_ms;
+    for (int side = 0; side < RELAYD_SIDES; side++)
+        way->line[side]->active_ms = relay->now_ms;
     relayd_list_push(&way->waiting[in->kind], buf);
     if (!out->way)
         mn_share_wait(&out->share, &way->turn[in->kind], cost(buf));

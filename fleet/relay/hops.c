@@ -169,7 +169,6 @@ void relayd_hop_wake(struct relayd_hop *hop)
 {
     if (hop->state == RELAYD_HOP_ASLEEP)
         hop->state = RELAYD_HOP_HOT;
-    hop->relay->spins = 1;
     hop->moved_us = relayd_now_us();
     hop->relay->spins = 1; /* its turn of this round may be over */
 }

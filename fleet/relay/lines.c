@@ -223,15 +223,32 @@ void relayd_line_put(struct relayd_line *line, enum mn_line_frame type, const vo
 
 /* --- silence ---------------------------------------------------------------------------------- */
 
-/* Whether something sent to the neighbour's relay is not taken yet. */
+/* While something waits for the neighbour's relay, and for a while after something has passed: one
+ * that is stopped has to be known of on both of its sides. A process answers pings only while it
+ * calls, so is not asked; its cable's silence is found by TCP. */
 static int is_waited_for(const struct relayd_line *line)
 {
+    const struct mn_relay *relay = line->relay;
+
+    if (line->who.kind != MN_LINE_RELAY)
+        return 0;
+    if (line->active_ms &&
+        relay->now_ms - line->active_ms < relay->config.settings.relay_silence_ms)
+        return 1;
     for (int class = 0; class < MN_RELAY_CLASSES; class ++)
         for (int kind = 0; kind < MN_RELAY_KINDS; kind++) {
             const struct relayd_hop *out = line->trunk[0][class][kind];
             if (out && (out->share.used || out->share.queued || out->state == RELAYD_HOP_ASKED))
                 return 1;
         }
+    return 0;
+}
+
+int relayd_lines_wait(const struct mn_relay *relay)
+{
+    for (const struct relayd_line *l = relay->lines; l; l = l->next)
+        if (!l->up || is_waited_for(l) || mn_line_silent_ms(l->line))
+            return 1;
     return 0;
 }
 
@@ -244,12 +261,14 @@ void relayd_lines_tick(struct mn_relay *relay)
             relayd_line_step(l);
             continue;
         }
-        if (!is_waited_for(l))
-            continue;
-        mn_line_ping(l->line);
+        if (is_waited_for(l))
+            mn_line_ping(l->line);
         unsigned silent = mn_line_silent_ms(l->line);
         if (silent >= relay->config.settings.relay_silence_ms)
-            relayd_line_fail(l, "relay %s has not answered for %u ms", l->peer, silent);
+            relayd_line_fail(l,
+                             "%s has not answered for %u ms: its cable is silent, or it is "
+                             "stopped",
+                             l->peer, silent);
         else
             watch(l);
     }

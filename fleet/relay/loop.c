@@ -136,10 +136,9 @@ static int64_t rest(const struct mn_relay *relay)
         return 0;
     if (relay->naps)
         return NAP_US;
-    int ticks = relay->n_greeting || relay->arrivals.n;
-    /* A relay that has what was sent to it may have fallen silent: it is pinged. */
+    int ticks = relay->arrivals.n || relayd_lines_wait(relay);
     for (const struct relayd_hop *hop = relay->hops; hop && !ticks; hop = hop->next)
-        ticks = has_unsent(hop) || hop->share.used || hop->state <= RELAYD_HOP_MAKING;
+        ticks = has_unsent(hop) || hop->state <= RELAYD_HOP_MAKING;
     return ticks && (most < 0 || most > TICK_MS * 1000) ? TICK_MS * 1000 : most;
 }
 
