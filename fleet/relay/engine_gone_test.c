@@ -119,7 +119,7 @@ static void a_receiver_that_takes_nothing_loses_its_way_and_others_go_on(void **
     kit_attach(&s2, &d2, 0, 4, 2);
     struct stream stuck = stream_begin(&s, &d, 1, MN_RELAY_BULK, 1000);
     push(&stuck, 500);
-    assert_true(stuck.finished < stuck.sent);
+    assert_true(stuck.finished < stuck.count);
     carry(&s2, &d2, 2);
     push(&stuck, PATIENCE_MS);
     kit_until_gone(&s, MN_GONE_PEER);
@@ -221,15 +221,18 @@ static void send_piece(struct stream *t, const struct mn_relay_head *head, size_
     uint64_t end = mn_now_ms() + PATIENCE_MS;
 
     memset(t->out, 1, length);
-    mn_relay_head_put(head, t->out_head[0]);
+    mn_relay_head_put(head, stream_head(t->out, 0));
     for (int part = 0; part < 2; part++) {
         struct mn_comm *c = t->s->comms[t->kind];
-        struct mn_request *request;
+        struct mn_request *request = NULL;
         int done = 0;
-        assert_int_equal(c->ops->isend(c, part ? t->out : t->out_head[0],
-                                       part ? length : MN_HEAD_SIZE, 1 + part, NULL, &request),
-                         MN_OK);
-        assert_non_null(request);
+        while (!request) {
+            assert_int_equal(c->ops->isend(c, part ? t->out : stream_head(t->out, 0),
+                                           part ? length : MN_HEAD_SIZE, 1 + part, t->mh_out,
+                                           &request),
+                             MN_OK);
+            assert_true(mn_now_ms() < end);
+        }
         while (!done && !c->ops->test(request, &done, NULL))
             assert_true(mn_now_ms() < end);
     }
@@ -340,7 +343,7 @@ static int close_kit(void **state)
     return 0;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_end_that_leaves_is_told_to_the_other),
@@ -355,5 +358,8 @@ int main(void)
         cmocka_unit_test(who_breaks_the_rules_is_dropped_alone),
         cmocka_unit_test(words_pass_from_end_to_end),
     };
-    return cmocka_run_group_tests(tests, open_kit, close_kit);
+    int failed = cmocka_run_group_tests(tests, open_kit, close_kit);
+
+    (void)argc;
+    return failed ? failed : kit_again(argv);
 }

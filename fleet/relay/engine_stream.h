@@ -3,6 +3,7 @@
 #define MN_RELAY_ENGINE_STREAM_H
 
 #include "fleet/relay/engine_kit.h"
+#include "plugin/context.h"
 
 /* Pieces of one kind from s to d: those of the sink are posted before they are sent, as the
  * transport does. */
@@ -11,12 +12,19 @@ struct stream {
     struct mn_relay_flow flow;
     enum mn_relay_kind kind;
     unsigned count, posted, sent, finished, landed;
-    unsigned skew; /* so that streams differ */
-    uint8_t out_head[SLOTS][MN_HEAD_SIZE], in_head[SLOTS][MN_HEAD_SIZE];
-    uint8_t *out, *in; /* SLOTS pieces */
+    unsigned skew;     /* so that streams differ */
+    uint8_t *out, *in; /* SLOTS pieces, and behind them as many headers */
+    struct mn_comm *comm_out, *comm_in;
     struct mn_request *sends[SLOTS][2], *recvs[SLOTS];
     void *mh_out, *mh_in;
 };
+
+#define STREAM_BYTES ((size_t)SLOTS * (MN_RELAY_PIECE + MN_HEAD_SIZE))
+
+static inline uint8_t *stream_head(uint8_t *memory, unsigned slot)
+{
+    return memory + (size_t)SLOTS * MN_RELAY_PIECE + (size_t)slot * MN_HEAD_SIZE;
+}
 
 static inline uint32_t stream_length_of(const struct stream *t, unsigned i)
 {
@@ -42,7 +50,7 @@ static inline void stream_fill(struct stream *t, unsigned i, uint32_t pair)
                                  .total = length};
     uint8_t *data = t->out + (size_t)(i % SLOTS) * MN_RELAY_PIECE;
 
-    mn_relay_head_put(&head, t->out_head[i % SLOTS]);
+    mn_relay_head_put(&head, stream_head(t->out, i % SLOTS));
     for (uint32_t at = 0; at < length; at++)
         data[at] = stream_byte_of(t, i, at);
 }
@@ -53,7 +61,7 @@ static inline void stream_check(struct stream *t, unsigned i, const int sizes[2]
     struct mn_relay_head head;
 
     assert_int_equal(sizes[0], MN_HEAD_SIZE);
-    assert_true(mn_relay_head_get(t->in_head[i % SLOTS], &head));
+    assert_true(mn_relay_head_get(stream_head(t->in, i % SLOTS), &head));
     assert_int_equal(head.group, i);
     assert_int_equal(head.length, stream_length_of(t, i));
     assert_int_equal(sizes[1], head.length);
@@ -70,7 +78,7 @@ static inline void stream_post(struct stream *t)
 
     while (t->posted < t->count && t->posted - t->landed < SLOTS) {
         unsigned slot = t->posted % SLOTS;
-        void *data[2] = {t->in_head[slot], t->in + (size_t)slot * MN_RELAY_PIECE};
+        void *data[2] = {stream_head(t->in, slot), t->in + (size_t)slot * MN_RELAY_PIECE};
         void *mh[2] = {t->mh_in, t->mh_in};
         assert_int_equal(c->ops->irecv(c, 2, data, sizes, tags, mh, &t->recvs[slot]), MN_OK);
         if (!t->recvs[slot])
@@ -95,7 +103,7 @@ static inline void stream_receive(struct stream *t)
 static inline int stream_send_part(struct stream *t, unsigned slot, int part)
 {
     struct mn_comm *c = t->s->comms[t->kind];
-    uint8_t *data = part ? t->out + (size_t)slot * MN_RELAY_PIECE : t->out_head[slot];
+    uint8_t *data = part ? t->out + (size_t)slot * MN_RELAY_PIECE : stream_head(t->out, slot);
     size_t size = part ? stream_length_of(t, t->sent) : MN_HEAD_SIZE;
 
     if (t->sends[slot][part])
@@ -132,19 +140,37 @@ static inline void stream_transmit(struct stream *t)
     }
 }
 
+/* Given back with the connection, if that goes first. */
+static inline void stream_register(struct mn_comm *comm, uint8_t *memory, void **mhandle)
+{
+    assert_int_equal(comm->ops->reg_mr(comm, memory, STREAM_BYTES, NCCL_PTR_HOST, mhandle), MN_OK);
+    assert_int_equal(mn_comm_note(comm, *mhandle), MN_OK);
+}
+
+static inline void stream_deregister(struct mn_comm *comm, struct mn_comm *now, void *mhandle)
+{
+    if (comm != now)
+        return;
+    mn_comm_forget(comm, mhandle);
+    assert_int_equal(comm->ops->dereg_mr(comm, mhandle), MN_OK);
+}
+
 static inline struct stream stream_begin(struct kit_end *s, struct kit_end *d, unsigned flow,
                                          enum mn_relay_kind kind, unsigned count)
 {
     struct stream t = {.s = s, .d = d, .kind = kind, .count = count, .skew = flow};
 
     memcpy(t.flow.id, &flow, sizeof flow);
-    t.out = malloc((size_t)SLOTS * MN_RELAY_PIECE);
-    t.in = calloc(SLOTS, MN_RELAY_PIECE);
+    t.out = calloc(1, STREAM_BYTES);
+    t.in = calloc(1, STREAM_BYTES);
     assert_true(t.out && t.in);
+    t.comm_out = s->comms[kind];
+    t.comm_in = d->comms[kind];
+    stream_register(t.comm_out, t.out, &t.mh_out);
+    stream_register(t.comm_in, t.in, &t.mh_in);
     return t;
 }
 
-/* TCP's; the addresses of the heads are those of where the stream is now. */
 static inline void stream_carry(struct stream *streams, int n)
 {
     uint64_t end = mn_now_ms() + PATIENCE_MS;
@@ -163,6 +189,8 @@ static inline void stream_carry(struct stream *streams, int n)
 
 static inline void stream_end(struct stream *t)
 {
+    stream_deregister(t->comm_out, t->s->comms[t->kind], t->mh_out);
+    stream_deregister(t->comm_in, t->d->comms[t->kind], t->mh_in);
     free(t->out);
     free(t->in);
 }

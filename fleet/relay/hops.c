@@ -282,7 +282,9 @@ void relayd_hop_step(struct relayd_hop *hop)
     int moved = 0;
     enum mn_err err;
 
-    if (hop->failed || hop->state == RELAYD_HOP_ASKED || hop->state >= RELAYD_HOP_ASLEEP)
+    /* Of a way that ends it goes at the end of the turn, whatever it would say. */
+    if (hop->failed || (hop->way && hop->way->ended) || hop->state == RELAYD_HOP_ASKED ||
+        hop->state >= RELAYD_HOP_ASLEEP)
         return;
     if (hop->state == RELAYD_HOP_MAKING) {
         make(hop);
