@@ -76,7 +76,7 @@ struct relayd_hop {
     void *mhandle;
     unsigned wakes_seen;
     int wakes_known;
-    uint64_t moved_us, armed_ms;
+    uint64_t moved_us, armed_ms, lost_ms; /* lost: when its process was gone, 0: it is not */
     /* in */
     struct mn_pool_run run;
     struct relayd_buf *bufs; /* run.count of them */
@@ -210,8 +210,10 @@ void relayd_hop_step(struct relayd_hop *hop);
 void relayd_hop_wake(struct relayd_hop *hop);
 void relayd_hop_fail(struct relayd_hop *hop, enum mn_gone why, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Its transport says so. Of an edge whose process has ended it is the peer that is gone. */
+/* Its transport says so. */
 void relayd_hop_broken(struct relayd_hop *hop, enum mn_err err);
+/* Of one whose process is gone, and nothing more was heard of it for a moment. */
+void relayd_hop_lost(struct relayd_hop *hop);
 /* Closes its connection; its memory stays until nobody sends from it. */
 void relayd_hop_end(struct relayd_hop *hop);
 /* Ended, and no buffer of its is in use. */

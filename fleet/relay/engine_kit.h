@@ -71,8 +71,8 @@ static inline int kit_on_verbs(void)
     return getenv("FAKEVERBS") != NULL;
 }
 
-/* The same tests once more, on RDMA. */
-static inline int kit_again(char **argv)
+/* The same tests once more, on RDMA. doubles: the folder of the double. */
+static inline int kit_again(char **argv, const char *doubles)
 {
     char devices[128];
 
@@ -81,7 +81,7 @@ static inline int kit_again(char **argv)
     snprintf(devices, sizeof devices, "seed=1,strict=0,dev=fv0:lo:127.%d.%d.200",
              20 + getpid() / 251 % 200, getpid() % 251);
     setenv("FAKEVERBS", devices, 1);
-    setenv("LD_LIBRARY_PATH", LIB_DIR "/../tests/fakeverbs", 1);
+    setenv("LD_LIBRARY_PATH", doubles, 1);
     execv("/proc/self/exe", argv);
     return 1;
 }

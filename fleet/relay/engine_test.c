@@ -56,5 +56,5 @@ int main(int argc, char **argv)
     int failed = cmocka_run_group_tests(tests, open_kit, close_kit);
 
     (void)argc;
-    return failed ? failed : kit_again(argv);
+    return failed ? failed : kit_again(argv, LIB_DIR "/../tests/fakeverbs");
 }

@@ -107,7 +107,7 @@ void relayd_buf_release(struct relayd_buf *buf)
         in->relay->marked |= !in->busy;
         return;
     }
-    if (in->failed)
+    if (in->failed || in->lost_ms)
         return;
     enum mn_err err = relayd_post(in);
     if (err)
@@ -223,7 +223,8 @@ static struct relayd_buf *next_of(struct relayd_hop *out)
 
 static int is_open(const struct relayd_hop *out)
 {
-    return out && !out->failed && (out->state == RELAYD_HOP_HOT || out->state == RELAYD_HOP_ASLEEP);
+    return out && !out->failed && !out->lost_ms &&
+           (out->state == RELAYD_HOP_HOT || out->state == RELAYD_HOP_ASLEEP);
 }
 
 /* 1: a piece is under way. */

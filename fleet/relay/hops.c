@@ -12,6 +12,7 @@
 
 #define SPIN_US   50
 #define MAKING_US 200000
+#define LOST_MS   300
 
 static struct relayd_hop *new_hop(struct relayd_line *line, struct relayd_way *way,
                                   enum mn_relay_kind kind, uint8_t class, int is_in)
@@ -186,13 +187,20 @@ void relayd_hop_fail(struct relayd_hop *hop, enum mn_gone why, const char *fmt, 
     hop->relay->marked = 1;
 }
 
+/* A process that has ended says so by its line, too, which tells more: that is waited for. */
 void relayd_hop_broken(struct relayd_hop *hop, enum mn_err err)
 {
-    int ended = hop->way && err == MN_ERR_PEER_DEAD;
+    if (hop->way && err == MN_ERR_PEER_DEAD && !hop->lost_ms)
+        hop->lost_ms = hop->relay->now_ms;
+    else if (!hop->lost_ms)
+        relayd_hop_fail(hop, MN_GONE_RELAY, "the data connection with %s has failed: %s",
+                        hop->line->peer, mn_err_text(err));
+}
 
-    relayd_hop_fail(hop, ended ? MN_GONE_PEER : MN_GONE_RELAY,
-                    "the data connection with %s has failed: %s", hop->line->peer,
-                    mn_err_text(err));
+void relayd_hop_lost(struct relayd_hop *hop)
+{
+    if (hop->lost_ms && hop->relay->now_ms - hop->lost_ms > LOST_MS)
+        relayd_hop_fail(hop, MN_GONE_PEER, "%s has closed its data connection", hop->line->peer);
 }
 
 static void make(struct relayd_hop *hop)
@@ -283,8 +291,8 @@ void relayd_hop_step(struct relayd_hop *hop)
     enum mn_err err;
 
     /* Of a way that ends it goes at the end of the turn, whatever it would say. */
-    if (hop->failed || (hop->way && hop->way->ended) || hop->state == RELAYD_HOP_ASKED ||
-        hop->state >= RELAYD_HOP_ASLEEP)
+    if (hop->failed || hop->lost_ms || (hop->way && hop->way->ended) ||
+        hop->state == RELAYD_HOP_ASKED || hop->state >= RELAYD_HOP_ASLEEP)
         return;
     if (hop->state == RELAYD_HOP_MAKING) {
         make(hop);
@@ -293,7 +301,7 @@ void relayd_hop_step(struct relayd_hop *hop)
     err = hop->is_in ? relayd_receive(hop, &moved) : relayd_send(hop, &moved);
     if (err)
         relayd_hop_broken(hop, err);
-    if (hop->failed)
+    if (hop->failed || hop->lost_ms)
         return;
     if (moved) {
         relayd_hop_wake(hop);

@@ -118,7 +118,9 @@ static void tick(struct mn_relay *relay)
     for (struct relayd_way *way = relay->ways; way; way = way->next)
         rate(way, relay->now_ms);
     for (struct relayd_hop *hop = relay->hops; hop; hop = hop->next)
-        if (has_unsent(hop)) {
+        if (hop->lost_ms) {
+            relayd_hop_lost(hop);
+        } else if (has_unsent(hop)) {
             look_whether_taken(hop);
             if (!hop->failed)
                 look_whether_silent(hop);
@@ -138,7 +140,7 @@ static int64_t rest(const struct mn_relay *relay)
         return NAP_US;
     int ticks = relay->arrivals.n || relayd_lines_wait(relay);
     for (const struct relayd_hop *hop = relay->hops; hop && !ticks; hop = hop->next)
-        ticks = has_unsent(hop) || hop->state <= RELAYD_HOP_MAKING;
+        ticks = has_unsent(hop) || hop->lost_ms || hop->state <= RELAYD_HOP_MAKING;
     return ticks && (most < 0 || most > TICK_MS * 1000) ? TICK_MS * 1000 : most;
 }
 

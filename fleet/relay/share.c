@@ -85,8 +85,10 @@ void mn_share_leave(struct mn_share *share, struct mn_share_turn *turn)
 
     if (!turn->queued)
         return;
-    for (struct mn_share_turn *t = share->first; t != turn; t = t->next)
+    for (struct mn_share_turn *t = share->first; t && t != turn; t = t->next)
         before = t;
+    if (before ? before->next != turn : share->first != turn)
+        return; /* of another trunk, which has gone */
     if (before)
         before->next = turn->next;
     else
