@@ -12,7 +12,7 @@
 #include "fleet/relay/engine.h"
 #include "topo/base/log.h"
 
-#define BACKLOG 256
+#define BACKLOG 4096
 
 static void fill_state(void *ctx, struct mn_out *out)
 {

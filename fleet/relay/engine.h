@@ -15,8 +15,8 @@
 #include "plugin/relay/way.h"
 #include "topo/base/alloc.h"
 
-#define RELAYD_LINES     1024
-#define RELAYD_GREETING  64   /* lines that have not proved themselves */
+#define RELAYD_LINES     8192
+#define RELAYD_GREETING  512  /* lines that have not proved themselves */
 #define RELAYD_WAYS      4096 /* of flows */
 #define RELAYD_USER_WAYS 1024 /* … of one user of a node, attached here */
 #define RELAYD_LISTENING (MN_MAX_LOCALS + MN_MAX_FAR)
@@ -121,6 +121,7 @@ struct relayd_line {
     struct relayd_line *next;
     struct mn_line *line;
     int up, ended;
+    int left;    /* the process has ended, or closed it: that is no silence */
     int dialled; /* the neighbour, -1: it was accepted */
     int fd;      /* in epoll, -1: none */
     unsigned events;

@@ -34,7 +34,7 @@ static void an_end_that_leaves_is_told_to_the_other(void **state)
         kit_attach(&s, &d, 0, 4, 1);
         carry(&s, &d, 1);
         kit_leave(sender ? &s : &d);
-        kit_until_gone(sender ? &d : &s, MN_GONE_PEER);
+        kit_until_gone(sender ? &d : &s, MN_GONE_ENDED);
         kit_leave(sender ? &d : &s);
     }
     stop(1, 3);

@@ -36,26 +36,33 @@ static struct relayd_hop *new_hop(struct relayd_line *line, struct relayd_way *w
     return hop;
 }
 
-/* An edge may have fewer buffers when memory is short. */
-static int take_buffers(struct relayd_hop *hop)
+static int take_run(struct relayd_hop *hop)
 {
     struct mn_pool *pool = &hop->relay->pool;
-    int edge = hop->way != NULL;
+    uint32_t most = MN_RELAY_BUFFERS;
 
-    for (uint32_t n = MN_RELAY_BUFFERS; n >= (edge ? 2 : MN_RELAY_BUFFERS); n /= 2)
-        if (mn_pool_take(pool, hop->kind, n, edge, &hop->run)) {
-            hop->bufs = calloc(n, sizeof *hop->bufs);
-            if (!hop->bufs)
-                return 0;
-            for (uint32_t i = 0; i < n; i++) {
-                hop->bufs[i].in = hop;
-                hop->bufs[i].data = mn_pool_data(pool, &hop->run, i);
-                hop->bufs[i].head = mn_pool_head(pool, &hop->run, i);
-                relayd_list_push(&hop->free, &hop->bufs[i]);
-            }
-            return 1;
-        }
-    return 0;
+    if (!hop->way)
+        return mn_pool_take(pool, hop->kind, most, 0, &hop->run);
+    /* An edge has fewer when memory is short, so that others have some, too. */
+    while (most > 2 && most * mn_relay_bytes(hop->kind) > mn_pool_edge_bytes(pool) / 8)
+        most /= 2;
+    return mn_pool_take(pool, hop->kind, most, 1, &hop->run) ||
+           mn_pool_take(pool, hop->kind, 2, 1, &hop->run);
+}
+
+static int take_buffers(struct relayd_hop *hop)
+{
+    const struct mn_pool *pool = &hop->relay->pool;
+
+    if (!take_run(hop) || !(hop->bufs = calloc(hop->run.count, sizeof *hop->bufs)))
+        return 0;
+    for (uint32_t i = 0; i < hop->run.count; i++) {
+        hop->bufs[i].in = hop;
+        hop->bufs[i].data = mn_pool_data(pool, &hop->run, i);
+        hop->bufs[i].head = mn_pool_head(pool, &hop->run, i);
+        relayd_list_push(&hop->free, &hop->bufs[i]);
+    }
+    return 1;
 }
 
 struct relayd_hop *relayd_hop_listen(struct relayd_line *line, struct relayd_way *way,

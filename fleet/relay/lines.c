@@ -204,8 +204,10 @@ void relayd_line_step(struct relayd_line *line)
         is_up(line);
     while (line->up && !line->ended && !mn_line_get(line->line, &type, &payload, &len))
         relayd_frame(line, type, payload, len);
-    if (err && err != MN_ERR_AGAIN)
+    if (err && err != MN_ERR_AGAIN) {
+        line->left = err == MN_ERR_PEER_DEAD || err == MN_ERR_CLOSED;
         relayd_line_fail(line, "%s", diag.text);
+    }
     if (!line->ended)
         watch(line);
 }

@@ -27,6 +27,11 @@ void mn_pool_close(struct mn_pool *pool);
 /* 0: there is no run of that many. Edges have at most half of all, so that trunks can be had. */
 int mn_pool_take(struct mn_pool *pool, enum mn_relay_kind kind, uint32_t count, int edge,
                  struct mn_pool_run *run);
+/* What edges may still have. */
+static inline size_t mn_pool_edge_bytes(const struct mn_pool *pool)
+{
+    return (size_t)(pool->units / 2 - pool->edges) * MN_POOL_UNIT;
+}
 void mn_pool_give(struct mn_pool *pool, struct mn_pool_run *run);
 
 static inline uint8_t *mn_pool_data(const struct mn_pool *pool, const struct mn_pool_run *run,

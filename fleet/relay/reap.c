@@ -22,7 +22,7 @@ static void end_line(struct relayd_line *line)
     for (struct relayd_way *w = relay->ways; w; w = w->next)
         for (int side = 0; side < RELAYD_SIDES; side++)
             if (w->line[side] == line && process)
-                relayd_way_end(w, line, MN_GONE_PEER,
+                relayd_way_end(w, line, line->left ? MN_GONE_ENDED : MN_GONE_PEER,
                                "process %u of %s has ended its line to relay %s: %s", line->who.pid,
                                relayd_node_name(relay, (int)line->who.node), self_name(relay),
                                line->text);

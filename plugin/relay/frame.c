@@ -159,7 +159,7 @@ int mn_line_gone_get(const uint8_t *payload, size_t len, struct mn_line_gone *f)
     if (left >= sizeof f->text)
         return 0;
     mn_get_raw(&b, f->text, left);
-    return whole(&b) && f->why >= MN_GONE_RELAY && f->why <= MN_GONE_REFUSED &&
+    return whole(&b) && f->why >= MN_GONE_RELAY && f->why <= MN_GONE_ENDED &&
            is_text(f->text, left);
 }
 
@@ -268,8 +268,10 @@ static int length_holds(const struct mn_relay_head *head)
 
     if (head->kind == MN_RELAY_SMALL_ONES && head->piece)
         return 0;
+    if (head->empty == MN_PIECE_LATER)
+        return !head->length && !head->total;
     if (head->empty)
-        return head->empty == 1 && !head->length && !left;
+        return head->empty == MN_PIECE_EMPTY && !head->length && !left;
     return head->length == (left < most ? left : most) && (left || !head->piece);
 }
 

@@ -51,7 +51,9 @@ enum mn_gone {
     MN_GONE_RELAY = 1, /* a relay or its cable: attach again in a while */
     MN_GONE_PEER,      /* the other end has detached or died: it attaches again, or not */
     MN_GONE_FULL,      /* no buffers, or a quota */
-    MN_GONE_REFUSED    /* another mesh file, no such way, no right: attaching again is of no use */
+    MN_GONE_REFUSED,   /* another mesh file, no such way, no right: attaching again is of no use */
+    MN_GONE_ENDED      /* the other end's process has closed the flow, or ended: it does not attach
+                          again */
 };
 struct mn_line_gone {
     struct mn_relay_flow flow;
@@ -93,10 +95,17 @@ MN_LINE_PAIR(trunk);
 #define MN_HEAD_SIZE 64
 enum { MN_TAG_HEAD = 1, MN_TAG_PAYLOAD };
 
+enum mn_piece {
+    MN_PIECE_DATA,
+    MN_PIECE_EMPTY, /* behind the message's end */
+    MN_PIECE_LATER  /* its send has not come, and others behind it have: to be asked for again */
+};
+
 struct mn_relay_head {
     struct mn_relay_flow flow;
     uint32_t pair; /* of the way, as OPENED said */
-    uint8_t way, kind, slot, empty;
+    uint8_t way, kind, slot;
+    uint8_t empty;   /* enum mn_piece */
     uint32_t group;  /* number of the receive in the flow */
     uint32_t piece;  /* of the slot: its bytes begin at piece * MN_RELAY_PIECE */
     uint32_t length; /* of the payload */
