@@ -176,6 +176,36 @@ stop()
     stop TERM
 }
 
+@test "relayd: doctor hears whether it runs, its mesh file, and what its key makes of a challenge" {
+    ask_doctor()
+    {
+        jq -n --rawfile mesh mesh.yaml '{$mesh, only: ["relay", "mesh"],
+            challenge: "00112233445566778899aabbccddeeff"}' | on b "$MESHNET" node doctor | tee answer
+    }
+    ask_doctor
+    [[ "$(jq -r .relay.error answer)" == *"no relayd of this node"* ]]
+    start
+    ask_doctor
+    [ "$(jq -r '.relay | "\(.flows) \(.waiting) \(.memlock)"' answer)" = "0 0 -1" ]
+    [ "$(jq -r .relay.version answer)" = "$("$MESHNET" --version | cut -d' ' -f2)" ]
+    # Of the same file, however each writes it down.
+    [ "$(jq -r .relay.mesh answer)" = "$(jq -r .mesh.hash answer)" ]
+    first=$(jq -r .relay.key answer)
+    [[ "$first" =~ ^[0-9a-f]{32}$ ]]
+    [ "$first" != "$(cat key)" ]
+    stop TERM
+    start
+    ask_doctor
+    [ "$(jq -r .relay.key answer)" = "$first" ]
+    stop TERM
+    od -An -N16 -tx1 /dev/urandom | tr -d ' ' >key
+    start
+    ask_doctor
+    [[ "$(jq -r .relay.key answer)" =~ ^[0-9a-f]{32}$ ]]
+    [ "$(jq -r .relay.key answer)" != "$first" ]
+    stop TERM
+}
+
 @test "relayd: one that was killed leaves a socket that the next one replaces; a live one is left alone" {
     start
     relayd
