@@ -73,6 +73,7 @@ struct mn_config {
     /* What the comms of this config are for; 0 in NCCL's processes, which poll for ever. */
     int sleeps;   /* the owner sleeps while nothing moves: mn_transport's arm() */
     int unpolled; /* nobody looks at a buffer before test() says done */
+    int hop;      /* … a hop of the relay: its owner says when a peer is gone */
     int pushes;   /* a thread sends over TCP, since the owner's has other things to do */
     int has_key;
     uint8_t cluster_key[MN_KEY_SIZE];

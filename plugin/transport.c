@@ -3,6 +3,7 @@
 const struct mn_transport *const mn_transports[] = {
     &mn_transport_verbs,
     &mn_transport_tcp,
+    &mn_transport_relay,
     NULL,
 };
 

@@ -127,6 +127,6 @@ struct mn_comm {
 /* NULL-terminated, one row a transport. */
 extern const struct mn_transport *const mn_transports[];
 const struct mn_transport *mn_transport_of(enum mn_transport_kind kind);
-extern const struct mn_transport mn_transport_tcp, mn_transport_verbs;
+extern const struct mn_transport mn_transport_tcp, mn_transport_verbs, mn_transport_relay;
 
 #endif

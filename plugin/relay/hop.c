@@ -45,7 +45,7 @@ static struct shared *copy_of(const struct mn_config *config, const uint8_t key[
     s->config.beside = NULL;
     s->config.n_beside = 0;
     memset(&s->config.mesh, 0, sizeof s->config.mesh); /* the way has been agreed by its digest */
-    s->config.has_key = 1;
+    s->config.has_key = s->config.hop = 1;
     memcpy(s->config.cluster_key, key, MN_KEY_SIZE);
     return s;
 }

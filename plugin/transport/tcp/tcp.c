@@ -42,7 +42,8 @@ enum mn_err tcp_fail(struct tcp_comm *comm, const struct tcp_lane *lane, enum mn
     va_end(args);
     if (atomic_compare_exchange_strong(&comm->error, &none, (int)code)) {
         char who[WHO];
-        MN_WARN("%s: %s", name(comm, lane, who), text);
+        mn_log(comm->config->hop && code == MN_ERR_PEER_DEAD ? MN_LOG_INFO : MN_LOG_WARN, __FILE__,
+               __LINE__, "%s: %s", name(comm, lane, who), text);
         return code;
     }
     return (enum mn_err)none;

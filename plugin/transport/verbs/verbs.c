@@ -34,7 +34,8 @@ enum mn_err verbs_fail_text(struct verbs_comm *comm, int link, enum mn_err code,
 
     if (!atomic_compare_exchange_strong(&comm->error, &none, (int)code))
         return (enum mn_err)none;
-    MN_WARN("%s: %s", verbs_name(comm, link, who), text);
+    mn_log(comm->config->hop && code == MN_ERR_PEER_DEAD ? MN_LOG_INFO : MN_LOG_WARN, __FILE__,
+           __LINE__, "%s: %s", verbs_name(comm, link, who), text);
     return code;
 }
 

@@ -1,0 +1,315 @@
+/* The relay's transport over two ways of a ring: relays and ends that go. */
+#define NODES 6
+#define KIT_RING
+#include "fleet/relay/transport_kit.h"
+
+static int set_up(void **state)
+{
+    (void)state;
+    kit_open(18620);
+    for (int i = 0; i < NODES; i++) {
+        configs[i].settings.silence_ms = 3000;
+        kit_start(i);
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NODES; i++)
+        kit_stop(i);
+    kit_close();
+    return 0;
+}
+
+static void open_both_ways(struct flow *flow)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+
+    flow_open(flow, 0, 3);
+    while (relay_ways_open(inside(flow, 0)) < 2 || relay_ways_open(inside(flow, 1)) < 2) {
+        (void)relay_progress(inside(flow, 0));
+        (void)relay_progress(inside(flow, 1));
+        assert_true(mn_now_ms() < end);
+    }
+}
+
+static void both_ways_carry(void **state)
+{
+    struct flow flow;
+    struct stream t;
+
+    (void)state;
+    open_both_ways(&flow);
+    stream_begin(&t, &flow, 60, LARGEST);
+    stream_all(&t);
+    for (int i = 0; i < 2; i++)
+        assert_true(inside(&flow, 1)->ways[i].pieces > 20);
+    stream_end(&t);
+    flow_close(&flow);
+}
+
+/* Each relay in turn, in the middle of a stream; it comes back, and is used again. */
+static void a_relay_that_goes_costs_nothing(void **state)
+{
+    static const int relays_in_turn[] = {1, 2, 5, 4};
+    struct flow flow;
+    struct stream t;
+
+    (void)state;
+    open_both_ways(&flow);
+    stream_begin(&t, &flow, 200, LARGEST);
+    for (int i = 0; i < 4; i++) {
+        stream_until(&t, t.received + 15);
+        kit_stop(relays_in_turn[i]);
+        stream_until(&t, t.received + 15);
+        assert_int_equal(relay_ways_open(inside(&flow, 1)), 1);
+        kit_start(relays_in_turn[i]);
+        uint64_t end = mn_now_ms() + PATIENCE_MS;
+        while (relay_ways_open(inside(&flow, 0)) < 2 || relay_ways_open(inside(&flow, 1)) < 2) {
+            (void)relay_progress(inside(&flow, 0));
+            (void)relay_progress(inside(&flow, 1));
+            assert_true(mn_now_ms() < end);
+        }
+    }
+    stream_all(&t);
+    stream_end(&t);
+    flow_close(&flow);
+}
+
+static void without_a_way_they_wait(void **state)
+{
+    struct flow flow;
+    struct stream t;
+
+    (void)state;
+    open_both_ways(&flow);
+    configs[0].settings.silence_ms = configs[3].settings.silence_ms = PATIENCE_MS;
+    stream_begin(&t, &flow, 60, LARGEST);
+    stream_until(&t, 10);
+    kit_stop(1);
+    kit_stop(4);
+    for (int i = 0; i < 2000 || relay_ways_open(inside(&flow, 1)); i++) {
+        stream_receive(&t);
+        stream_send(&t);
+    }
+    kit_start(1);
+    kit_start(4);
+    stream_all(&t);
+    stream_end(&t);
+    flow_close(&flow);
+}
+
+static void without_a_way_for_long_they_fail(void **state)
+{
+    struct flow flow;
+    struct stream t;
+
+    (void)state;
+    open_both_ways(&flow);
+    stream_begin(&t, &flow, 1000, LARGEST);
+    stream_until(&t, 10);
+    kit_stop(1);
+    kit_stop(5);
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    while (!t.err[0] || !t.err[1]) {
+        stream_receive(&t);
+        stream_send(&t);
+        assert_true(mn_now_ms() < end);
+    }
+    assert_int_equal(t.err[0], MN_ERR_LINK_DEAD);
+    assert_int_equal(t.err[1], MN_ERR_LINK_DEAD);
+    stream_end(&t);
+    flow_close(&flow);
+}
+
+static void close_side(struct flow *flow, int side)
+{
+    mn_transport_relay.close(flow->comm[side]);
+    flow->comm[side] = NULL;
+    flow->conn[side]->setup = NULL;
+}
+
+static void a_peer_that_ends_is_told_at_once(void **state)
+{
+    (void)state;
+    for (int side = 0; side < 2; side++) {
+        struct flow flow;
+        struct stream t;
+        open_both_ways(&flow);
+        configs[0].settings.silence_ms = configs[3].settings.silence_ms = 10 * PATIENCE_MS;
+        stream_begin(&t, &flow, 1000, LARGEST);
+        stream_until(&t, 10);
+        for (int i = 0; i < WINDOW; i++)
+            assert_int_equal(mn_transport_relay.dereg_mr(flow.comm[side],
+                                                         side ? t.mh_out[i] : t.mh_in[i]),
+                             MN_OK);
+        close_side(&flow, side);
+        uint64_t end = mn_now_ms() + PATIENCE_MS;
+        while (!t.err[!side]) {
+            if (side)
+                stream_receive(&t);
+            else
+                stream_send(&t);
+            assert_true(mn_now_ms() < end);
+        }
+        assert_int_equal(t.err[!side], MN_ERR_PEER_DEAD);
+        stream_end(&t);
+        flow_close(&flow);
+    }
+}
+
+static void what_was_sent_before_the_end_is_received(void **state)
+{
+    struct flow flow;
+    struct stream t;
+
+    (void)state;
+    open_both_ways(&flow);
+    stream_begin(&t, &flow, WINDOW, 300000);
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    while (t.completed < WINDOW) { /* it is received, but not looked at by its owner */
+        unsigned received = t.received;
+        if (t.posted < WINDOW)
+            stream_receive(&t);
+        assert_int_equal(received, t.received);
+        (void)relay_progress(inside(&flow, 0));
+        if (t.posted == WINDOW)
+            stream_send(&t);
+        assert_true(mn_now_ms() < end);
+    }
+    for (int i = 0; i < WINDOW; i++)
+        assert_int_equal(mn_transport_relay.dereg_mr(flow.comm[1], t.mh_out[i]), MN_OK);
+    close_side(&flow, 1);
+    while (t.received < WINDOW && !t.err[0]) {
+        stream_receive(&t);
+        assert_true(mn_now_ms() < end);
+    }
+    assert_int_equal(t.err[0], MN_OK);
+    stream_end(&t);
+    flow_close(&flow);
+}
+
+static void without_a_relay_there_is_no_flow(void **state)
+{
+    struct flow flow;
+
+    (void)state;
+    kit_stop(1);
+    kit_stop(5);
+    flow_begin(&flow, 0, 3);
+    while (flow.err[1] == MN_ERR_AGAIN)
+        flow.err[1] = mn_transport_relay.step(flow.conn[1], &flow.diag[1]);
+    assert_int_equal(flow.err[1], MN_ERR_LINK_DEAD);
+    assert_non_null(strstr(flow.diag[1].text, "n1 (127."));
+    assert_non_null(strstr(flow.diag[1].text, "relayd does not run"));
+    flow_close(&flow);
+}
+
+static void groups_take_their_sends_in_any_order(void **state)
+{
+    static uint8_t in[8][400000], out[8][400000];
+    struct flow flow;
+    void *mh_in[8], *mh_out[8], *data[8];
+    size_t sizes[8];
+    int tags[8], got[8], done = 0;
+    struct mn_request *recv = NULL;
+
+    (void)state;
+    open_both_ways(&flow);
+    for (int i = 0; i < 8; i++) {
+        memset(out[i], i + 1, sizeof out[i]);
+        data[i] = in[i];
+        sizes[i] = sizeof in[i];
+        tags[i] = 100 + i;
+        assert_int_equal(mn_transport_relay.reg_mr(flow.comm[0], in[i], sizeof in[i], NCCL_PTR_HOST,
+                                                   &mh_in[i]),
+                         MN_OK);
+        assert_int_equal(mn_transport_relay.reg_mr(flow.comm[1], out[i], sizeof out[i],
+                                                   NCCL_PTR_HOST, &mh_out[i]),
+                         MN_OK);
+    }
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    while (!recv)
+        assert_int_equal(mn_transport_relay.irecv(flow.comm[0], 8, data, sizes, tags, mh_in, &recv),
+                         MN_OK);
+    for (int i = 7; i >= 0; i--) { /* each is waited for before the next is sent */
+        struct mn_request *send = NULL;
+        size_t size = sizeof out[i] - (size_t)i * 50000;
+        for (int sent = 0; !sent; assert_true(mn_now_ms() < end)) {
+            if (!send)
+                assert_int_equal(mn_transport_relay.isend(flow.comm[1], out[i], size, tags[i],
+                                                          mh_out[i], &send),
+                                 MN_OK);
+            if (send)
+                assert_int_equal(mn_transport_relay.test(send, &sent, NULL), MN_OK);
+            assert_false(done);
+            if (i)
+                (void)relay_progress(inside(&flow, 0));
+            else
+                assert_int_equal(mn_transport_relay.test(recv, &done, got), MN_OK);
+            if (done)
+                break;
+        }
+    }
+    while (!done)
+        assert_int_equal(mn_transport_relay.test(recv, &done, got), MN_OK);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(got[i], (int)(sizeof out[i] - (size_t)i * 50000));
+        assert_memory_equal(in[i], out[i], (size_t)got[i]);
+        assert_int_equal(in[i][sizeof in[i] - 1], i ? 0 : 1);
+    }
+    flow_close(&flow);
+}
+
+static void a_message_that_is_too_long_fails_both(void **state)
+{
+    struct flow flow;
+    struct stream t;
+    struct mn_request *recv = NULL, *send = NULL;
+    size_t size = 1000;
+    int tag = 5, done = 0;
+    enum mn_err err[2] = {MN_OK, MN_OK};
+
+    (void)state;
+    open_both_ways(&flow);
+    stream_begin(&t, &flow, 1, 5000);
+    void *data = t.in[0];
+    assert_int_equal(mn_transport_relay.irecv(flow.comm[0], 1, &data, &size, &tag, t.mh_in, &recv),
+                     MN_OK);
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    while (!err[0] || !err[1]) {
+        if (!err[1])
+            err[1] =
+                mn_transport_relay.isend(flow.comm[1], t.out[0], 1001, tag, t.mh_out[0], &send);
+        if (!err[0])
+            err[0] = mn_transport_relay.test(recv, &done, NULL);
+        assert_false(done);
+        assert_true(mn_now_ms() < end);
+    }
+    assert_int_equal(err[0], MN_ERR_TOO_LONG);
+    assert_int_equal(err[1], MN_ERR_TOO_LONG);
+    stream_end(&t);
+    flow_close(&flow);
+}
+
+int main(int argc, char **argv)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(both_ways_carry),
+        CASE(a_relay_that_goes_costs_nothing),
+        CASE(without_a_way_they_wait),
+        CASE(without_a_way_for_long_they_fail),
+        CASE(a_peer_that_ends_is_told_at_once),
+        CASE(what_was_sent_before_the_end_is_received),
+        CASE(without_a_relay_there_is_no_flow),
+        CASE(groups_take_their_sends_in_any_order),
+        CASE(a_message_that_is_too_long_fails_both),
+    };
+
+    (void)argc;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    return failed ? failed : kit_again(argv, LIB_DIR "/../tests/fakeverbs");
+}

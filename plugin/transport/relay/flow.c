@@ -1,0 +1,169 @@
+/* Progress of a flow, and what its ends come to when nothing goes on. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "plugin/transport/relay/flow.h"
+#include "topo/base/log.h"
+
+#define LOOK_US  3 /* between looks at lines while nothing moves */
+#define TICK_MS  100
+#define ENDED_MS 3000
+
+static uint64_t now_us(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+enum mn_err relay_fail(struct relay_comm *comm, enum mn_err code, const char *fmt, ...)
+{
+    const struct relay_word word = {.type = RELAY_FAILED, .code = (uint8_t)code};
+    char text[512];
+    va_list args;
+    int none = MN_OK;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (!atomic_compare_exchange_strong(&comm->error, &none, (int)code))
+        return (enum mn_err)none;
+    MN_WARN("%s peer %s, by relay: %s", comm->base.is_send ? "send to" : "receive from", comm->peer,
+            text);
+    (void)relay_talk_put(&comm->talk, &word);
+    relay_talk_flush(comm);
+    return code;
+}
+
+/* --- talking ---------------------------------------------------------------------------------- */
+
+/* The state of ways, as it is when there is room to say so. */
+static void put_states(struct relay_comm *comm)
+{
+    for (int i = 0; i < comm->n_ways; i++) {
+        struct relay_way *way = &comm->ways[i];
+        struct relay_word word = {.way = (uint8_t)i};
+        if ((!way->closed_pair && !way->say_open) || !relay_talk_has_room(&comm->talk))
+            continue;
+        word.type = RELAY_CLOSED;
+        word.pair = way->closed_pair;
+        if (way->closed_pair && relay_talk_put(&comm->talk, &word))
+            way->closed_pair = 0;
+        word.type = RELAY_OPEN;
+        word.pair = way->pair;
+        if (way->say_open && relay_talk_put(&comm->talk, &word))
+            way->say_open = 0;
+    }
+}
+
+static struct relay_way *who_talks(struct relay_comm *comm)
+{
+    for (int i = 0; i < comm->n_ways && comm->talk_way < 0; i++)
+        if (comm->ways[i].state == RELAY_IS_OPEN) {
+            comm->talk_way = i;
+            relay_talk_again(&comm->talk);
+        }
+    return comm->talk_way < 0 ? NULL : &comm->ways[comm->talk_way];
+}
+
+void relay_talk_flush(struct relay_comm *comm)
+{
+    struct mn_line_talk f;
+    uint8_t payload[MN_LINE_MAX];
+
+    put_states(comm);
+    struct relay_way *way = who_talks(comm);
+    if (!way)
+        return;
+    while ((f.len = (uint16_t)relay_talk_next(&comm->talk, f.words))) {
+        f.flow = comm->flow;
+        f.way = way->number;
+        f.to = comm->base.is_send ? MN_RELAY_RECEIVER : MN_RELAY_SENDER;
+        /* A line that has ended says so when it is stepped. */
+        if (mn_line_put(way->line, MN_LINE_TALK, payload, mn_line_talk_put(&f, payload)))
+            return;
+        relay_talk_taken(&comm->talk);
+    }
+}
+
+/* --- progress --------------------------------------------------------------------------------- */
+
+/* Of ways that something is waited for. */
+static void look_for_silence(struct relay_comm *comm)
+{
+    unsigned bound = comm->config->settings.relay_silence_ms;
+
+    if (!comm->waits && !comm->wants)
+        return;
+    for (int i = 0; i < comm->n_ways; i++) {
+        struct relay_way *way = &comm->ways[i];
+        if (way->state != RELAY_AWAITS && way->state != RELAY_IS_OPEN)
+            continue;
+        mn_line_ping(way->line);
+        unsigned silent = mn_line_silent_ms(way->line);
+        if (silent > bound)
+            relay_way_gone(comm, way, MN_GONE_RELAY, 1,
+                           "relay %s has not answered for %.1f s: its cable, its host, or its "
+                           "relayd is stopped",
+                           mn_line_peer(way->line), (double)silent / 1000);
+    }
+}
+
+enum mn_err relay_progress(struct relay_comm *comm)
+{
+    uint64_t us = now_us(), ms = us / 1000;
+
+    if (relay_error(comm))
+        return (enum mn_err)relay_error(comm);
+    if (comm->moved || us - comm->looked_us >= LOOK_US) {
+        comm->looked_us = us;
+        comm->moved = 0;
+        for (int i = 0; i < comm->n_ways; i++)
+            relay_way_step(comm, &comm->ways[i], ms);
+    }
+    if (ms - comm->ticked_ms >= TICK_MS) {
+        comm->ticked_ms = ms;
+        /* A socket that was given up may look as if its process had ended; other ways know better.
+         */
+        if (comm->ended_ms && ms - comm->ended_ms > ENDED_MS && relay_ways_open(comm))
+            comm->ended_ms = 0;
+        look_for_silence(comm);
+    }
+    if (!relay_error(comm)) {
+        if (comm->base.is_send)
+            relay_send_advance(comm);
+        else
+            relay_recv_advance(comm);
+        relay_talk_flush(comm);
+    }
+    return (enum mn_err)relay_error(comm);
+}
+
+enum mn_err relay_look_hopeless(struct relay_comm *comm)
+{
+    const unsigned bound = comm->config->settings.silence_ms;
+    const struct relay_way *way = &comm->ways[0];
+    int refused = 0;
+    char through[256];
+
+    if (relay_error(comm))
+        return (enum mn_err)relay_error(comm);
+    if (relay_ways_open(comm)) {
+        comm->none_ms = 0;
+        return MN_OK;
+    }
+    if (comm->ended_ms)
+        return relay_fail(comm, MN_ERR_PEER_DEAD, "peer is gone: %s", comm->ended_text);
+    for (int i = 0; i < comm->n_ways; i++)
+        refused += comm->ways[i].state == RELAY_IS_REFUSED;
+    if (!comm->none_ms)
+        comm->none_ms = comm->ticked_ms;
+    if (refused == comm->n_ways || comm->ticked_ms - comm->none_ms > bound)
+        return relay_fail(comm, MN_ERR_LINK_DEAD,
+                          "no way is left, for %.1f s; transport.silence is %u s; through %s: %s",
+                          (double)(comm->ticked_ms - comm->none_ms) / 1000, bound / 1000,
+                          relay_way_text(comm, way, through, sizeof through), way->why.text);
+    return MN_OK;
+}
