@@ -88,7 +88,8 @@ struct mn_transport {
      * What becomes ready when the comm may have something to do; returns how many, of which at most
      * max are written. Ready for no reason now and then. They stay until comm->wakes_changed counts
      * up, in any call on the comm: those that went are closed, which ends their places in an epoll
-     * instance, and new ones are to be added. */
+     * instance, and new ones are to be added. Before close() the owner takes all of them out: a
+     * socket may stay open behind it. */
     int (*descriptors)(struct mn_comm *comm, struct mn_wake *wakes, int max);
     /* MN_OK: whatever comes from now on makes a descriptor ready. MN_ERR_AGAIN: something came
      * before, or ends soon: test what is outstanding, then arm again. Else the comm has failed; it

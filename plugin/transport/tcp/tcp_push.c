@@ -175,6 +175,10 @@ static int start(void)
     if (epoll < 0 || bell < 0 || epoll_ctl(epoll, EPOLL_CTL_ADD, bell, &event))
         return errno;
     int error = mn_thread_start("mn-tcp-push", push_all, NULL, &thread);
+    /* The owner's cores are those that its administrator gave it. */
+    cpu_set_t cpus;
+    if (!error && !pthread_getaffinity_np(pthread_self(), sizeof cpus, &cpus))
+        (void)pthread_setaffinity_np(thread, sizeof cpus, &cpus);
     running = !error;
     return error;
 }
