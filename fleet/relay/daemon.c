@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -130,6 +131,17 @@ static enum mn_err check(const struct mn_config *config, struct mn_diag *diag)
     return MN_OK;
 }
 
+/* Each flow has some sockets; what a shell gives is for less. */
+static void take_descriptors(void)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files))
+        return;
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
 static enum mn_err open_all(struct mn_relay *relay, struct mn_diag *diag)
 {
     int fd;
@@ -172,6 +184,7 @@ enum mn_err mn_relay_open(const struct mn_config *config, const struct mn_relay_
     relay->at_stop.what = RELAYD_STOP;
     relay->epoll = -1;
     relay->born_ms = relay->now_ms = mn_now_ms();
+    take_descriptors();
     mn_arrivals_open(&relay->arrivals);
     enum mn_err err = open_all(relay, diag);
     if (err) {

@@ -357,13 +357,14 @@ static inline void kit_dial(struct kit_end *e, int node, int relay)
         fail_msg("%s", e->diag.text);
 }
 
-/* A flow from node first over all between to node last. */
+/* A flow from node first over all between to node last, in either direction. */
 static inline struct mn_line_attach kit_frame(int first, int last, unsigned flow)
 {
     struct mn_line_attach f = {.way = 0, .role = MN_RELAY_SENDER, .at = 1, .mesh = 77};
 
     memcpy(f.flow.id, &flow, sizeof flow);
-    for (int i = first; i <= last; i++)
+    int on = last > first ? 1 : -1;
+    for (int i = first; i != last + on; i += on)
         f.nodes.nodes[f.nodes.n++] = (uint16_t)i;
     f.instance = 1;
     return f;
@@ -426,8 +427,10 @@ static inline void kit_attach(struct kit_end *s, struct kit_end *d, int first, i
 {
     struct mn_line_attach f = kit_frame(first, last, flow);
 
-    kit_dial(s, first, first + 1);
-    kit_dial(d, last, last - 1);
+    int on = last > first ? 1 : -1;
+
+    kit_dial(s, first, first + on);
+    kit_dial(d, last, last - on);
     kit_attach_sender(s, f);
     kit_attach_receiver(d, f);
     kit_until_open(s, d);

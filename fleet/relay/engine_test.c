@@ -33,6 +33,30 @@ static void pieces_pass_over_three_relays(void **state)
     pieces_pass(0, 4);
 }
 
+/* Both ways over the same cables, of every length, so that pieces of each class meet. */
+static void flows_cross(void **state)
+{
+    static const int ways[8][2] = {{0, 4}, {4, 0}, {0, 3}, {4, 1}, {1, 4}, {3, 0}, {0, 2}, {4, 2}};
+    struct stream t[16];
+
+    (void)state;
+    for (int i = 0; i < NODES; i++)
+        kit_start(i);
+    for (int i = 0; i < 8; i++) {
+        struct kit_end *s = &ends[2 * i], *d = &ends[2 * i + 1];
+        kit_attach(s, d, ways[i][0], ways[i][1], (unsigned)i + 1);
+        t[2 * i] = stream_begin(s, d, (unsigned)i + 1, MN_RELAY_BULK, 100);
+        t[2 * i + 1] = stream_begin(s, d, (unsigned)i + 1, MN_RELAY_SMALL_ONES, 100);
+    }
+    stream_carry(t, 16);
+    for (int i = 0; i < 16; i++) {
+        stream_end(&t[i]);
+        kit_leave(&ends[i]);
+    }
+    for (int i = 0; i < NODES; i++)
+        kit_stop(i);
+}
+
 static int open_kit(void **state)
 {
     (void)state;
@@ -52,6 +76,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pieces_pass_over_one_relay),
         cmocka_unit_test(pieces_pass_over_three_relays),
+        cmocka_unit_test(flows_cross),
     };
     int failed = cmocka_run_group_tests(tests, open_kit, close_kit);
 
