@@ -104,13 +104,13 @@ check()
     FAKE=hangs check --limit 5
     [ "$status" -eq 1 ]
     [[ "$output" == *"with the plugin: hangs: not done within 5 s"*"without the plugin: "* ]]
-    FAKE=wrong check --limit 5
+    FAKE=wrong check --limit 15
     [ "$status" -eq 1 ]
     [[ "$output" == *"with the plugin: fails with 1"*"not every rank used meshnet"* ]]
-    FAKE=works check --limit 20
+    FAKE=works check --limit 60 # it ends by itself
     [ "$status" -eq 1 ]
     [[ "$output" == *"with the plugin: it starts"*"without the plugin: it works, so that this ring shows nothing"* ]]
-    FAKE=dies check --limit 20
+    FAKE=dies check --limit 60
     [ "$status" -eq 1 ]
     [[ "$output" == *"with the plugin: it starts"*"without the plugin: fails with 1"*"no rank's NCCL is the cause, so that this ring shows nothing"* ]]
     FAKE='no gpu' check
