@@ -134,3 +134,14 @@ END
     [ "$status" -eq 2 ]
     [[ "$output" == *"no plugin in nowhere"* ]]
 }
+
+@test "soak, bench/relay: wrong usage is told and measures nothing" {
+    local words
+    for words in "soak" "soak --relay --minutes 0" "soak --relay --shape ring:9" "bench/relay --part all" \
+        "bench/relay --cores 1" "bench/relay --seconds x"; do
+        run ci/$words
+        echo "$words: $output"
+        [ "$status" -eq 2 ]
+        [[ "$output" == *expected* ]]
+    done
+}

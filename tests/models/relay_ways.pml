@@ -8,15 +8,18 @@
  * is in the sender's memory, then in a trunk, then sent by the last relay to what the receiver has
  * posted. A fault ends a way: a line, or a relay with what is in it. Where it was only a line, what is
  * in the trunk stays and arrives as late as it likes, and what the last relay has sent lands while the
- * receiver has not closed that connection. Both ends hear of it in any order and attach anew; TALK
- * loses nothing and keeps order, because it moves by itself.
+ * receiver has not closed that connection. Both ends hear of it in any order, or one alone, whose
+ * cable it was: it closes, tells the other in TALK, and both attach anew. TALK loses nothing and keeps
+ * order, because it moves by itself.
  *
  * Each WITHOUT_ leaves out one thing that the relay relies on, and must end badly:
  *   FENCE   the receiver asks anew without closing its data connection first
  *   DRAIN   ... without looking at what had landed by then
  *   PAIR    the last relay passes on what belongs to an earlier pair
  *   TURN    the sender takes an announcement for whatever pair its way has now
- *   CLOSE   a send is complete while the sender's connection of a way that went could yet be read
+ *   TELL    an end that closes a way does not tell the other: what is asked for on it stays so. As
+ *           the receiver tells before it says that all is there, no send is complete while the
+ *           sender's memory could yet be read
  *   DONE    a send is complete when the first relay has it */
 #ifndef FAULTS
 #define FAULTS 2
@@ -25,18 +28,16 @@
 #define PIECES     2
 #define message(p) (p) /* two receives of one piece each */
 #define bits(m)    (1 << (m))
-#define read(m)    (!unread(m))
 #else
 #define PIECES     3
 #define message(p) ((p) / 2)
 #define bits(m)    ((m) == 0 -> 3 : 4)
-#define read(m)    (!unread(2 * (m)) && ((m) == 1 || !unread(1)))
 #endif
 #define all_of(some, m) (((some) & bits(m)) == bits(m))
 #define over       (sent[0] && sent[1] && received[0] && received[1])
 
 mtype = { TODO, ASKED, LANDED };
-mtype:talk = { PIECE, WHOLE };
+mtype:talk = { PIECE, WHOLE, CLOSED };
 
 byte faults;
 byte pairs;       /* the last number given */
@@ -51,6 +52,7 @@ chan last[2] = [1] of { byte, byte };   /* under way to D on that pair's connect
 chan posted[2] = [3] of { byte };       /* at D, in the order of announcements */
 chan landed[2] = [3] of { byte };       /* completions */
 chan talk = [8] of { mtype:talk, byte, byte, byte }; /* D to S: piece or message, way, pair */
+chan back = [4] of { byte, byte };                   /* S to D: closed way, pair */
 
 mtype state[PIECES] = TODO; /* as D knows */
 byte on[PIECES];
@@ -72,8 +74,11 @@ inline end_way(w)
     relay[w] = 0;
     s_asks[w] = false;
     d_asks[w] = false;
-    s_gone[w] = true;
-    d_gone[w] = true
+    if
+    :: s_gone[w] = true; d_gone[w] = true
+    :: s_gone[w] = true
+    :: d_gone[w] = true
+    fi
 }
 
 inline open_way(w)
@@ -174,17 +179,14 @@ end:
 
 inline hear_sender(w)
 {
+#ifndef WITHOUT_TELL
+    back ! w, s_pair[w];
+#endif
     s_gone[w] = false;
     s_pair[w] = 0;
     drop(edge[w]);
     s_asks[w] = true
 }
-
-#ifdef WITHOUT_CLOSE
-#define unread(p) false
-#else
-#define unread(p) (edge[0] ?? [eval(p), _] || edge[1] ?? [eval(p), _])
-#endif
 
 #ifdef WITHOUT_TURN
 #define meant s_pair[w] != 0
@@ -200,6 +202,14 @@ end:
     do
     :: atomic { s_gone[0] -> hear_sender(0) }
     :: atomic { s_gone[1] -> hear_sender(1) }
+    :: atomic { talk ? [CLOSED, _, _, _] ->
+        talk ? CLOSED, _, w, turn;
+        if
+        :: s_pair[w] == turn && !s_asks[w] -> hear_sender(w)
+        :: else
+        fi;
+        w = 0;
+        turn = 0 }
     :: atomic { talk ? [PIECE, _, _, _] && nfull(edge[0]) && nfull(edge[1]) ->
         talk ? PIECE, p, w, turn;
         if
@@ -209,7 +219,7 @@ end:
         p = 0;
         w = 0;
         turn = 0 }
-    :: atomic { (talk ? [WHOLE, 0, _, _] && read(0)) || (talk ? [WHOLE, 1, _, _] && read(1)) ->
+    :: atomic { talk ? [WHOLE, _, _, _] ->
         talk ? WHOLE, p, _, _;
         assert(all_of(written, p));
         sent[p] = true;
@@ -228,6 +238,9 @@ inline look(w)
 
 inline hear_receiver(w)
 {
+#ifndef WITHOUT_TELL
+    talk ! CLOSED, 0, w, d_pair[w];
+#endif
     d_gone[w] = false;
 #ifndef WITHOUT_FENCE
     d_pair[w] = 0;
@@ -279,14 +292,22 @@ inline ask(w)
 
 active proctype receiver()
 {
-    byte p;
+    byte p, w, turn;
 
 end:
     do
     :: atomic { nempty(landed[0]) -> look(0) }
     :: atomic { nempty(landed[1]) -> look(1) }
-    :: atomic { d_gone[0] -> hear_receiver(0) }
-    :: atomic { d_gone[1] -> hear_receiver(1) }
+    :: atomic { d_gone[0] && nfull(talk) -> hear_receiver(0) }
+    :: atomic { d_gone[1] && nfull(talk) -> hear_receiver(1) }
+    :: atomic { nempty(back) && nfull(talk) ->
+        back ? w, turn;
+        if
+        :: d_pair[w] == turn && !d_asks[w] -> hear_receiver(w)
+        :: else
+        fi;
+        w = 0;
+        turn = 0 }
     :: atomic {
         if
         :: is_todo(0) -> p = 0

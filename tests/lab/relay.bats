@@ -1,0 +1,110 @@
+#!/usr/bin/env bats
+# A ring and a line of four over RDMA with meshnet relayd on every node: every collective over the relay,
+# verify-plugin between opposite nodes, a relay that is killed in mid-transfer. By hand (LAB_SHAPES=all):
+# some minutes a shape.
+
+load helper
+load traffic
+load shapes
+
+setup()
+{
+    by_hand
+    cd "$BATS_TEST_TMPDIR"
+}
+
+teardown()
+{
+    lab_down
+}
+
+# relayed SHAPE: its machines with addresses, the mesh file in mesh.yaml, a relay on each.
+relayed()
+{
+    local node
+    mesh_of "$1" >lab.yaml
+    lab_up "$PWD/lab.yaml"
+    managed lab.yaml >mesh.yaml
+    (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >key)
+    # Emulated machines that share few processors stand still for seconds.
+    SLOW+=" MESHNET_KEY_FILE=/root/key MESHNET_RELAY_SOCKET=/root/relay.sock MESHNET_RELAY_SILENCE=20s
+        MESHNET_CONNECT=90s"
+    SLOW=${SLOW//$'\n'/ }
+    lab sync
+    for node in $NODES; do
+        on $node "umask 077; cp $PWD/key /root/key"
+        relayd_on $node
+    done
+}
+
+relayd_on()
+{
+    on "$1" "$SLOW MESHNET_CONFIG=$PWD/mesh.yaml setsid $MESHNET relayd >>/root/relayd 2>&1 &
+        echo \$! >/root/relayd.pid
+        for i in {1..300}; do
+            ! $SLOW MESHNET_CONFIG=$PWD/mesh.yaml $MESHNET relayd --status >/dev/null 2>&1 || exit 0
+            sleep 0.2
+        done
+        cat /root/relayd
+        exit 1"
+}
+
+# passed_on NODE: bytes.
+passed_on()
+{
+    on "$1" "$SLOW MESHNET_CONFIG=$PWD/mesh.yaml $MESHNET relayd --status --json" | jq .counts.bytes
+}
+
+# over_relays "NODE PEER": two without a cable.
+over_relays()
+{
+    local first peer
+    read -r first peer <<<"$1"
+    collectives_at "$PWD/mesh.yaml" MESHNET_TRANSPORT=verbs --collective all --algorithm direct --sizes 16K \
+        --iters 2 --warmup 1
+    jq -r '[.collectives[].collective] | unique | join(" ")' <<<"$output" >ran
+    cat ran
+    grep -q all_reduce ran && grep -q alltoall ran
+    [[ "$stderr" != *"by TCP"* ]]
+    [[ "$stderr" != *WARN* ]]
+    [ "$(passed_on spark-b)" -gt 100000 ]
+    opposite_keeps_rules $first $peer "$PWD/mesh.yaml"
+}
+
+@test "relay: a ring of four: every collective, the rules, and a relay that is killed in mid-transfer" {
+    relayed ring
+    over_relays 'spark-a spark-c'
+    stream_start spark-c spark-a "$PWD/mesh.yaml"
+    stream_goes_on spark-c
+    on spark-b 'kill -9 $(cat /root/relayd.pid)'
+    stream_goes_on spark-c
+    relayd_on spark-b
+    [ "$(passed_on spark-b)" -eq 0 ]
+    stream_goes_on spark-c
+    until_passed spark-b
+    on spark-d 'kill -9 $(cat /root/relayd.pid)'
+    stream_goes_on spark-c
+}
+
+# until_passed NODE: it is used.
+until_passed()
+{
+    local i
+    for i in {1..60}; do
+        [ "$(passed_on $1)" -lt 1000000 ] || return 0
+        sleep 1
+    done
+    return 1
+}
+
+@test "relay: a line of four: every collective, the rules, and no way left is an error that names the relay" {
+    relayed line
+    over_relays 'spark-a spark-d'
+    SLOW+=' MESHNET_SILENCE=10s MESHNET_RDMA_SILENCE=10s'
+    stream_start spark-c spark-a "$PWD/mesh.yaml"
+    stream_goes_on spark-c
+    on spark-b 'kill -9 $(cat /root/relayd.pid)'
+    run stream_end spark-a 120
+    echo "$output"
+    [[ "$output" == *failed*spark-b* ]]
+}

@@ -1,0 +1,173 @@
+# meshnet relayd on nodes that are namespaces (namespaces.bash: shape_of), and traffic over it, for
+# the tests that load this. $PWD is the test's own folder; all have the cluster key of the file "key".
+
+declare -gA RELAYD=() # of each node: its process
+
+# relay_key: the cluster key, and what all of this test's processes are told.
+relay_key()
+{
+    (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >key)
+    # Many relays share one host's memory.
+    export MESHNET_KEY_FILE=$PWD/key MESHNET_CONFIG=$PWD/shape.yaml MESHNET_RELAY_BUFFERS=${MESHNET_RELAY_BUFFERS:-16M}
+}
+
+# of_node NODE COMMAND…: there, as that node. RDMA where $LD_LIBRARY_PATH has the double and the node
+# is not one of $TCP_NODES.
+of_node()
+{
+    local node=$1 devices=''
+    shift
+    [[ -z ${LD_LIBRARY_PATH-} || " ${TCP_NODES-} " == *" $node "* ]] || devices=,$(devices_of $node)
+    # "on" would stay between: this process is to be the command's own.
+    exec nsenter --net=/run/netns/$NS-$node env MESHNET_NODE=$node \
+        MESHNET_RELAY_SOCKET="$PWD/$node.sock" FAKEVERBS="shm=$PWD/fabric$devices" "$@"
+}
+
+# relayd NODE…: one on each; returns when all answer.
+relayd()
+{
+    local node i
+    for node; do
+        (of_node $node "$MESHNET" relayd ${RELAYD_OPTIONS-}) >>relayd.$node 2>&1 3>&- &
+        RELAYD[$node]=$!
+    done
+    for node; do
+        for ((i = 0; i < 200; i++)); do
+            ! relay_state $node >/dev/null 2>&1 || continue 2
+            kill -0 ${RELAYD[$node]} 2>/dev/null || break
+            sleep 0.1
+        done
+        echo "relayd on $node does not answer"
+        cat relayd.$node
+        return 1
+    done
+}
+
+# relayd_ends NODE [SIGNAL]: and is not there any more.
+relayd_ends()
+{
+    kill -${2-TERM} ${RELAYD[$1]}
+    wait ${RELAYD[$1]} 2>/dev/null || true
+    unset "RELAYD[$1]"
+}
+
+relays_end()
+{
+    local node
+    for node in "${!RELAYD[@]}"; do
+        kill -CONT ${RELAYD[$node]} 2>/dev/null || true
+        relayd_ends $node KILL
+    done
+}
+
+# relay_state NODE: as JSON.
+relay_state()
+{
+    (of_node $1 "$MESHNET" relayd --status --json)
+}
+
+# relayed NODE: bytes that it has passed on since it was started.
+relayed()
+{
+    relay_state $1 | jq .counts.bytes
+}
+
+# cables_of NODE: their NICs there.
+cables_of()
+{
+    ip -n $NS-$1 -j link show | jq -r '.[].ifname | select(test("^l[0-9]"))'
+}
+
+# bytes_of NODE NIC: out and in.
+bytes_of()
+{
+    ip -n $NS-$1 -s -j link show "$2" | jq '.[0].stats64 | .rx.bytes + .tx.bytes'
+}
+
+declare -gA SENDS=() TAKES=() # of each traffic: its ends' processes
+
+# traffic NAME FROM TO OPTION…: tests/traffic between two nodes in the background; what its ends say
+# is in NAME.send and NAME.take. Returns when they are connected.
+traffic()
+{
+    local name=$1 from=$2 to=$3 i
+    shift 3
+    rm -rf handles.$name
+    mkdir handles.$name
+    (of_node $to "$BUILD/tests/traffic" "$PLUGIN" receive handles.$name "$@") >$name.take 2>&1 3>&- &
+    TAKES[$name]=$!
+    (of_node $from "$BUILD/tests/traffic" "$PLUGIN" send handles.$name "$@") >$name.send 2>&1 3>&- &
+    SENDS[$name]=$!
+    for ((i = 0; i < 600; i++)); do
+        ! grep -qs '^connected' $name.send || return 0
+        ! grep -qs '^failed' $name.send $name.take || break
+        sleep 0.1
+    done
+    tail -n 5 $name.send $name.take
+    return 1
+}
+
+# traffic_ended NAME SECONDS: both ends have ended of themselves; 0 when both say that all was right.
+traffic_ended()
+{
+    local i pid failed=0
+    for pid in ${SENDS[$1]} ${TAKES[$1]}; do
+        for ((i = 0; i < $2 * 10; i++)); do
+            kill -0 $pid 2>/dev/null || break
+            sleep 0.1
+        done
+        if kill -KILL $pid 2>/dev/null; then
+            echo "$1 hangs: it has not ended within $2 s"
+            failed=99
+        fi
+        wait $pid 2>/dev/null || failed=$((failed ? failed : $?))
+    done
+    unset "SENDS[$1]" "TAKES[$1]"
+    tail -n 4 $1.send $1.take
+    return $failed
+}
+
+# traffic_moves NAME BYTES: so much more comes through, within a minute.
+traffic_moves()
+{
+    local i before now
+    before=$(carried_by $1)
+    for ((i = 0; i < 600; i++)); do
+        now=$(carried_by $1)
+        [ $((now - before)) -lt $2 ] || return 0
+        ! grep -q '^\(failed\|wrong\)' $1.send $1.take || break
+        sleep 0.1
+    done
+    echo "$1: $before bytes, then $now"
+    tail -n 5 $1.send $1.take
+    return 1
+}
+
+# carried_by NAME: bytes that have come so far, as its receiver says each second.
+carried_by()
+{
+    sed -n 's/^bytes //p' $1.take | tail -n 1 | grep . || echo 0
+}
+
+traffic_kill()
+{
+    local name
+    for name in "${!SENDS[@]}"; do
+        kill -KILL ${SENDS[$name]} ${TAKES[$name]} 2>/dev/null || true
+        wait ${SENDS[$name]} ${TAKES[$name]} 2>/dev/null || true
+        unset "SENDS[$name]" "TAKES[$name]"
+    done
+}
+
+# until_so SECONDS COMMAND…: till it succeeds.
+until_so()
+{
+    local i seconds=$1
+    shift
+    for ((i = 0; i < seconds * 5; i++)); do
+        ! "$@" >/dev/null 2>&1 || return 0
+        sleep 0.2
+    done
+    echo "not within $seconds s: $*"
+    return 1
+}
