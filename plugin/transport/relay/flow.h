@@ -153,6 +153,7 @@ struct relay_comm {
     char ended_text[MN_WORDS_MAX];
     uint32_t waits;         /* requests that are not done */
     uint8_t wants;          /* S: a send had no receive */
+    uint8_t falls_short;    /* D: the last bulk message was shorter than its receive */
     uint8_t asks, short_of; /* D: there may be something to ask for; … and was no room */
     uint64_t looked_us, ticked_ms;
     uint64_t none_ms; /* since when no way is open; 0: one is */

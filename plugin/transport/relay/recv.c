@@ -70,6 +70,8 @@ static void take(struct relay_comm *comm, struct relay_way *way, int kind,
     if (!slot->known) {
         slot->known = 1;
         slot->total = head.total;
+        if (kind == MN_RELAY_BULK)
+            comm->falls_short = pieces(head.total) < pieces(slot->size);
         comm->asks = 1;
     }
     slot->out--;
@@ -248,7 +250,8 @@ static int ask_for(struct relay_comm *comm, struct relay_group *group, int i)
     struct relay_slot *slot = &group->slots[i];
     uint32_t end = pieces(slot->known ? slot->total : slot->size);
 
-    if (!slot->known && end > MN_RELAY_AHEAD)
+    /* What is asked for in vain costs its header; what is not asked for, a way there and back. */
+    if (!slot->known && comm->falls_short && end > MN_RELAY_AHEAD)
         end = MN_RELAY_AHEAD;
     while (slot->asked < end) {
         struct relay_piece piece = {group->number, slot->asked, (uint8_t)i};
@@ -270,7 +273,7 @@ static int is_all_asked(const struct relay_group *group)
     return 1;
 }
 
-/* MN_RELAY_AHEAD pieces of each receive in turn, and more of those whose size is known. */
+/* Each receive in turn, of those whose size is not known perhaps MN_RELAY_AHEAD pieces alone. */
 static void ask(struct relay_comm *comm)
 {
     comm->asks = 0;
