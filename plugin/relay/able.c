@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "plugin/transport.h"
+#include "plugin/conn.h"
 
 #define FAILED_MAX 64
 
@@ -57,8 +57,7 @@ enum mn_relay_able mn_relay_able(const struct mn_config *config, uint64_t peer)
 {
     const struct mn_settings *s = &config->settings;
 
-    if (!mn_transport_of(MN_TRANSPORT_RELAY) || !config->uncabled ||
-        (s->reach != MN_REACH_AUTO && s->reach != MN_REACH_RELAY))
+    if (!config->uncabled || (s->reach != MN_REACH_AUTO && s->reach != MN_REACH_RELAY))
         return MN_RELAY_OFF;
     if (!config->has_key && !signs_here(s))
         return MN_RELAY_KEYLESS;

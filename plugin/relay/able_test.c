@@ -11,15 +11,12 @@
 #include <unistd.h>
 
 #include "plugin/relay/able.h"
-#include "plugin/transport.h"
 
 static void what_it_takes(void **state)
 {
     struct mn_config config = {.uncabled = 1};
 
     (void)state;
-    if (!mn_transport_of(MN_TRANSPORT_RELAY))
-        skip();
     mn_settings_default(&config.settings);
     strcpy(config.settings.relay_socket, "/nonexistent/relay.sock");
     assert_int_equal(mn_relay_able(&config, 1), MN_RELAY_KEYLESS);
@@ -49,13 +46,11 @@ static void the_local_socket_stands_for_the_key(void **state)
     close(file);
     mn_settings_default(&config.settings);
     strcpy(config.settings.relay_socket, path);
-    if (mn_transport_of(MN_TRANSPORT_RELAY))
-        assert_int_equal(mn_relay_able(&config, 1), MN_RELAY_KEYLESS);
+    assert_int_equal(mn_relay_able(&config, 1), MN_RELAY_KEYLESS);
     unlink(path);
     strcpy(at.sun_path, path);
     assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    if (mn_transport_of(MN_TRANSPORT_RELAY))
-        assert_int_equal(mn_relay_able(&config, 1), MN_RELAY_ABLE);
+    assert_int_equal(mn_relay_able(&config, 1), MN_RELAY_ABLE);
     close(fd);
     unlink(path);
 }
@@ -73,12 +68,10 @@ static void a_failure_is_remembered(void **state)
     assert_true(mn_relay_lately_failed(5, why, sizeof why));
     assert_string_equal(why, "b is out of memory");
     assert_false(mn_relay_lately_failed(6, NULL, 0));
-    if (mn_transport_of(MN_TRANSPORT_RELAY)) {
-        assert_int_equal(mn_relay_able(&config, 5), MN_RELAY_LATELY);
-        assert_int_equal(mn_relay_able(&config, 6), MN_RELAY_ABLE);
-        config.settings.reach = MN_REACH_RELAY; /* there is nothing else to take */
-        assert_int_equal(mn_relay_able(&config, 5), MN_RELAY_ABLE);
-    }
+    assert_int_equal(mn_relay_able(&config, 5), MN_RELAY_LATELY);
+    assert_int_equal(mn_relay_able(&config, 6), MN_RELAY_ABLE);
+    config.settings.reach = MN_REACH_RELAY; /* there is nothing else to take */
+    assert_int_equal(mn_relay_able(&config, 5), MN_RELAY_ABLE);
     /* Of very many the last are. */
     for (uint64_t peer = 100; peer < 300; peer++)
         mn_relay_note_failed(peer, "");
