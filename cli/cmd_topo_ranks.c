@@ -260,10 +260,10 @@ static enum mn_err order_ranks(const struct options *o, struct mn_mesh *mesh, st
     int *nodes = NULL, n = 0;
     enum mn_err err = mn_topo_read(o->mesh, path, mesh, diag);
 
-    if (!err) {
-        mn_mesh_sort(mesh); /* as the tuner does */
+    if (!err)
+        err = mn_mesh_sort(mesh, diag); /* as the tuner does */
+    if (!err)
         err = mn_rank_nodes(mesh, "--hosts", &o->hosts, &nodes, &n, diag);
-    }
     if (!err && !n)
         err = mn_fail(diag, MN_ERR_CONFIG, "%s: it has no nodes to put in an order", path);
     if (!err) {

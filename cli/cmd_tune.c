@@ -295,7 +295,8 @@ static int run(const void *values, int argc, char **argv)
         err = mn_topo_read(o->mesh, path, &mesh, &diag);
     if (!err)
         err = mn_tuning_heed(&mesh.settings, &diag);
-    mn_mesh_sort(&mesh); /* as the tuner does */
+    if (!err)
+        err = mn_mesh_sort(&mesh, &diag); /* as the tuner does */
     if (!err)
         err = tune(o, &t, &diag);
     mn_mesh_free(&mesh);

@@ -348,11 +348,6 @@ static enum mn_err load_with_host(struct mn_config *config, struct mn_mesh *mesh
     return MN_OK;
 }
 
-static void sort(void *mesh)
-{
-    mn_mesh_sort(mesh);
-}
-
 /* Takes over what is in mesh. */
 static enum mn_err keep_mesh(struct mn_config *config, struct mn_mesh *mesh, struct mn_diag *diag)
 {
@@ -363,7 +358,7 @@ static enum mn_err keep_mesh(struct mn_config *config, struct mn_mesh *mesh, str
     own->mesh = *mesh;
     mn_mesh_init(mesh);
     config->relay = own;
-    if (mn_memory_try(sort, &own->mesh, diag))
+    if (mn_mesh_sort(&own->mesh, diag))
         return MN_ERR_NOMEM;
     own->node = mn_mesh_node_index(&own->mesh, config->node);
     own->digest = config->mesh.digest.hash;

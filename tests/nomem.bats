@@ -24,7 +24,7 @@ walk()
     [[ $output == *"4 ranks: "*" places tried, "*" 0 bad"* ]]
 }
 
-@test "nomem: no function of ours that ends the process is in the plugin, but for the tuner" {
+@test "nomem: no function of ours that ends the process is in the plugin, but for the tuner and the relay's ways" {
     run -1 grep -E ' [tT] mn_no_memory' <(nm "$BUILD/tests/nomem/libnomem_net.so")
     nm "$BUILD/tests/nomem/libnomem_net.so" | grep -q ' [tT] mn_config_load'
     # libnl and libsodium, which are in it too, name some of these.

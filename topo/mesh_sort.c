@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "topo/base/alloc.h"
-
 struct place {
     const char *name;
     size_t was;
@@ -41,12 +39,18 @@ static void renumber(struct mn_mesh_end ends[2], const int *now)
     }
 }
 
-void mn_mesh_sort(struct mn_mesh *mesh)
+enum mn_err mn_mesh_sort(struct mn_mesh *mesh, struct mn_diag *diag)
 {
-    struct place *places = mn_zalloc((mesh->n_nodes + 1) * sizeof *places);
-    struct mn_mesh_node *nodes = mn_zalloc((mesh->n_nodes + 1) * sizeof *nodes);
-    int *now = mn_zalloc((mesh->n_nodes + 1) * sizeof *now);
+    struct place *places = calloc(mesh->n_nodes + 1, sizeof *places);
+    struct mn_mesh_node *nodes = calloc(mesh->n_nodes + 1, sizeof *nodes);
+    int *now = calloc(mesh->n_nodes + 1, sizeof *now);
 
+    if (!places || !nodes || !now) {
+        free(places);
+        free(nodes);
+        free(now);
+        return mn_fail(diag, MN_ERR_NOMEM, "no memory to sort the mesh");
+    }
     for (size_t i = 0; i < mesh->n_nodes; i++)
         places[i] = (struct place){mesh->nodes[i].name, i};
     qsort(places, mesh->n_nodes, sizeof *places, by_name);
@@ -64,4 +68,5 @@ void mn_mesh_sort(struct mn_mesh *mesh)
     if (mesh->n_links)
         qsort(mesh->links, mesh->n_links, sizeof *mesh->links, by_ends);
     free(now);
+    return MN_OK;
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "plugin/tuner/tuning_impl.h"
-#include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 #include "topo/mesh_sort.h"
 
@@ -29,11 +28,6 @@ static void drop(struct snapshot *s)
     free(s);
 }
 
-static void sort(void *mesh)
-{
-    mn_mesh_sort(mesh);
-}
-
 static enum mn_err read_mesh(const char *path, const char *asked, struct snapshot **out,
                              struct mn_diag *diag)
 {
@@ -46,7 +40,7 @@ static enum mn_err read_mesh(const char *path, const char *asked, struct snapsho
     mn_mesh_init(&s->mesh);
     enum mn_err err = mn_mesh_read(path, &s->mesh, diag);
     if (!err)
-        err = mn_memory_try(sort, &s->mesh, diag);
+        err = mn_mesh_sort(&s->mesh, diag);
     if (err)
         drop(s);
     else

@@ -12,9 +12,9 @@ add_executable(nomem_tuner ${CMAKE_SOURCE_DIR}/tests/nomem/tuner.c)
 target_link_libraries(nomem_tuner PRIVATE nomem ${CMAKE_DL_LIBS})
 set_target_properties(nomem_tuner PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-# The network plugin without the tuner, to look into: the tuner alone may use what ends the process
-# when memory does, under mn_memory_try().
+# The network plugin without the tuner and the relay's ways, to look into: these alone may use what
+# ends the process when memory does, under mn_memory_try().
 set(NET_ABI_SRC ${ABI_SRC})
 list(FILTER NET_ABI_SRC EXCLUDE REGEX "/tuner_v[0-9]+\\.c$")
-mn_plugin_library(nomem_net exports-coll.map ${NET_ABI_SRC})
+mn_plugin_library(nomem_net exports-coll.map ${NET_ABI_SRC} ${CMAKE_SOURCE_DIR}/tests/nomem/tried.c)
 set_target_properties(nomem_net PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/nomem)
