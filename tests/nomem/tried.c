@@ -1,5 +1,5 @@
-/* In place of what the network plugin calls under mn_memory_try() alone (plugin/relay/way.c), so that
- * whatever else would bring in what ends the process is seen. Only to be looked into. */
+/* In place of what the network plugin calls under mn_memory_try() alone (plugin/relay/way.c), so
+ * that whatever else would bring in what ends the process is seen. Only to be looked into. */
 #include "plugin/relay/way.h"
 
 int mn_relay_ways(const struct mn_mesh *mesh, int from, int to, int max,
