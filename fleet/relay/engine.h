@@ -121,6 +121,7 @@ struct relayd_line {
     struct relayd_line *next;
     struct mn_line *line;
     int up, ended;
+    int buried;  /* all that belongs to it has ended, too */
     int left;    /* the process has ended, or closed it: that is no silence */
     int dialled; /* the neighbour, -1: it was accepted */
     int fd;      /* in epoll, -1: none */

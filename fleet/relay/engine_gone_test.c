@@ -329,6 +329,21 @@ static void words_pass_from_end_to_end(void **state)
     stop(1, 3);
 }
 
+static void who_sends_what_is_no_frame_is_gone_at_once(void **state)
+{
+    static const uint8_t bad[] = {1, 0, 99, 0, 9};
+
+    (void)state;
+    start(1, 1);
+    kit_attach(&s, &d, 0, 2, 1);
+    assert_int_equal(send(mn_line_fd(d.line), bad, sizeof bad, MSG_NOSIGNAL), sizeof bad);
+    kit_until_gone(&s, MN_GONE_PEER);
+    assert_non_null(strstr(s.gone.text, "no frame"));
+    kit_leave(&s);
+    kit_leave(&d);
+    stop(1, 1);
+}
+
 static int open_kit(void **state)
 {
     (void)state;
@@ -356,6 +371,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(more_than_the_buffers_is_refused_until_some_are_back),
         cmocka_unit_test(a_piece_of_an_earlier_turn_is_dropped),
         cmocka_unit_test(who_breaks_the_rules_is_dropped_alone),
+        cmocka_unit_test(who_sends_what_is_no_frame_is_gone_at_once),
         cmocka_unit_test(words_pass_from_end_to_end),
     };
     int failed = cmocka_run_group_tests(tests, open_kit, close_kit);

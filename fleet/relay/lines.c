@@ -199,11 +199,13 @@ void relayd_line_step(struct relayd_line *line)
 
     if (line->ended)
         return;
-    enum mn_err err = mn_line_step(line->line, &diag);
+    enum mn_err err = mn_line_step(line->line, &diag), got = MN_ERR_AGAIN;
     if (!err && !line->up)
         is_up(line);
-    while (line->up && !line->ended && !mn_line_get(line->line, &type, &payload, &len))
+    while (line->up && !line->ended && !(got = mn_line_get(line->line, &type, &payload, &len)))
         relayd_frame(line, type, payload, len);
+    if (got && got != MN_ERR_AGAIN) /* what came is no frame: nothing else may come */
+        err = mn_line_step(line->line, &diag);
     if (err && err != MN_ERR_AGAIN) {
         line->left = err == MN_ERR_PEER_DEAD || err == MN_ERR_CLOSED;
         relayd_line_fail(line, "%s", diag.text);

@@ -17,6 +17,7 @@ static void end_line(struct relayd_line *line)
     struct mn_relay *relay = line->relay;
     int process = line->up && line->who.kind == MN_LINE_PROCESS;
 
+    line->buried = 1;
     if (line->up || line->dialled >= 0)
         MN_INFO("line with %s has ended: %s", line->peer, line->text);
     for (struct relayd_way *w = relay->ways; w; w = w->next)
@@ -99,7 +100,7 @@ static void free_lines(struct mn_relay *relay)
 {
     for (struct relayd_line **at = &relay->lines; *at;) {
         struct relayd_line *line = *at;
-        if (!line->ended) {
+        if (!line->buried) { /* it may have ended since */
             at = &line->next;
             continue;
         }

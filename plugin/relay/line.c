@@ -278,7 +278,7 @@ unsigned mn_line_events(const struct mn_line *line)
 {
     if (line->state == MN_LINE_CONNECT)
         return POLLOUT;
-    return (line->rx_len < sizeof line->rx ? POLLIN : 0u) |
+    return (line->rx_len - line->rx_off < sizeof line->rx ? POLLIN : 0u) |
            (line->state == MN_LINE_UP && line->tx_len > line->tx_off ? POLLOUT : 0u);
 }
 

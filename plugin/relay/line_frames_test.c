@@ -52,6 +52,33 @@ static void who_does_not_read_fills_the_queue_and_no_more(void **state)
     part(&a, &b);
 }
 
+/* More than is read at once: what is left of it is asked for again once the frames are taken. */
+static void a_burst_larger_than_what_is_read_at_once_wakes_the_reader_again(void **state)
+{
+    uint8_t big[MN_LINE_MAX] = {0}, *payload;
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    enum mn_line_frame type;
+    unsigned put = 0, got = 0;
+    struct end a, b;
+    size_t len;
+
+    (void)state;
+    join(&a, &b);
+    for (; put < 3 * MN_LINE_READ / sizeof big; put++)
+        assert_int_equal(mn_line_put(a.line, MN_LINE_TALK, big, sizeof big), MN_OK);
+    while (got < put) {
+        struct pollfd p = {.fd = mn_line_fd(b.line), .events = (short)mn_line_events(b.line)};
+        assert_true(p.events & POLLIN);
+        assert_int_equal(mn_line_step(a.line, &a.diag), MN_OK);
+        if (poll(&p, 1, 100) > 0)
+            assert_int_equal(mn_line_step(b.line, &b.diag), MN_OK);
+        while (!mn_line_get(b.line, &type, &payload, &len))
+            got++;
+        assert_true(mn_now_ms() < end);
+    }
+    part(&a, &b);
+}
+
 static void pings_are_answered_and_an_answer_is_missed(void **state)
 {
     enum mn_line_frame type;
@@ -125,6 +152,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(frames_go_both_ways_whole_and_in_order),
         TEST(who_does_not_read_fills_the_queue_and_no_more),
+        TEST(a_burst_larger_than_what_is_read_at_once_wakes_the_reader_again),
         TEST(pings_are_answered_and_an_answer_is_missed),
         TEST(what_was_said_before_the_end_is_heard),
         TEST(what_is_no_frame_ends_the_line),
