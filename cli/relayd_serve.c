@@ -175,9 +175,7 @@ static enum mn_err serve_once(const struct mn_relayd_options *o, struct serving 
     for (int i = 0; i < s->service.n; i++)
         if ((fds[i] = fcntl(s->service.first + i, F_DUPFD_CLOEXEC, 3)) < 0)
             return mn_fail_errno(diag, "taking over the sockets of the service manager");
-    struct mn_relay_plan plan = {.mesh = &start->config.relay->mesh,
-                                 .self = start->config.relay->node,
-                                 .socket = start->socket,
+    struct mn_relay_plan plan = {.socket = start->socket,
                                  .users = start->users,
                                  .n_users = o->users.count,
                                  .anyone = o->anyone,

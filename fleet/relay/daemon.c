@@ -1,6 +1,7 @@
 #include "fleet/relay/daemon.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,37 +63,60 @@ static enum mn_err watch_listeners(struct mn_relay *relay, struct mn_diag *diag)
     return err;
 }
 
-/* Takes what was handed over; *local is the one for processes of this node, or -1. */
-static enum mn_err take_fds(struct mn_relay *relay, int *local, struct mn_diag *diag)
+/* One that waits in accept() would hold up the whole relay: systemd hands over such. */
+static enum mn_err adopt(struct mn_relay *relay, int fd, struct mn_diag *diag)
+{
+    int listens = 0, flags = fcntl(fd, F_GETFL);
+    socklen_t len = sizeof listens;
+
+    if (flags < 0 || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len) ||
+        fcntl(fd, F_SETFL, flags | O_NONBLOCK))
+        return mn_fail_errno(diag, "descriptor %d, which was handed over", fd);
+    if (!listens)
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "descriptor %d, which was handed over, does not listen: ListenStream= makes "
+                       "one that does",
+                       fd);
+    relay->fds[relay->n_fds++] = fd;
+    return MN_OK;
+}
+
+/* Takes what was handed over; *local is the one for processes of this node, or -1. has: of which
+ * families. */
+static enum mn_err take_fds(struct mn_relay *relay, int *local, int has[2], struct mn_diag *diag)
 {
     const struct mn_relay_plan *plan = relay->plan;
+    enum mn_err err = MN_OK;
 
     *local = -1;
-    for (int i = 0; i < plan->n_fds; i++) {
+    for (int i = 0; i < plan->n_fds && !err; i++) {
         int domain = 0;
         socklen_t len = sizeof domain;
         if (getsockopt(plan->fds[i], SOL_SOCKET, SO_DOMAIN, &domain, &len))
             return mn_fail_errno(diag, "descriptor %d, which was handed over", plan->fds[i]);
+        has[domain == AF_INET6] |= domain == AF_INET || domain == AF_INET6;
         if (domain == AF_UNIX && *local < 0)
             *local = plan->fds[i];
         else if ((domain == AF_INET || domain == AF_INET6) && relay->n_fds < RELAYD_FDS)
-            relay->fds[relay->n_fds++] = plan->fds[i];
+            err = adopt(relay, plan->fds[i], diag);
         else
             return mn_fail(diag, MN_ERR_CONFIG,
                            "descriptor %d, which was handed over, is none of at most %d TCP "
                            "sockets and a local one",
                            plan->fds[i], RELAYD_FDS);
     }
-    return MN_OK;
+    return err;
 }
 
-static enum mn_err open_doors(struct mn_relay *relay, int fd, struct mn_diag *diag)
+static enum mn_err open_doors(struct mn_relay *relay, int fd, const int has[2],
+                              struct mn_diag *diag)
 {
     const struct mn_device *device = &relay->config.devices[0];
     enum mn_err err = MN_OK;
 
-    for (int i = 0, own = !relay->n_fds; own && i < device->n_locals && !err; i++)
-        err = listen_at(relay, &device->locals[i], diag);
+    for (int i = 0; i < device->n_locals && !err; i++)
+        if (!has[device->locals[i].addr.family == AF_INET6])
+            err = listen_at(relay, &device->locals[i], diag);
     if (!err)
         err = watch_listeners(relay, diag);
     if (err || (fd < 0 && !*relay->plan->socket))
@@ -144,9 +168,9 @@ static void take_descriptors(void)
 
 static enum mn_err open_all(struct mn_relay *relay, struct mn_diag *diag)
 {
-    int fd;
+    int fd, has[2] = {0, 0};
     /* First of all: what was handed over belongs to the relay, also on errors. */
-    enum mn_err err = take_fds(relay, &fd, diag);
+    enum mn_err err = take_fds(relay, &fd, has, diag);
 
     if (!err)
         err = check(&relay->config, diag);
@@ -158,7 +182,7 @@ static enum mn_err open_all(struct mn_relay *relay, struct mn_diag *diag)
     if (!err && relay->epoll < 0)
         err = mn_fail_errno(diag, "opening an epoll instance");
     if (!err)
-        err = open_doors(relay, fd, diag);
+        err = open_doors(relay, fd, has, diag);
     return err;
 }
 

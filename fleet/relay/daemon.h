@@ -5,13 +5,11 @@
 
 #include "plugin/relay/sign.h"
 #include "topo/base/out.h"
-#include "topo/mesh.h"
 
 struct mn_relay;
 
+/* What config does not say. */
 struct mn_relay_plan {
-    const struct mn_mesh *mesh;
-    int self;              /* its node */
     const char *socket;    /* local socket; "" = none */
     const uint32_t *users; /* who may ask it to sign, besides root and the daemon's own user */
     size_t n_users;

@@ -19,8 +19,7 @@
 #define RELAYD_GREETING  512  /* lines that have not proved themselves */
 #define RELAYD_WAYS      4096 /* of flows */
 #define RELAYD_USER_WAYS 1024 /* … of one user of a node, attached here */
-#define RELAYD_LISTENING (MN_MAX_LOCALS + MN_MAX_FAR)
-#define RELAYD_FDS       16 /* that systemd may hand over */
+#define RELAYD_FDS       16   /* that systemd may hand over */
 
 struct mn_relay;
 struct relayd_line;
@@ -105,7 +104,7 @@ struct relayd_way {
     int at; /* own place in nodes */
     struct relayd_line *line[RELAYD_SIDES];
     uint8_t told[RELAYD_SIDES];      /* next: ATTACH was sent on. Prev: ATTACHED */
-    uint32_t instance[RELAYD_SIDES]; /* of the end there, if it is one */
+    uint32_t instance[RELAYD_SIDES]; /* prev: of the sender; next: of the receiver, at the last */
     uint32_t pair;                   /* 0: not open */
     struct relayd_hop *edge[RELAYD_SIDES][MN_RELAY_KINDS];
     struct relayd_list waiting[MN_RELAY_KINDS];
@@ -142,7 +141,7 @@ struct mn_relay {
     int self;
     int epoll;
     struct relayd_source listening, at_local, at_stop;
-    int fds[RELAYD_FDS], n_fds, stop;
+    int fds[RELAYD_FDS + MN_MAX_LOCALS], n_fds, stop;
     struct mn_arrivals arrivals;
     struct mn_relay_local *local;
     struct mn_pool pool;
@@ -188,6 +187,8 @@ void relayd_attach(struct relayd_line *line, const struct mn_line_attach *frame)
 void relayd_ways_line_up(struct relayd_line *line);
 /* A data connection is up: perhaps the way is open. */
 void relayd_way_look(struct relayd_way *way);
+/* Which instance frames of the way name on the line of that side. */
+uint32_t relayd_way_instance(const struct relayd_way *way, enum relayd_side side);
 struct relayd_way *relayd_way_find(struct mn_relay *relay, const struct mn_relay_flow *flow,
                                    uint8_t number);
 /* Ends it: told to both ends, but not over the line except (NULL: none). */

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <cjson/cJSON.h>
+#include <fcntl.h>
 #include <net/if.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -217,16 +218,15 @@ static inline void kit_start(int node)
     struct mn_diag diag = {.text = ""};
 
     memset(r, 0, sizeof *r);
-    for (int end = 1; end >= 0; end--)
-        if (kit_has(node, end))
-            r->fds[r->n_fds++] =
-                kit_listen(kit_cable(node, end), end, (unsigned)configs[node].settings.relay_port);
+    for (int end = 1; end >= 0; end--) {
+        if (!kit_has(node, end))
+            continue;
+        int fd = kit_listen(kit_cable(node, end), end, (unsigned)configs[node].settings.relay_port);
+        assert_int_equal(fcntl(fd, F_SETFL, 0), 0); /* as systemd hands them over */
+        r->fds[r->n_fds++] = fd;
+    }
     snprintf(r->socket, sizeof r->socket, "/tmp/relay-kit-%d-%d", getpid(), node);
-    r->plan = (struct mn_relay_plan){.mesh = &own[node].mesh,
-                                     .self = node,
-                                     .socket = r->socket,
-                                     .fds = r->fds,
-                                     .n_fds = r->n_fds};
+    r->plan = (struct mn_relay_plan){.socket = r->socket, .fds = r->fds, .n_fds = r->n_fds};
     if (mn_relay_open(&configs[node], &r->plan, &r->relay, &diag))
         fail_msg("%s", diag.text);
     r->stop = eventfd(0, EFD_CLOEXEC);

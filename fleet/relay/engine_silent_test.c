@@ -49,6 +49,7 @@ static void until_open(const struct mn_config *config, struct kit_end *s)
     }
     opened.flow = asked.flow;
     opened.way = asked.way;
+    opened.instance = asked.instance;
     assert_int_equal(mn_line_put(line, MN_LINE_OPENED, payload,
                                  mn_line_opened_put(&opened, payload)),
                      MN_OK);

@@ -22,7 +22,8 @@ static void on_opened(struct relayd_line *line, const uint8_t *payload, size_t l
         return;
     }
     struct relayd_way *way = relayd_way_find(line->relay, &f.flow, f.way);
-    if (!way || way->line[RELAYD_NEXT] != line || way->at == way->nodes.n - 2)
+    if (!way || way->line[RELAYD_NEXT] != line || way->at == way->nodes.n - 2 || way->pair ||
+        f.instance != relayd_way_instance(way, RELAYD_NEXT))
         return;
     way->pair = f.pair;
     relayd_line_put(way->line[RELAYD_PREV], MN_LINE_OPENED, payload, len);
@@ -37,7 +38,8 @@ static void on_gone(struct relayd_line *line, const uint8_t *payload, size_t len
         return;
     }
     struct relayd_way *way = relayd_way_find(line->relay, &f.flow, f.way);
-    if (way && (way->line[RELAYD_PREV] == line || way->line[RELAYD_NEXT] == line))
+    enum relayd_side side = way && way->line[RELAYD_NEXT] == line ? RELAYD_NEXT : RELAYD_PREV;
+    if (way && way->line[side] == line && f.instance == relayd_way_instance(way, side))
         relayd_way_end(way, line, f.why, "%s", f.text);
 }
 

@@ -50,8 +50,9 @@ static void add_way(uint8_t flow, struct relayd_line *prev, struct relayd_line *
 
     assert_non_null(way);
     way->key.flow.id[0] = flow;
-    way->nodes = (struct mn_relay_way){
-        .n = 3, .nodes = {(uint16_t)prev->who.node, 3, (uint16_t)next->who.node}};
+    way->nodes =
+        (struct mn_relay_way){.n = 3,
+                              .nodes = {(uint16_t)prev->who.node, 3, (uint16_t)next->who.node}};
     way->at = 1;
     way->pair = 1;
     way->line[RELAYD_PREV] = prev;

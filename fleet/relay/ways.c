@@ -28,12 +28,20 @@ static int is_last(const struct relayd_way *way)
     return way->at == way->nodes.n - 2;
 }
 
+uint32_t relayd_way_instance(const struct relayd_way *way, enum relayd_side side)
+{
+    return way->instance[side == RELAYD_NEXT && is_last(way) ? RELAYD_NEXT : RELAYD_PREV];
+}
+
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static void put_gone(struct relayd_line *line, const struct mn_flow_key *key, enum mn_gone why,
-                     const char *text)
+static void put_gone(struct relayd_line *line, const struct mn_flow_key *key, uint32_t instance,
+                     enum mn_gone why, const char *text)
 {
-    struct mn_line_gone gone = {.flow = key->flow, .way = key->way, .why = (uint8_t)why};
+    struct mn_line_gone gone = {.flow = key->flow,
+                                .way = key->way,
+                                .instance = instance,
+                                .why = (uint8_t)why};
     uint8_t payload[MN_LINE_MAX];
 
     mn_strlcpy(gone.text, text, sizeof gone.text);
@@ -61,7 +69,8 @@ void relayd_way_end(struct relayd_way *way, const struct relayd_line *except, en
     for (int side = 0; side < RELAYD_SIDES; side++)
         if (way->line[side] && way->line[side] != except &&
             (side == RELAYD_PREV || is_last(way) || way->told[RELAYD_NEXT]))
-            put_gone(way->line[side], &way->key, why, text);
+            put_gone(way->line[side], &way->key, relayd_way_instance(way, (enum relayd_side)side),
+                     why, text);
 }
 
 void relayd_refuse(struct relayd_line *line, const struct mn_line_attach *frame, enum mn_gone why,
@@ -76,7 +85,7 @@ void relayd_refuse(struct relayd_line *line, const struct mn_line_attach *frame,
     va_end(args);
     line->relay->counts.refused++;
     MN_DEBUG("%s is refused: %s", line->peer, text);
-    put_gone(line, &key, why, text);
+    put_gone(line, &key, frame->instance, why, text);
 }
 
 /* --- attaching -------------------------------------------------------------------------------- */
@@ -301,7 +310,9 @@ void relayd_way_look(struct relayd_way *way)
     }
     way->pair |= !way->pair;
     opened.pair = way->pair;
-    size_t len = mn_line_opened_put(&opened, payload);
-    relayd_line_put(way->line[RELAYD_NEXT], MN_LINE_OPENED, payload, len);
-    relayd_line_put(way->line[RELAYD_PREV], MN_LINE_OPENED, payload, len);
+    for (int side = RELAYD_NEXT; side >= RELAYD_PREV; side--) {
+        opened.instance = relayd_way_instance(way, (enum relayd_side)side);
+        relayd_line_put(way->line[side], MN_LINE_OPENED, payload,
+                        mn_line_opened_put(&opened, payload));
+    }
 }

@@ -105,12 +105,13 @@ int mn_line_attached_get(const uint8_t *payload, size_t len, struct mn_line_atta
     return good && whole(&b);
 }
 
-/* pair 4. */
+/* instance 4, pair 4. */
 size_t mn_line_opened_put(const struct mn_line_opened *f, uint8_t out[MN_LINE_MAX])
 {
     struct mn_bytes b = begin(out);
 
     put_of(&b, &f->flow, f->way);
+    mn_put(&b, f->instance, 4);
     mn_put(&b, f->pair, 4);
     return ended(&b, out);
 }
@@ -120,11 +121,13 @@ int mn_line_opened_get(const uint8_t *payload, size_t len, struct mn_line_opened
     struct mn_bytes b = look(payload, len);
     int good = get_of(&b, &f->flow, &f->way);
 
+    f->instance = (uint32_t)mn_get(&b, 4);
     f->pair = (uint32_t)mn_get(&b, 4);
     return good && whole(&b);
 }
 
-/* why 1, text to the end: without a NUL, and nothing in it that does something to a terminal. */
+/* instance 4, why 1, text to the end: without a NUL, and nothing in it that does something to a
+ * terminal. */
 size_t mn_line_gone_put(const struct mn_line_gone *f, uint8_t out[MN_LINE_MAX])
 {
     struct mn_bytes b = begin(out);
@@ -134,6 +137,7 @@ size_t mn_line_gone_put(const struct mn_line_gone *f, uint8_t out[MN_LINE_MAX])
     text[sizeof text - 1] = 0;
     mn_clean(text);
     put_of(&b, &f->flow, f->way);
+    mn_put(&b, f->instance, 4);
     mn_put(&b, f->why, 1);
     mn_put_raw(&b, text, strlen(text));
     return ended(&b, out);
@@ -154,6 +158,7 @@ int mn_line_gone_get(const uint8_t *payload, size_t len, struct mn_line_gone *f)
     memset(f, 0, sizeof *f);
     if (!get_of(&b, &f->flow, &f->way))
         return 0;
+    f->instance = (uint32_t)mn_get(&b, 4);
     f->why = (uint8_t)mn_get(&b, 1);
     size_t left = (size_t)(b.end - b.at);
     if (left >= sizeof f->text)

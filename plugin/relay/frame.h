@@ -42,10 +42,12 @@ struct mn_line_attached {
     uint32_t instance;
     uint8_t handles[MN_RELAY_KINDS][MN_HANDLE_SIZE];
 };
+/* OPENED and GONE name the instance that their line's ATTACH had: of the receiver on the line to
+ * him, on all others of the sender. What is of another is of a turn that is over. */
 struct mn_line_opened {
     struct mn_relay_flow flow;
     uint8_t way;
-    uint32_t pair;
+    uint32_t instance, pair;
 };
 enum mn_gone {
     MN_GONE_RELAY = 1, /* a relay or its cable: attach again in a while */
@@ -58,6 +60,7 @@ enum mn_gone {
 struct mn_line_gone {
     struct mn_relay_flow flow;
     uint8_t way;
+    uint32_t instance;
     uint8_t why;             /* enum mn_gone */
     char text[MN_WORDS_MAX]; /* for people; from a wire: only printable */
 };

@@ -81,7 +81,7 @@ static int get_attached(const uint8_t *in, size_t len)
 
 static size_t put_opened(uint8_t out[MN_LINE_MAX])
 {
-    return mn_line_opened_put(&(struct mn_line_opened){flow, 2, 0xfffffffe}, out);
+    return mn_line_opened_put(&(struct mn_line_opened){flow, 2, 0x01020304, 0xfffffffe}, out);
 }
 
 static int get_opened(const uint8_t *in, size_t len)
@@ -91,6 +91,7 @@ static int get_opened(const uint8_t *in, size_t len)
     if (!mn_line_opened_get(in, len, &f))
         return 0;
     assert_int_equal(f.way, 2);
+    assert_int_equal(f.instance, 0x01020304);
     assert_int_equal(f.pair, 0xfffffffe);
     return 1;
 }
@@ -220,7 +221,7 @@ static void the_longest_way_has_room(void **state)
 
 static void words_are_text(void **state)
 {
-    struct mn_line_gone f = {.flow = flow, .way = 1, .why = MN_GONE_FULL}, back;
+    struct mn_line_gone f = {.flow = flow, .way = 1, .instance = 7, .why = MN_GONE_FULL}, back;
     uint8_t bytes[MN_LINE_MAX];
 
     (void)state;
@@ -228,17 +229,18 @@ static void words_are_text(void **state)
     size_t len = mn_line_gone_put(&f, bytes);
     assert_true(mn_line_gone_get(bytes, len, &back));
     assert_string_equal(back.text, f.text);
+    assert_int_equal(back.instance, 7);
     assert_int_equal(back.why, MN_GONE_FULL);
-    bytes[20] = 0; /* a NUL, a control, no UTF-8 */
+    bytes[24] = 0; /* a NUL, a control, no UTF-8 */
     assert_false(mn_line_gone_get(bytes, len, &back));
-    bytes[20] = 27;
+    bytes[24] = 27;
     assert_false(mn_line_gone_get(bytes, len, &back));
-    bytes[20] = 0xff;
+    bytes[24] = 0xff;
     assert_false(mn_line_gone_get(bytes, len, &back));
-    bytes[20] = 'x';
+    bytes[24] = 'x';
     assert_true(mn_line_gone_get(bytes, len, &back));
     for (int why = 0; why < 7; why++) {
-        bytes[17] = (uint8_t)why;
+        bytes[21] = (uint8_t)why;
         assert_int_equal(mn_line_gone_get(bytes, len, &back), why >= 1 && why <= 5);
     }
     strcpy(f.text, "a\nb"); /* what is sent is text whatever the caller has */

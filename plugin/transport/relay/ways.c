@@ -51,7 +51,10 @@ static int neighbour(const struct relay_comm *comm, const struct relay_way *way)
 static void put_gone(struct relay_comm *comm, struct relay_way *way, enum mn_gone why,
                      const char *text)
 {
-    struct mn_line_gone f = {.flow = comm->flow, .way = way->number, .why = (uint8_t)why};
+    struct mn_line_gone f = {.flow = comm->flow,
+                             .way = way->number,
+                             .instance = way->instance,
+                             .why = (uint8_t)why};
     uint8_t payload[MN_LINE_MAX];
 
     mn_strlcpy(f.text, text, sizeof f.text);
@@ -266,7 +269,8 @@ static void on_gone(struct relay_comm *comm, struct relay_way *way, const uint8_
 {
     struct mn_line_gone f;
 
-    if (!mn_line_gone_get(payload, len, &f) || !is_ours(comm, way, &f.flow, f.way)) {
+    if (!mn_line_gone_get(payload, len, &f) || !is_ours(comm, way, &f.flow, f.way) ||
+        f.instance != way->instance) {
         relay_way_gone(comm, way, MN_GONE_RELAY, 1, "%s: sends what is no GONE of this flow",
                        mn_line_peer(way->line));
         return;
@@ -306,7 +310,7 @@ static void on_opened(struct relay_comm *comm, struct relay_way *way, const uint
     struct mn_line_opened f;
 
     if (mn_line_opened_get(payload, len, &f) && is_ours(comm, way, &f.flow, f.way) && f.pair &&
-        !way->pair)
+        f.instance == way->instance && !way->pair)
         way->pair = f.pair;
     else
         relay_way_gone(comm, way, MN_GONE_RELAY, 1, "%s: sends what is no OPENED of this flow",
