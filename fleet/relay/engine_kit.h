@@ -169,8 +169,20 @@ static inline void kit_mesh(struct mn_mesh *mesh)
         fail_msg("%s", diag.text);
 }
 
+/* What a test that failed has left. */
+static inline void kit_sweep(void)
+{
+    for (int i = 0; i < NODES; i++)
+        if (relays[i].socket[0])
+            unlink(relays[i].socket);
+}
+
 static inline void kit_open(unsigned port)
 {
+    static int sweeps;
+
+    if (!sweeps++)
+        atexit(kit_sweep);
     for (int i = 0; i < NODES; i++) {
         struct mn_config *c = &configs[i];
         memset(c, 0, sizeof *c);

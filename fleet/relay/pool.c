@@ -38,14 +38,16 @@ int mn_pool_take(struct mn_pool *pool, enum mn_relay_kind kind, uint32_t count, 
                  struct mn_pool_run *run)
 {
     uint32_t each = mn_relay_bytes(kind) / MN_POOL_UNIT, want = each * count, seen = 0;
+    uint32_t end = edge ? pool->units / 2 : pool->units;
 
-    if (!count || (edge && pool->edges + want > pool->units / 2))
+    if (!count)
         return 0;
-    for (uint32_t i = 0; i < pool->units; i++) {
-        seen = pool->taken[i] ? 0 : seen + 1;
+    for (uint32_t i = 0; i < end; i++) {
+        uint32_t at = edge ? i : end - 1 - i;
+        seen = pool->taken[at] ? 0 : seen + 1;
         if (seen < want)
             continue;
-        *run = (struct mn_pool_run){i + 1 - want, count, each, edge};
+        *run = (struct mn_pool_run){edge ? at + 1 - want : at, count, each, edge};
         memset(pool->taken + run->first, 1, want);
         pool->used += want;
         pool->edges += edge ? want : 0;

@@ -24,7 +24,8 @@ struct mn_pool_run {
 
 enum mn_err mn_pool_open(size_t bytes, struct mn_pool *pool, struct mn_diag *diag);
 void mn_pool_close(struct mn_pool *pool);
-/* 0: there is no run of that many. Edges have at most half of all, so that trunks can be had. */
+/* 0: there is no run of that many. Edges are cut from the lower half alone, trunks from the upper
+ * end on, so that edges which come and go leave trunks half of it in one. */
 int mn_pool_take(struct mn_pool *pool, enum mn_relay_kind kind, uint32_t count, int edge,
                  struct mn_pool_run *run);
 /* What edges may still have. */

@@ -56,11 +56,40 @@ static void edges_leave_half_for_trunks(void **state)
     mn_pool_close(&pool);
 }
 
+/* Edges of all sizes come and go for long, trunks now and then: those two that a class needs can
+ * always be had while there is no other. */
+static void edges_that_come_and_go_leave_a_trunk_room_in_one_piece(void **state)
+{
+    struct mn_pool pool;
+    struct mn_pool_run edges[64] = {{.count = 0}}, trunks[2];
+    uint32_t lot = 1;
+
+    (void)state;
+    assert_int_equal(mn_pool_open(8u << 20, &pool, NULL), MN_OK);
+    for (int i = 0; i < 5000; i++) {
+        lot = lot * 1664525 + 1013904223;
+        struct mn_pool_run *edge = &edges[lot >> 26];
+        int trunk = lot >> 8 & 1;
+        for (int kind = 0; kind < MN_RELAY_KINDS; kind++)
+            if (trunk)
+                assert_true(mn_pool_take(&pool, kind, MN_RELAY_BUFFERS, 0, &trunks[kind]));
+        if (edge->count)
+            mn_pool_give(&pool, edge);
+        else
+            (void)mn_pool_take(&pool, lot >> 9 & 1, lot >> 10 & 1 ? 2 : 4, 1, edge);
+        for (int kind = 0; kind < MN_RELAY_KINDS; kind++)
+            if (trunk)
+                mn_pool_give(&pool, &trunks[kind]);
+    }
+    mn_pool_close(&pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buffers_are_cut_until_there_are_none_and_come_back),
         cmocka_unit_test(edges_leave_half_for_trunks),
+        cmocka_unit_test(edges_that_come_and_go_leave_a_trunk_room_in_one_piece),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
