@@ -99,6 +99,7 @@ struct mn_settings {
     unsigned chunk_bytes;     /* default 256K, 64K..4M */
     unsigned silence_ms;      /* silence: default 60s, 2s..1h: how long a link may be silent */
     unsigned rdma_silence_ms; /* rdma_silence: default 40s, 2s..1h: the same for RDMA */
+    int failover;             /* default true */
     unsigned handshake_ms;    /* handshake: default 5s per attempt, 1s..5m */
     unsigned connect_ms;      /* connect: default 60s: how long connect() keeps trying */
     int traffic_class;        /* -1 = default */
