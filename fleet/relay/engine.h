@@ -15,11 +15,13 @@
 #include "plugin/relay/way.h"
 #include "topo/base/alloc.h"
 
-#define RELAYD_LINES     8192
-#define RELAYD_GREETING  512  /* lines that have not proved themselves */
-#define RELAYD_WAYS      4096 /* of flows */
-#define RELAYD_USER_WAYS 1024 /* … of one user of a node, attached here */
-#define RELAYD_FDS       16   /* that systemd may hand over */
+#define RELAYD_LINES      8192
+#define RELAYD_GREETING   512  /* lines that have not proved themselves */
+#define RELAYD_USER_LINES 2048 /* of processes of one user of a node: two for each of his ways */
+#define RELAYD_USER_QUEUE (128u << 10) /* for a process that does not read: four times its talk */
+#define RELAYD_WAYS       4096         /* of flows */
+#define RELAYD_USER_WAYS  1024         /* … of one user of a node, attached here */
+#define RELAYD_FDS        16           /* that systemd may hand over */
 
 struct mn_relay;
 struct relayd_line;
@@ -73,7 +75,7 @@ struct relayd_hop {
     struct mn_hop *hop;
     struct mn_comm *comm;
     void *mhandle;
-    unsigned wakes_seen;
+    unsigned wakes_seen, restless; /* restless: times in a row that it could not be put to sleep */
     int wakes_known;
     uint64_t moved_us, armed_ms, lost_ms; /* lost: when its process was gone, 0: it is not */
     /* in */

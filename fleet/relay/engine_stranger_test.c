@@ -6,13 +6,18 @@
 #include <stdatomic.h>
 #include <sys/un.h>
 
+#include "fleet/relay/engine.h"
 #include "plugin/bytes.h"
 #include "plugin/relay/line_impl.h"
 
 #define RELAY 1
 #define HELD  300 /* sockets that a stranger has open at a time */
 
+#define OTHER_USER 4000000001
+
 static struct kit_end s, d;
+static uint32_t user = OTHER_USER;
+static int *holds; /* NULL: who has tried leaves at once */
 static atomic_int over, came, let_in;
 
 static int dial_door(int end)
@@ -71,7 +76,10 @@ static void first_message(uint8_t first[MN_LINE_FIRST])
 static void third_message(const uint8_t key[MN_KEY_SIZE], const uint8_t first[MN_LINE_FIRST],
                           const uint8_t second[MN_LINE_SECOND], uint8_t third[MN_LINE_THIRD])
 {
-    struct mn_line_hello hello = {.relay_node = RELAY, .kind = MN_LINE_PROCESS, .uid = 1, .pid = 1};
+    struct mn_line_hello hello = {.relay_node = RELAY,
+                                  .kind = MN_LINE_PROCESS,
+                                  .uid = user,
+                                  .pid = 1};
     struct mn_line_signed made;
     struct mn_bytes b = {third, third + MN_LINE_THIRD, 0};
 
@@ -104,7 +112,10 @@ static int tries(const uint8_t *third, const uint8_t *key, uint8_t said[MN_LINE_
         if (said && key)
             memcpy(said, mine, sizeof mine);
     }
-    close(fd);
+    if (holds)
+        *holds = fd;
+    else
+        close(fd);
     return in;
 }
 
@@ -247,6 +258,36 @@ static void only_the_key_lets_in(void **state)
     kit_stop(RELAY);
 }
 
+static void one_user_has_not_all_lines(void **state)
+{
+    static struct kit_end many[RELAYD_USER_LINES];
+    const uint8_t *key = configs[RELAY].cluster_key;
+    int fds[2];
+
+    (void)state;
+    kit_start(RELAY);
+    for (int i = 0; i < RELAYD_USER_LINES; i++)
+        kit_dial(&many[i], 0, RELAY);
+    assert_int_equal(kit_figure(RELAY, "counts", "refused"), 0);
+    user = getuid();
+    holds = &fds[0];
+    assert_true(tries(NULL, key, NULL));
+    kit_until_figure(RELAY, "counts", "refused", 1);
+    user = OTHER_USER;
+    holds = &fds[1];
+    assert_true(tries(NULL, key, NULL));
+    for (uint64_t end = mn_now_ms() + PATIENCE_MS; lines_of(RELAY) != RELAYD_USER_LINES + 1;
+         nanosleep(&(struct timespec){0, 50000000}, NULL))
+        assert_true(mn_now_ms() < end);
+    assert_int_equal(kit_figure(RELAY, "counts", "refused"), 1);
+    holds = NULL;
+    close(fds[0]);
+    close(fds[1]);
+    for (int i = 0; i < RELAYD_USER_LINES; i++)
+        kit_leave(&many[i]);
+    kit_stop(RELAY);
+}
+
 static int open_kit(void **state)
 {
     (void)state;
@@ -265,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_the_key_lets_in),
+        cmocka_unit_test(one_user_has_not_all_lines),
         cmocka_unit_test(strangers_harm_nobody),
     };
     return cmocka_run_group_tests(tests, open_kit, close_kit);

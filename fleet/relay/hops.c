@@ -13,6 +13,7 @@
 #define SPIN_US   50
 #define MAKING_US 200000
 #define LOST_MS   300
+#define RESTLESS  32
 
 static struct relayd_hop *new_hop(struct relayd_line *line, struct relayd_way *way,
                                   enum mn_relay_kind kind, uint8_t class, int is_in)
@@ -283,8 +284,13 @@ static void perhaps_sleep(struct relayd_hop *hop)
     if (!err) {
         hop->state = RELAYD_HOP_ASLEEP;
         hop->armed_ms = relay->now_ms;
+        hop->restless = 0;
     } else if (err == MN_ERR_AGAIN) {
-        relay->spins = 1;
+        /* One that waits for its cable says so for as long as that takes. */
+        if (hop->restless++ < RESTLESS)
+            relay->spins = 1;
+        else
+            relay->naps = 1;
     } else if (err == MN_ERR_UNSUPPORTED) {
         relay->naps = 1;
     } else {
@@ -312,7 +318,7 @@ void relayd_hop_step(struct relayd_hop *hop)
         return;
     if (moved) {
         relayd_hop_wake(hop);
-        hop->relay->spins = 1;
+        hop->restless = 0;
     } else {
         perhaps_sleep(hop);
     }

@@ -170,6 +170,16 @@ static void watch(struct relayd_line *line)
     line->events = event.events;
 }
 
+static unsigned lines_of_user(const struct relayd_line *line)
+{
+    unsigned n = 0;
+
+    for (const struct relayd_line *l = line->relay->lines; l; l = l->next)
+        n += l->up && !l->ended && l->who.kind == MN_LINE_PROCESS &&
+             l->who.node == line->who.node && l->who.uid == line->who.uid;
+    return n;
+}
+
 static void is_up(struct relayd_line *line)
 {
     line->up = 1;
@@ -183,6 +193,12 @@ static void is_up(struct relayd_line *line)
     mn_strlcpy(line->peer, mn_line_peer(line->line), sizeof line->peer);
     if ((int)line->who.node < 0 || line->who.node >= line->relay->mesh->n_nodes) {
         relayd_line_fail(line, "%s is no node of this mesh file", line->peer);
+        return;
+    }
+    if (line->who.kind == MN_LINE_PROCESS && lines_of_user(line) > RELAYD_USER_LINES) {
+        line->relay->counts.refused++;
+        relayd_line_fail(line, "user %u of %s has as many lines as he may have, %d", line->who.uid,
+                         line->peer, RELAYD_USER_LINES);
         return;
     }
     MN_DEBUG("line with %s, %s", line->peer,
@@ -219,7 +235,8 @@ void relayd_line_put(struct relayd_line *line, enum mn_line_frame type, const vo
 {
     if (!line || !line->up || line->ended)
         return;
-    if (mn_line_put(line->line, type, payload, len))
+    if (mn_line_put(line->line, type, payload, len) ||
+        (line->who.kind == MN_LINE_PROCESS && mn_line_waits(line->line) > RELAYD_USER_QUEUE))
         relayd_line_fail(line, "%s reads nothing of what it is told", line->peer);
     else
         watch(line);

@@ -1,4 +1,4 @@
-/* What ends while something else is torn down: in which order is up to whoever reads nothing. */
+/* Lines that are told of something and take nothing: what ends with them, and when. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -119,10 +119,30 @@ static void a_line_that_ends_while_another_is_torn_down_takes_its_ways_along(voi
     assert_ptr_equal(relay.lines, lines[1]);
 }
 
+/* Processes have less: there are many of them. */
+static void a_line_that_does_not_read_ends_before_it_has_much_memory(void **state)
+{
+    static const uint8_t frame[MN_LINE_MAX];
+    size_t most[2] = {0, 0};
+
+    (void)state;
+    lines[1]->who.kind = MN_LINE_RELAY;
+    for (int i = 0; i < 2; i++)
+        for (size_t waits = 0; !lines[i]->ended; most[i] = waits) {
+            relayd_line_put(lines[i], MN_LINE_TALK, frame, sizeof frame);
+            waits = mn_line_waits(lines[i]->line);
+        }
+    assert_in_range(most[0], RELAYD_USER_QUEUE, RELAYD_USER_QUEUE + 2 * MN_LINE_MAX);
+    assert_in_range(most[1], MN_LINE_QUEUE - 2 * MN_LINE_MAX, MN_LINE_QUEUE);
+    relayd_reap(&relay);
+    assert_ptr_equal(relay.lines, lines[2]);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        TEST(a_line_that_does_not_read_ends_before_it_has_much_memory),
         TEST(a_line_that_ends_while_another_is_torn_down_takes_its_ways_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

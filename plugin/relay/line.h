@@ -54,6 +54,8 @@ enum mn_err mn_line_step(struct mn_line *line, struct mn_diag *diag);
 #define MN_LINE_QUEUE (1u << 20)
 enum mn_err mn_line_put(struct mn_line *line, enum mn_line_frame type, const void *payload,
                         size_t len);
+/* Bytes that wait to be sent. */
+size_t mn_line_waits(const struct mn_line *line);
 /* The next frame that step has read, payload valid until the next call for this line. Pings are
  * answered here. MN_ERR_AGAIN: none; MN_ERR_PROTO: the line ends, as step says. Call it until then
  * after each step. */

@@ -50,10 +50,15 @@ static enum mn_err make_room(struct mn_line *line, size_t more)
     return MN_OK;
 }
 
+size_t mn_line_waits(const struct mn_line *line)
+{
+    return line->tx_len - line->tx_off;
+}
+
 enum mn_err mn_line_put(struct mn_line *line, enum mn_line_frame type, const void *payload,
                         size_t len)
 {
-    size_t waits = line->tx_len - line->tx_off;
+    size_t waits = mn_line_waits(line);
 
     if (line->over || line->tx_error)
         return line->over ? line->why.code : MN_ERR_PEER_DEAD;
@@ -140,9 +145,11 @@ enum mn_err mn_line_get(struct mn_line *line, enum mn_line_frame *type, uint8_t 
             return err;
         *payload = line->rx + line->rx_off + MN_LINE_HEADER;
         line->rx_off += MN_LINE_HEADER + *len;
-        if (*type == MN_LINE_PING) /* who does not read his answers gets none */
-            (void)mn_line_put(line, MN_LINE_PONG, *payload, *len);
-        else if (*type != MN_LINE_PONG)
+        if (*type == MN_LINE_PING) {
+            /* Whatever is read is a sign of life: who does not read what waits gets no more. */
+            if (mn_line_waits(line) < TX_FIRST)
+                (void)mn_line_put(line, MN_LINE_PONG, *payload, *len);
+        } else if (*type != MN_LINE_PONG)
             return MN_OK;
     }
 }

@@ -106,6 +106,42 @@ static void pings_are_answered_and_an_answer_is_missed(void **state)
     part(&a, &b);
 }
 
+/* Nor does he fill the queue with answers that he asks for. */
+static void who_does_not_read_is_not_answered_for_ever(void **state)
+{
+    uint8_t pings[8 * 512], *payload;
+    enum mn_line_frame type;
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    int small = 4096;
+    struct end a, b;
+    size_t len;
+
+    (void)state;
+    join(&a, &b);
+    (void)setsockopt(a.line->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    (void)setsockopt(b.line->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    for (size_t i = 0; i < sizeof pings; i += 8)
+        memcpy(pings + i, "\4\0\1\0ping", 8);
+    for (unsigned rounds = 0; rounds < 500; assert_true(mn_now_ms() < end)) {
+        rounds += mn_line_waits(b.line) > 0;
+        assert_int_equal(send(a.line->fd, pings, sizeof pings, 0), sizeof pings);
+        assert_int_equal(mn_line_step(b.line, &b.diag), MN_OK);
+        assert_int_equal(mn_line_get(b.line, &type, &payload, &len), MN_ERR_AGAIN);
+    }
+    assert_in_range(mn_line_waits(b.line), 1, 8192);
+    /* What waits is his sign of life; all else is as before. */
+    mn_line_ping(a.line);
+    assert_int_equal(mn_line_put(b.line, MN_LINE_TALK, "x", 1), MN_OK);
+    do {
+        assert_int_equal(mn_line_step(b.line, &b.diag), MN_OK);
+        assert_int_equal(mn_line_step(a.line, &a.diag), MN_OK);
+        assert_true(mn_now_ms() < end);
+    } while (mn_line_get(a.line, &type, &payload, &len));
+    assert_int_equal(type, MN_LINE_TALK);
+    assert_int_equal(a.line->since_ms, 0);
+    part(&a, &b);
+}
+
 static void what_was_said_before_the_end_is_heard(void **state)
 {
     uint8_t *payload;
@@ -154,6 +190,7 @@ int main(void)
         TEST(who_does_not_read_fills_the_queue_and_no_more),
         TEST(a_burst_larger_than_what_is_read_at_once_wakes_the_reader_again),
         TEST(pings_are_answered_and_an_answer_is_missed),
+        TEST(who_does_not_read_is_not_answered_for_ever),
         TEST(what_was_said_before_the_end_is_heard),
         TEST(what_is_no_frame_ends_the_line),
     };
