@@ -51,8 +51,8 @@ static struct ibv_comp_channel *end_sleeps(struct pair_end *end)
 static void make(struct sleepers *s)
 {
     union ibv_gid gid;
-    end_make(&s->p.a, &pair_defaults);
-    end_make(&s->p.b, &pair_defaults);
+    end_make(&s->p.a, &pair_defaults, 0);
+    end_make(&s->p.b, &pair_defaults, 0);
     s->a = end_sleeps(&s->p.a);
     s->b = end_sleeps(&s->p.b);
     assert_int_equal(ibv_query_gid(s->p.a.context, 1, 3, &gid), 0);
@@ -282,7 +282,7 @@ static void role_player(void)
 {
     struct pair p;
     char first;
-    end_make(&p.a, &pair_defaults);
+    end_make(&p.a, &pair_defaults, 0);
     struct ibv_comp_channel *channel = end_sleeps(&p.a);
     assert_int_equal(fcntl(channel->fd, F_SETFL, O_NONBLOCK), 0);
     for (int i = 0; i < 4; i++)

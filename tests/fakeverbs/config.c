@@ -11,6 +11,8 @@ static void set_device(struct fv_config *config, const char *value);
 static void set_link(struct fv_config *config, const char *value);
 static void set_speed(struct fv_config *config, const char *value);
 static void set_bare(struct fv_config *config, const char *value);
+static void set_lost(struct fv_config *config, const char *value);
+static void set_fail(struct fv_config *config, const char *value);
 
 #define NUMBER(key, initial, help)                                                                 \
     {                                                                                              \
@@ -31,6 +33,11 @@ static const struct key {
     {"dev", 0, 0, 0, set_device,
      "NAME:NETDEV:ADDRESS[+ADDRESS]: a device; again for more (fv0:lo:127.0.0.1+::1)"},
     {"link", 0, 0, 0, set_link, "NAME:down or NAME:up: the port's state"},
+    {"lost", 0, 0, 0, set_lost,
+     "NAME:in, out, both or none: what is lost at a port that is up; packets under way come late"},
+    {"fail", 0, 0, 0, set_fail,
+     "VERB:N: the Nth call from now on fails; VERB is create_cq create_qp modify_qp rtr post_send "
+     "post_recv; 0: none"},
     {"speed", 0, 0, 0, set_speed, "NAME:GBPS: 10 20 25 40 50 100 200 400 (100)"},
     {"bare", 0, 0, 0, set_bare, "NAME:1: takes no DMA-BUF and answers no reads"},
     NUMBER(seed, 1, "of all chances; the same seed and calls replay exactly"),
@@ -69,6 +76,10 @@ static const struct key {
     NUMBER(ece, 0, "bits below 32 of enhanced connection establishment that the devices have"),
     NUMBER(forkless, 0, "what ibv_fork_init returns"),
     NUMBER(control, 0, "us that each verb takes which asks the kernel"),
+    NUMBER(linger, 0,
+           "what is under way to a queue pair lands for up to so many polls after modify to the "
+           "error state has returned, before its receives are flushed"),
+    NUMBER(portmute, 0, "1: no event tells of a port"),
     NUMBER(slowcq, 0, "1: a poll gives one completion at most, and often none"),
     NUMBER(leaks, 0, "abort at exit: 1 if QPs, CQs or MRs remain, 2 also PDs and contexts"),
     NUMBER(strict, 1, "0: a region may be deregistered under work in flight, which then fails"),
@@ -154,6 +165,37 @@ static void set_bare(struct fv_config *config, const char *value)
 {
     struct fv_device_config *device = named(config, "bare", value, &value);
     device->bare = (int)number("bare", value);
+}
+
+static void set_lost(struct fv_config *config, const char *value)
+{
+    static const char *const words[] = {"none", "in", "out", "both"};
+    struct fv_device_config *device = named(config, "lost", value, &value);
+    for (unsigned int i = 0; i < sizeof words / sizeof *words; i++) {
+        if (strcmp(value, words[i]) == 0) {
+            device->lost = i;
+            return;
+        }
+    }
+    fv_die("FAKEVERBS: lost=%s:%s: expected none, in, out or both", device->name, value);
+}
+
+static void set_fail(struct fv_config *config, const char *value)
+{
+    static const char *const verbs[FV_N_FAILING] = {
+        [FV_FAIL_CREATE_CQ] = "create_cq", [FV_FAIL_CREATE_QP] = "create_qp",
+        [FV_FAIL_MODIFY_QP] = "modify_qp", [FV_FAIL_RTR] = "rtr",
+        [FV_FAIL_POST_SEND] = "post_send", [FV_FAIL_POST_RECV] = "post_recv",
+    };
+    const char *colon = strchr(value, ':');
+    for (int i = 0; i < FV_N_FAILING && colon; i++) {
+        if (strlen(verbs[i]) == (size_t)(colon - value) &&
+            strncmp(value, verbs[i], strlen(verbs[i])) == 0) {
+            config->fail[i] = number("fail", colon + 1);
+            return;
+        }
+    }
+    fv_die("FAKEVERBS: fail=%s: expected VERB:N, see FAKEVERBS=help", value);
 }
 
 static void help(void)

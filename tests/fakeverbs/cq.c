@@ -10,8 +10,13 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
 {
     fv_control(FV_CREATE_CQ);
     fv_lock();
+    int err = fv_fails(FV_FAIL_CREATE_CQ);
     int bad = cqe < 1 || cqe > fv.config.max_cqe || comp_vector != 0;
     fv_unlock();
+    if (err) {
+        errno = err;
+        return NULL;
+    }
     if (bad || (channel && channel->context != context)) {
         errno = EINVAL;
         return NULL;

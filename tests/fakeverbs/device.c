@@ -240,11 +240,23 @@ void fv_port_set(struct fv_device *device, int up)
             fv_activate(qp);
         }
     }
-    for (struct fv_context *c = fv.contexts; c; c = c->next)
+    for (struct fv_context *c = fv.contexts; c && !fv.config.portmute; c = c->next)
         if (c->device == device)
             fv_event_put(c, (struct ibv_async_event){.element.port_num = 1,
                                                      .event_type = up ? IBV_EVENT_PORT_ACTIVE
                                                                       : IBV_EVENT_PORT_ERR});
+}
+
+void fv_loss_set(struct fv_device *device)
+{
+    for (int i = 0; i < fv.live_qps; i++) {
+        struct fv_qp *qp = fv.live[i];
+        if (qp->device != device ||
+            atomic_exchange(&qp->wire->lost, device->config->lost) == device->config->lost)
+            continue;
+        fv_activate(qp);
+        fv_bell(fv_peer(qp)); /* whose answers wait, too */
+    }
 }
 
 struct ibv_context *ibv_open_device(struct ibv_device *base)

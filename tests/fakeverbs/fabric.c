@@ -60,13 +60,18 @@ static int same_gid(const union ibv_gid *a, const union ibv_gid *b)
     return memcmp(a->raw, b->raw, sizeof a->raw) == 0;
 }
 
+int fv_passes(const struct fv_wire *from, const struct fv_wire *to)
+{
+    return !(atomic_load(&from->lost) & FV_LOST_OUT) && !(atomic_load(&to->lost) & FV_LOST_IN);
+}
+
 struct fv_wire *fv_datagram_to(const struct fv_qp *qp, const struct fv_swqe *w)
 {
     struct fv_wire *peer = &fv.arena->wires[w->dest_qpn & (FV_SLOTS - 1)];
     uint32_t state = atomic_load_explicit(&peer->state, memory_order_acquire);
     if (atomic_load(&peer->qpn) != w->dest_qpn || peer->type != IBV_QPT_UD ||
         (state != IBV_QPS_RTR && state != IBV_QPS_RTS) || !atomic_load(&peer->link_up) ||
-        !atomic_load(&qp->wire->link_up))
+        !atomic_load(&qp->wire->link_up) || !fv_passes(qp->wire, peer))
         return NULL;
     return fv_gid_of(&fv.arena->procs[atomic_load(&peer->owner)], &w->dgid) ? peer : NULL;
 }
@@ -79,7 +84,7 @@ struct fv_wire *fv_reachable(const struct fv_qp *qp)
     if (fv.muted ||
         atomic_load_explicit(&peer->qpn, memory_order_acquire) != qp->attr.dest_qp_num ||
         (state != IBV_QPS_RTR && state != IBV_QPS_RTS) || !atomic_load(&peer->link_up) ||
-        !atomic_load(&wire->link_up))
+        !atomic_load(&wire->link_up) || !fv_passes(wire, peer))
         return NULL;
     return peer->type == wire->type && peer->dest_qpn == qp->base.qp_num &&
                    peer->rq_psn == wire->sq_psn && peer->path_mtu == wire->path_mtu &&
@@ -97,7 +102,9 @@ uint64_t fv_ready(struct fv_qp *qp)
 /* The finished work at the front of either queue. */
 static int release_step(struct fv_qp *qp)
 {
-    int moved = 0, waits = 0;
+    int moved = 0, waits = qp->lingers > fv.tick;
+    if (qp->lingers && !waits)
+        fv_qp_flush_receives(qp);
     while (qp->sq_released < qp->sq_acked) {
         const struct fv_swqe *w = &qp->sq[qp->sq_released % qp->cap.max_send_wr];
         if (w->status == IBV_WC_SUCCESS && !(w->flags & IBV_SEND_SIGNALED)) {
@@ -174,7 +181,7 @@ static uint64_t patience(const struct fv_qp *qp)
 static void watch(struct fv_qp *qp, uint64_t now)
 {
     if (qp->base.qp_type != IBV_QPT_RC || qp->base.state != IBV_QPS_RTS ||
-        qp->sq_acked == qp->sq_posted || fv_reachable(qp)) {
+        qp->sq_acked == qp->sq_posted || (fv_reachable(qp) && fv_passes(fv_peer(qp), qp->wire))) {
         qp->lost_since = 0;
         return;
     }

@@ -21,7 +21,7 @@ endfunction()
 mn_fakeverbs(fakeverbs exports.map fakeverbs)
 mn_fakeverbs(fakeverbs_old exports-old.map fakeverbs-old)
 
-foreach(name fakeverbs_test unreliable_test channel_test)
+foreach(name fakeverbs_test unreliable_test channel_test links_test)
   add_executable(${name} ${CMAKE_SOURCE_DIR}/tests/fakeverbs/${name}.c)
   target_link_libraries(${name} PRIVATE fakeverbs PkgConfig::CMOCKA)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

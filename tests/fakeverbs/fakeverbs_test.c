@@ -586,7 +586,7 @@ static struct ibv_wc wait_long(struct pair_end *end)
 static void role_target(void)
 {
     struct pair p;
-    end_make(&p.a, &pair_defaults);
+    end_make(&p.a, &pair_defaults, 0);
     assert_int_equal(end_init(&p.a, &pair_defaults), 0);
     for (uint64_t i = 0; i < 4; i++)
         pair_post_recv(&p.a, i);
@@ -606,7 +606,7 @@ static void role_target(void)
 static void role_writer(void)
 {
     struct pair p;
-    end_make(&p.a, &pair_defaults);
+    end_make(&p.a, &pair_defaults, 0);
     assert_int_equal(end_init(&p.a, &pair_defaults), 0);
     pair_post_recv(&p.a, 0);
     meet(&p, 0);

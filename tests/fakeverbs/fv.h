@@ -26,10 +26,25 @@
 #define FV_RSP_RING (128u << 10)
 
 /* --- settings --- */
+/* What is lost at a port that is up: nobody is told. */
+enum fv_lost { FV_LOST_IN = 1, FV_LOST_OUT = 2 };
+
+/* Verbs that can be told to fail. */
+enum fv_failing {
+    FV_FAIL_CREATE_CQ,
+    FV_FAIL_CREATE_QP,
+    FV_FAIL_MODIFY_QP,
+    FV_FAIL_RTR,
+    FV_FAIL_POST_SEND,
+    FV_FAIL_POST_RECV,
+    FV_N_FAILING
+};
+
 struct fv_device_config {
     char name[32], netdev[16];
     uint8_t addr[FV_ADDRS][16]; /* IPv4 mapped */
     int n_addrs, down, gbps, bare;
+    unsigned int lost; /* enum fv_lost */
 };
 
 struct fv_config {
@@ -40,6 +55,7 @@ struct fv_config {
     long mtu, dmabuf, steps, timeout;
     long delay, reorder, error, flap, flap_polls, silent, drop_rtr, gidshift, gidmute, nomem,
         slowcq;
+    long linger, portmute, fail[FV_N_FAILING];
     long leaks, strict, nap, lose, ece, forkless, control, inline_every, infiniband, rtr_silent;
     char stats[256], shm[256];
     char pulled[256], muted[256]; /* files that say what the cables are */
@@ -82,6 +98,7 @@ struct fv_wire {
     _Atomic uint32_t owner; /* process slot */
     _Atomic uint32_t state; /* enum ibv_qp_state; what follows is set before it */
     _Atomic uint32_t link_up;
+    _Atomic uint32_t lost;    /* enum fv_lost */
     _Atomic uint32_t putting; /* a lock: several may send to a datagram queue pair */
     uint32_t type, qkey;
     uint32_t dest_qpn, rq_psn, sq_psn, path_mtu, gid_type;
@@ -240,6 +257,8 @@ struct fv_qp {
     uint64_t rq_freed, rq_released, rq_used, rq_posted;
     uint64_t rq_memory; /* from here on no posted receive has memory */
     /* The request being received. */
+    /* In the error state and still receiving what is under way: up to a tick. 0: not. */
+    uint64_t lingers;
     int rx_seen, rx_pieces, rx_piece, rx_order[FV_PIECES], rx_rnr, rx_dropping;
     uint64_t rx_gate, rx_offset;
     /* Since when the peer has not been reachable with work waiting: tick or ns. */
@@ -281,6 +300,8 @@ void fv_die(const char *format, ...) __attribute__((format(printf, 1, 2), noretu
 /* --- control.c --- */
 /* A verb that asks the kernel begins: counts it and takes its time. Without the lock. */
 void fv_control(enum fv_counter kind);
+/* 0, or the errno value that this call was told to fail with. With the lock. */
+int fv_fails(enum fv_failing verb);
 
 /* --- device.c, event.c --- */
 struct fv_context *fv_context_of(struct ibv_context *context);
@@ -289,6 +310,7 @@ int fv_gid_at(struct fv_device *device, int index, union ibv_gid *gid, int *type
 /* Its table was read, or a path made from it: gidshift. */
 void fv_gid_used(struct fv_device *device, int uses);
 void fv_port_set(struct fv_device *device, int up);
+void fv_loss_set(struct fv_device *device);
 void fv_event_put(struct fv_context *context, struct ibv_async_event event);
 void fv_event_qp(struct fv_qp *qp, enum ibv_event_type type);
 /* Forgets events about an object that goes away. */
@@ -325,6 +347,8 @@ int fv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr *
 void fv_qp_state(struct fv_qp *qp, enum ibv_qp_state state);
 /* To the error state; what is outstanding is flushed. */
 void fv_qp_error(struct fv_qp *qp);
+/* The end of lingering: now the receives are flushed. */
+void fv_qp_flush_receives(struct fv_qp *qp);
 
 /* --- fabric.c: who moves when --- */
 void fv_run(void);
@@ -337,8 +361,11 @@ void fv_bell(struct fv_wire *wire);
 struct fv_wire *fv_peer(const struct fv_qp *qp);
 /* Where a datagram goes; NULL when nobody is there. */
 struct fv_wire *fv_datagram_to(const struct fv_qp *qp, const struct fv_swqe *w);
-/* The peer is there, means this queue pair, and both ports are up; NULL when not. */
+/* The peer is there, means this queue pair, both ports are up and nothing is lost on the way there;
+ * NULL when not. */
 struct fv_wire *fv_reachable(const struct fv_qp *qp);
+/* What one sends gets to the other: neither port loses it. */
+int fv_passes(const struct fv_wire *from, const struct fv_wire *to);
 uint64_t fv_ready(struct fv_qp *qp); /* the tick from which a thing may show */
 
 /* --- requester.c, responder.c: 1 moved, 0 nothing to do, -1 must wait --- */

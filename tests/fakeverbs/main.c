@@ -168,6 +168,7 @@ void fakeverbs_set(const char *settings)
         if (!fv.devices[i].up_at)
             fv_port_set(&fv.devices[i], !fv.config.devices[i].down);
         fv_gid_used(&fv.devices[i], 0);
+        fv_loss_set(&fv.devices[i]);
     }
     fv_unlock();
 }

@@ -12,7 +12,7 @@
 
 struct pair_options {
     uint32_t send_wr, recv_wr, inline_data, sge;
-    int cqe, access;
+    int cqe, access, device_b; /* b is on that device */
     uint8_t rnr_retry, retry_cnt;
 };
 
@@ -41,12 +41,12 @@ struct pair {
     struct ibv_mr far; /* of b in another process */
 };
 
-static void end_make(struct pair_end *end, const struct pair_options *o)
+static void end_make(struct pair_end *end, const struct pair_options *o, int device)
 {
     struct ibv_device **list = ibv_get_device_list(NULL);
     assert_non_null(list);
-    assert_non_null(list[0]);
-    end->context = ibv_open_device(list[0]);
+    assert_non_null(list[device]);
+    end->context = ibv_open_device(list[device]);
     assert_non_null(end->context);
     ibv_free_device_list(list);
     end->pd = ibv_alloc_pd(end->context);
@@ -112,13 +112,14 @@ static int end_rts(struct pair_end *end, const struct pair_options *o)
 static void pair_make(struct pair *p, const struct pair_options *o)
 {
     struct pair_end *ends[] = {&p->a, &p->b};
-    union ibv_gid gid;
-    for (int i = 0; i < 2; i++)
-        end_make(ends[i], o);
-    assert_int_equal(ibv_query_gid(p->a.context, 1, 3, &gid), 0);
+    union ibv_gid gids[2];
+    for (int i = 0; i < 2; i++) {
+        end_make(ends[i], o, i ? o->device_b : 0);
+        assert_int_equal(ibv_query_gid(ends[i]->context, 1, 3, &gids[i]), 0);
+    }
     for (int i = 0; i < 2; i++) {
         assert_int_equal(end_init(ends[i], o), 0);
-        assert_int_equal(end_rtr(ends[i], ends[!i]->qp->qp_num, gid), 0);
+        assert_int_equal(end_rtr(ends[i], ends[!i]->qp->qp_num, gids[!i]), 0);
         assert_int_equal(end_rts(ends[i], o), 0);
     }
 }

@@ -74,8 +74,10 @@ static int post_one_send(struct fv_qp *qp, const struct ibv_send_wr *wr)
 int fv_post_send(struct ibv_qp *base, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
     struct fv_qp *qp = (struct fv_qp *)base;
-    int err = 0;
     fv_lock();
+    int err = fv_fails(FV_FAIL_POST_SEND);
+    if (err)
+        *bad = wr;
     for (; wr && err == 0; wr = err ? wr : wr->next) {
         err = post_one_send(qp, wr);
         if (err)
@@ -102,7 +104,7 @@ static int post_one_recv(struct fv_qp *qp, const struct ibv_recv_wr *wr)
     for (int i = 0; i < w->n_sge; i++)
         if (w->sge[i].length > 0)
             qp->rq_memory = qp->rq_posted;
-    if (qp->base.state == IBV_QPS_ERR) {
+    if (qp->base.state == IBV_QPS_ERR && !qp->lingers) {
         w->wc = (struct ibv_wc){.wr_id = w->wr_id, .status = IBV_WC_WR_FLUSH_ERR};
         w->ready = fv_ready(qp);
         qp->rq_used = qp->rq_posted;
@@ -113,8 +115,10 @@ static int post_one_recv(struct fv_qp *qp, const struct ibv_recv_wr *wr)
 int fv_post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
     struct fv_qp *qp = (struct fv_qp *)base;
-    int err = 0;
     fv_lock();
+    int err = fv_fails(FV_FAIL_POST_RECV);
+    if (err)
+        *bad = wr;
     for (; wr && err == 0; wr = err ? wr : wr->next) {
         err = post_one_recv(qp, wr);
         if (err)

@@ -32,6 +32,7 @@ static int claim(struct fv_qp *qp)
         atomic_store(&wire->owner, fv.proc_slot);
         atomic_store(&wire->state, IBV_QPS_RESET);
         atomic_store(&wire->link_up, (uint32_t)qp->device->port_up);
+        atomic_store(&wire->lost, qp->device->config->lost);
         qp->wire = wire;
         qp->slot = slot;
         qp->base.qp_num = number;
@@ -114,7 +115,9 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
     if (!qp)
         return NULL;
     fv_lock();
-    int err = make(qp, pd, attr);
+    int err = fv_fails(FV_FAIL_CREATE_QP);
+    if (!err)
+        err = make(qp, pd, attr);
     fv_unlock();
     if (err == 0)
         return &qp->base;
@@ -284,6 +287,7 @@ static void reset(struct fv_qp *qp)
     qp->sq_freed = qp->sq_released = qp->sq_acked = qp->sq_sent = qp->sq_posted;
     qp->rq_freed = qp->rq_released = qp->rq_used = qp->rq_posted;
     qp->reads = qp->rx_seen = qp->rx_dropping = 0;
+    qp->lingers = 0;
     qp->serial = ++fv.serial; /* completions of before mean nothing any more */
     memset(&qp->attr, 0, sizeof qp->attr);
     qp->ece = 0;
@@ -300,6 +304,8 @@ static int modify(struct fv_qp *qp, const struct ibv_qp_attr *attr, int mask)
         return 0;
     }
     if (to == IBV_QPS_ERR) {
+        if (qp->base.state != IBV_QPS_ERR && fv.config.linger)
+            qp->lingers = fv.tick + 1 + fv_below(&qp->rng, (uint64_t)fv.config.linger);
         fv_qp_error(qp);
         return 0;
     }
@@ -368,7 +374,11 @@ int ibv_modify_qp(struct ibv_qp *base, struct ibv_qp_attr *attr, int mask)
     if (mask & IBV_QP_AV)
         resolve();
     fv_lock();
-    int err = modify((struct fv_qp *)base, attr, mask);
+    int err = fv_fails(FV_FAIL_MODIFY_QP);
+    if (!err && mask & IBV_QP_AV)
+        err = fv_fails(FV_FAIL_RTR);
+    if (!err)
+        err = modify((struct fv_qp *)base, attr, mask);
     fv_run();
     fv_unlock();
     return err;
@@ -405,11 +415,18 @@ void fv_qp_error(struct fv_qp *qp)
         w->ready = fv_ready(qp);
     }
     qp->sq_sent = qp->sq_posted;
+    qp->reads = 0;
+    if (!qp->lingers)
+        fv_qp_flush_receives(qp);
+    fv_activate(qp);
+}
+
+void fv_qp_flush_receives(struct fv_qp *qp)
+{
     for (; qp->rq_used < qp->rq_posted; qp->rq_used++) {
         struct fv_rwqe *w = &qp->rq[qp->rq_used % qp->cap.max_recv_wr];
         w->wc = (struct ibv_wc){.wr_id = w->wr_id, .status = IBV_WC_WR_FLUSH_ERR};
         w->ready = fv_ready(qp);
     }
-    qp->reads = qp->rx_seen = 0;
-    fv_activate(qp);
+    qp->lingers = qp->rx_seen = 0;
 }

@@ -248,7 +248,10 @@ int fv_answer_step(struct fv_qp *qp)
     struct fv_packet *packet = fv_ring_peek(&qp->wire->rsp, qp->wire->rsp_data, FV_RSP_RING);
     if (!packet)
         return 0;
-    if (fv.silent || fv.muted || !atomic_load(&qp->wire->link_up))
+    const struct fv_wire *peer = fv_peer(qp);
+    int there = atomic_load(&peer->qpn) == packet->src_qpn;
+    if (fv.silent || fv.muted || !atomic_load(&qp->wire->link_up) ||
+        atomic_load(&qp->wire->lost) & FV_LOST_IN || (there && !fv_passes(peer, qp->wire)))
         return -1;
     if (qp->base.state == IBV_QPS_RTS)
         answered(qp, packet);

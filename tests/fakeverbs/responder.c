@@ -90,7 +90,7 @@ static int refuse_recv(struct fv_qp *qp, const struct fv_packet *packet, enum ib
 static int not_ready(struct fv_qp *qp, const struct fv_packet *packet)
 {
     fv.counters[FV_RNR]++;
-    if (qp->base.qp_type != IBV_QPT_RC)
+    if (qp->base.qp_type != IBV_QPT_RC || qp->lingers)
         return drop(qp, packet);
     if (packet->rnr_retry != 7 && qp->rx_rnr++ >= packet->rnr_retry) {
         answer(qp, packet, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -266,9 +266,10 @@ int fv_request_step(struct fv_qp *qp)
     const struct fv_packet *packet = fv_ring_peek(&qp->wire->req, qp->wire->req_data, FV_REQ_RING);
     if (!packet)
         return 0;
-    if (fv.silent || !atomic_load(&qp->wire->link_up))
+    if (fv.silent || !atomic_load(&qp->wire->link_up) || atomic_load(&qp->wire->lost) & FV_LOST_IN)
         return -1;
-    int receives = qp->base.state == IBV_QPS_RTR || qp->base.state == IBV_QPS_RTS;
+    int receives =
+        qp->base.state == IBV_QPS_RTR || qp->base.state == IBV_QPS_RTS || fv.tick < qp->lingers;
     int is_ud = qp->base.qp_type == IBV_QPT_UD;
     if (!receives ||
         (is_ud ? packet->qkey != qp->attr.qkey : packet->src_qpn != qp->attr.dest_qp_num)) {
