@@ -95,6 +95,8 @@ void mn_kit_isend(struct mn_check *check, void *comm, struct mn_buf *buf, size_t
  * buffers only when it is tested. */
 void mn_kit_isend_polling(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size,
                           struct mn_req *req, struct mn_req *recvs, int n);
+/* Before another attempt at isend, n receives being posted; bounded. */
+void mn_kit_isend_again(struct mn_check *check, struct mn_req *recvs, int n);
 void mn_kit_irecv(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size, int tag,
                   struct mn_req *req);
 void mn_kit_irecv_group(struct mn_check *check, void *comm, int n, struct mn_buf **bufs,

@@ -112,7 +112,7 @@ struct alt_comm {
     struct alt_request *withheld; /* one fault's send */
     pthread_t helper;             /* some faults' */
     pthread_cond_t work;
-    int helped, stop, turn;
+    int helped, stop, turn, asked;
 };
 
 /* base.c */

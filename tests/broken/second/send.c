@@ -163,6 +163,13 @@ ncclResult_t alt_isend(void *send_comm, void *data, size_t size, int tag, void *
     } else {
         result = comm->broken;
     }
+    if (result == ncclSuccess && *request == (void *)NCCL_NET_OPTIONAL_RECV_COMPLETION &&
+        !comm->asked) {
+        comm->asked = 1; /* as one that waits for the receiver's buffers: no room yet */
+        *request = NULL;
+        pthread_mutex_unlock(&comm->lock);
+        return result;
+    }
     r = result == ncclSuccess ? alt_take(comm) : NULL;
     if (r) {
         fill(r, data, size, WRONG(TAG_SHORT) ? (int16_t)tag : tag, mr);
