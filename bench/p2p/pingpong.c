@@ -32,14 +32,52 @@ enum mn_err mn_p2p_flush(struct mn_p2p_pump *pump, int connection, int n, void *
     return request ? mn_p2p_wait(pump, request, w, diag) : MN_OK;
 }
 
-static enum mn_err start_send(struct mn_p2p_pump *pump, size_t size, void **request,
-                              struct mn_p2p_watch *w, struct mn_diag *diag)
+/* Receives are posted ahead, as NCCL's proxies do with the steps of a connection, and as many sends
+ * may be under way: neither announcing the one nor the completion of the other is part of the
+ * trip. */
+#define AHEAD 8
+
+struct ahead {
+    void *requests[AHEAD];
+    uint64_t posted;
+};
+struct sent {
+    void *requests[AHEAD];
+    uint64_t started, done;
+};
+
+/* The oldest that is under way. */
+static enum mn_err test_sent(struct mn_p2p_pump *pump, struct sent *sent, struct mn_diag *diag)
+{
+    int done = 0, sizes[MN_HOST_MAX_RECVS] = {0};
+
+    if (sent->done == sent->started)
+        return MN_OK;
+    int result = mn_plugin_test(pump->plugin, sent->requests[sent->done % AHEAD], &done, sizes);
+    sent->done += !result && done;
+    return result ? mn_p2p_failed(pump, "test", result, diag) : MN_OK;
+}
+
+static enum mn_err wait_sent(struct mn_p2p_pump *pump, struct sent *sent, uint64_t left,
+                             struct mn_p2p_watch *w, struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
 
-    /* The completion of the previous one is not part of the trip. */
-    if (*request)
-        err = mn_p2p_wait(pump, *request, w, diag);
+    for (w->idle = 0; !err && sent->started - sent->done > left;) {
+        uint64_t before = sent->done;
+        err = test_sent(pump, sent, diag);
+        if (!err && before == sent->done)
+            err = mn_p2p_idle(w, diag);
+    }
+    return err;
+}
+
+static enum mn_err start_send(struct mn_p2p_pump *pump, size_t size, struct sent *sent,
+                              struct mn_p2p_watch *w, struct mn_diag *diag)
+{
+    enum mn_err err = wait_sent(pump, sent, AHEAD - 1, w, diag);
+    void **request = &sent->requests[sent->started % AHEAD];
+
     *request = NULL;
     for (w->idle = 0; !err && !*request;) {
         int result = mn_plugin_isend(pump->plugin, pump->sends[0], pump->area[0], size, 0,
@@ -49,17 +87,9 @@ static enum mn_err start_send(struct mn_p2p_pump *pump, size_t size, void **requ
         if (!*request)
             err = mn_p2p_idle(w, diag);
     }
+    sent->started += !err;
     return err;
 }
-
-/* Receives are posted ahead, as NCCL's proxies do with the steps of a connection: announcing one is
- * not part of the trip either. */
-#define AHEAD 8
-
-struct ahead {
-    void *requests[AHEAD];
-    uint64_t posted;
-};
 
 static enum mn_err post_ahead(struct mn_p2p_pump *pump, size_t size, struct ahead *ahead,
                               uint64_t done, uint64_t count, struct mn_diag *diag)
@@ -82,31 +112,29 @@ static enum mn_err post_ahead(struct mn_p2p_pump *pump, size_t size, struct ahea
 }
 
 /* mn_p2p_wait() for a receive, while a send may be under way: a plugin need not move what nobody
- * tests. *sending is NULL once it is done. */
-static enum mn_err wait_beside(struct mn_p2p_pump *pump, void *request, void **sending,
+ * tests. */
+static enum mn_err wait_beside(struct mn_p2p_pump *pump, void *request, struct sent *sent,
                                struct mn_p2p_watch *w, struct mn_diag *diag)
 {
-    int done = 0, sent = 0, sizes[MN_HOST_MAX_RECVS] = {0};
+    int done = 0, sizes[MN_HOST_MAX_RECVS] = {0};
     enum mn_err err = MN_OK;
 
     for (w->idle = 0; !err;) {
         int result = mn_plugin_test(pump->plugin, request, &done, sizes);
-        if (!result && done)
-            return MN_OK;
-        if (!result && *sending)
-            result = mn_plugin_test(pump->plugin, *sending, &sent, sizes);
         if (result)
             return mn_p2p_failed(pump, "test", result, diag);
-        if (sent)
-            *sending = NULL;
-        err = mn_p2p_idle(w, diag);
+        if (done)
+            return MN_OK;
+        err = test_sent(pump, sent, diag);
+        if (!err)
+            err = mn_p2p_idle(w, diag);
     }
     return err;
 }
 
 static enum mn_err take_next(struct mn_p2p_pump *pump, size_t size, struct ahead *ahead,
-                             uint64_t done, uint64_t count, void **sending, struct mn_p2p_watch *w,
-                             struct mn_diag *diag)
+                             uint64_t done, uint64_t count, struct sent *sent,
+                             struct mn_p2p_watch *w, struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
 
@@ -116,7 +144,7 @@ static enum mn_err take_next(struct mn_p2p_pump *pump, size_t size, struct ahead
             err = mn_p2p_idle(w, diag);
     }
     if (!err)
-        err = wait_beside(pump, ahead->requests[done % AHEAD], sending, w, diag);
+        err = wait_beside(pump, ahead->requests[done % AHEAD], sent, w, diag);
     if (!err && pump->flush) {
         void *data = pump->area[1];
         int bytes = (int)size;
@@ -130,21 +158,21 @@ enum mn_err mn_p2p_pingpong(struct mn_p2p_pump *pump, size_t size, uint64_t coun
 {
     struct mn_p2p_watch w = {.pump = pump, .what = "playing ping-pong"};
     struct ahead ahead = {.posted = 0};
-    void *sending = NULL;
+    struct sent sent = {.started = 0};
     enum mn_err err = post_ahead(pump, size, &ahead, 0, count, diag);
 
     for (uint64_t i = 0; i < count && !err; i++) {
         double start = rtts ? mn_seconds() : 0;
         if (first)
-            err = start_send(pump, size, &sending, &w, diag);
+            err = start_send(pump, size, &sent, &w, diag);
         if (!err)
-            err = take_next(pump, size, &ahead, i, count, &sending, &w, diag);
+            err = take_next(pump, size, &ahead, i, count, &sent, &w, diag);
         if (!err && !first)
-            err = start_send(pump, size, &sending, &w, diag);
+            err = start_send(pump, size, &sent, &w, diag);
         if (rtts)
             rtts[i] = (float)((mn_seconds() - start) * 1e6);
         if (!err)
             err = post_ahead(pump, size, &ahead, i + 1, count, diag);
     }
-    return !err && sending ? mn_p2p_wait(pump, sending, &w, diag) : err;
+    return err ? err : wait_sent(pump, &sent, 0, &w, diag);
 }
