@@ -122,10 +122,12 @@ struct relayd_line {
     struct relayd_line *next;
     struct mn_line *line;
     int up, ended;
-    int buried;  /* all that belongs to it has ended, too */
-    int left;    /* the process has ended, or closed it: that is no silence */
-    int dialled; /* the neighbour, -1: it was accepted */
-    int fd;      /* in epoll, -1: none */
+    struct relayd_line *holding; /* next of those held */
+    int held;                    /* what it is told goes together */
+    int buried;                  /* all that belongs to it has ended, too */
+    int left;                    /* the process has ended, or closed it: that is no silence */
+    int dialled;                 /* the neighbour, -1: it was accepted */
+    int fd;                      /* in epoll, -1: none */
     unsigned events;
     uint64_t born_ms, active_ms; /* active: something of a flow has passed beside it */
     struct mn_line_hello who;    /* once up; of a dialled one node and kind are the neighbour's */
@@ -153,6 +155,8 @@ struct mn_relay {
     struct relayd_hop *hops;
     unsigned n_lines, n_greeting;
     struct relayd_hop *telling;
+    struct relayd_line *holding;
+    int hears;  /* frames are being heard: what they bring about goes together */
     int marked; /* something is to be reaped */
     int spins;  /* something moved a moment ago */
     int naps;   /* … is to be looked at again soon, since nothing wakes */

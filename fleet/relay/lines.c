@@ -206,6 +206,32 @@ static void is_up(struct relayd_line *line)
     relayd_ways_line_up(line);
 }
 
+static void hold(struct relayd_line *line)
+{
+    struct mn_relay *relay = line->relay;
+
+    if (!relay->hears || line->held)
+        return;
+    mn_line_hold(line->line, 1);
+    line->held = 1;
+    line->holding = relay->holding;
+    relay->holding = line;
+}
+
+static void let_go(struct mn_relay *relay)
+{
+    struct relayd_line *line = relay->holding;
+
+    if (relay->hears)
+        return;
+    for (relay->holding = NULL; line; line = line->holding) {
+        line->held = 0;
+        mn_line_hold(line->line, 0);
+        if (!line->ended)
+            watch(line);
+    }
+}
+
 void relayd_line_step(struct relayd_line *line)
 {
     struct mn_diag diag = {.text = ""};
@@ -218,8 +244,11 @@ void relayd_line_step(struct relayd_line *line)
     enum mn_err err = mn_line_step(line->line, &diag), got = MN_ERR_AGAIN;
     if (!err && !line->up)
         is_up(line);
+    line->relay->hears++;
     while (line->up && !line->ended && !(got = mn_line_get(line->line, &type, &payload, &len)))
         relayd_frame(line, type, payload, len);
+    line->relay->hears--;
+    let_go(line->relay);
     if (got && got != MN_ERR_AGAIN) /* what came is no frame: nothing else may come */
         err = mn_line_step(line->line, &diag);
     if (err && err != MN_ERR_AGAIN) {
@@ -235,10 +264,11 @@ void relayd_line_put(struct relayd_line *line, enum mn_line_frame type, const vo
 {
     if (!line || !line->up || line->ended)
         return;
+    hold(line);
     if (mn_line_put(line->line, type, payload, len) ||
         (line->who.kind == MN_LINE_PROCESS && mn_line_waits(line->line) > RELAYD_USER_QUEUE))
         relayd_line_fail(line, "%s reads nothing of what it is told", line->peer);
-    else
+    else if (!line->held)
         watch(line);
 }
 

@@ -56,6 +56,8 @@ enum mn_err mn_line_put(struct mn_line *line, enum mn_line_frame type, const voi
                         size_t len);
 /* Bytes that wait to be sent. */
 size_t mn_line_waits(const struct mn_line *line);
+/* While it is held, frames are only queued; then they go together. */
+void mn_line_hold(struct mn_line *line, int held);
 /* The next frame that step has read, payload valid until the next call for this line. Pings are
  * answered here. MN_ERR_AGAIN: none; MN_ERR_PROTO: the line ends, as step says. Call it until then
  * after each step. */

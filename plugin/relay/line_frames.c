@@ -75,9 +75,16 @@ enum mn_err mn_line_put(struct mn_line *line, enum mn_line_frame type, const voi
     mn_put(&b, 0, 1);
     mn_put_raw(&b, payload, len);
     line->tx_len += MN_LINE_HEADER + len;
-    if (line->state == MN_LINE_UP)
+    if (line->state == MN_LINE_UP && !line->held)
         mn_line_flush(line);
     return MN_OK;
+}
+
+void mn_line_hold(struct mn_line *line, int held)
+{
+    line->held = held;
+    if (!held && line->state == MN_LINE_UP && !line->over)
+        mn_line_flush(line);
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */
@@ -90,8 +97,8 @@ void mn_line_read(struct mn_line *line)
         line->rx_off = 0;
     }
     while (line->rx_len < sizeof line->rx && !line->over) {
-        ssize_t n =
-            recv(line->fd, line->rx + line->rx_len, sizeof line->rx - line->rx_len, MSG_DONTWAIT);
+        size_t room = sizeof line->rx - line->rx_len;
+        ssize_t n = recv(line->fd, line->rx + line->rx_len, room, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -104,6 +111,8 @@ void mn_line_read(struct mn_line *line)
         else
             line->since_ms = 0;
         line->rx_len += n > 0 ? (size_t)n : 0;
+        if (n > 0 && (size_t)n < room)
+            return; /* more wakes again */
     }
 }
 

@@ -79,6 +79,33 @@ static void a_burst_larger_than_what_is_read_at_once_wakes_the_reader_again(void
     part(&a, &b);
 }
 
+static void what_is_held_goes_together(void **state)
+{
+    enum mn_line_frame type;
+    uint8_t *payload;
+    struct end a, b;
+    size_t len;
+
+    (void)state;
+    join(&a, &b);
+    mn_line_hold(a.line, 1);
+    for (char i = 'a'; i < 'd'; i++)
+        assert_int_equal(mn_line_put(a.line, MN_LINE_TALK, &i, 1), MN_OK);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(mn_line_step(b.line, &b.diag), MN_OK);
+        assert_int_equal(mn_line_get(b.line, &type, &payload, &len), MN_ERR_AGAIN);
+    }
+    mn_line_hold(a.line, 0);
+    for (char i = 'a'; i < 'd'; i++) {
+        assert_int_equal(await(&b, MN_LINE_TALK, &payload), 1);
+        assert_int_equal(payload[0], i);
+    }
+    assert_int_equal(mn_line_put(a.line, MN_LINE_TALK, "d", 1), MN_OK);
+    assert_int_equal(await(&b, MN_LINE_TALK, &payload), 1);
+    assert_int_equal(payload[0], 'd');
+    part(&a, &b);
+}
+
 static void pings_are_answered_and_an_answer_is_missed(void **state)
 {
     enum mn_line_frame type;
@@ -189,6 +216,7 @@ int main(void)
         TEST(frames_go_both_ways_whole_and_in_order),
         TEST(who_does_not_read_fills_the_queue_and_no_more),
         TEST(a_burst_larger_than_what_is_read_at_once_wakes_the_reader_again),
+        TEST(what_is_held_goes_together),
         TEST(pings_are_answered_and_an_answer_is_missed),
         TEST(who_does_not_read_is_not_answered_for_ever),
         TEST(what_was_said_before_the_end_is_heard),

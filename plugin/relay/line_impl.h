@@ -46,6 +46,7 @@ struct mn_line {
     size_t tx_len, tx_off, tx_room;
     uint8_t rx[MN_LINE_READ];
     size_t rx_len, rx_off;
+    int held;
     int tx_error; /* errno of a send; 0 = none */
     int over;     /* nothing comes any more, as why says; what has come is still to be taken */
     uint32_t pings;

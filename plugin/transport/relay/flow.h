@@ -15,11 +15,12 @@
 #include "plugin/transport.h"
 #include "plugin/transport/relay/talk.h"
 
-#define RELAY_GROUPS 64  /* receives that are posted; a power of two */
-#define RELAY_SENDS  128 /* sends at once */
-#define RELAY_POSTED 32  /* pieces asked for on a way, of each kind; a power of two */
-#define RELAY_RECVS  MN_MAX_RECVS
-#define RELAY_LOST   (MN_RELAY_WAYS * MN_RELAY_KINDS * RELAY_POSTED)
+#define RELAY_GROUPS   64  /* receives that are posted; a power of two */
+#define RELAY_SENDS    128 /* sends at once */
+#define RELAY_POSTED   32  /* pieces asked for on a way, of each kind; a power of two */
+#define RELAY_TOGETHER 8   /* of them asked for at once, when all were */
+#define RELAY_RECVS    MN_MAX_RECVS
+#define RELAY_LOST     (MN_RELAY_WAYS * MN_RELAY_KINDS * RELAY_POSTED)
 
 /* Memory that is registered, on all ways that are open. handles: of their data connections. */
 struct relay_mem {
@@ -94,8 +95,9 @@ struct relay_hop {
     uint32_t run_head, run_tail;
     uint8_t half;    /* flight[tail]'s header is sent, its payload not */
     uint32_t misses; /* calls for which what is next had no send */
-    /* D: being put together */
-    struct relay_word run;
+    /* D */
+    uint8_t full;          /* until RELAY_TOGETHER can be asked for: not one for each that lands */
+    struct relay_word run; /* being put together */
 };
 
 enum relay_state {

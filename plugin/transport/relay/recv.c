@@ -118,6 +118,7 @@ void relay_recv_gone(struct relay_comm *comm, struct relay_way *way)
         }
         hop->head = hop->tail = 0;
         hop->run.which = 0;
+        hop->full = 0;
         hop->delivered = 0;
     }
 }
@@ -168,7 +169,8 @@ static struct relay_way *choose(struct relay_comm *comm, int kind, unsigned trie
     for (int i = 0; i < comm->n_ways; i++) {
         struct relay_way *way = &comm->ways[i];
         uint32_t out = way->hops[kind].tail - way->hops[kind].head;
-        if (tried >> i & 1 || !is_usable(way) || out == RELAY_POSTED)
+        if (tried >> i & 1 || !is_usable(way) ||
+            (way->hops[kind].full && out > RELAY_POSTED - RELAY_TOGETHER))
             continue;
         uint64_t load = ((uint64_t)out + 1) * (1ull << 32) / way->weight;
         if (!best || load < least) {
@@ -201,6 +203,7 @@ static enum mn_err post_on(struct relay_comm *comm, struct relay_way *way,
         return err;
     hop->flight[at] = (struct relay_flight){.piece = *piece, .requests = {request, NULL}};
     hop->tail++;
+    hop->full = hop->tail - hop->head == RELAY_POSTED;
     note(comm, way, hop, piece);
     return MN_OK;
 }

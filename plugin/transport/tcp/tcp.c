@@ -222,6 +222,7 @@ static enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct m
         comm->groups = calloc(TCP_GROUPS, sizeof *comm->groups);
         comm->messages = calloc(TCP_WINDOW, sizeof *comm->messages);
         comm->order = malloc(TCP_ORDER);
+        comm->ahead = conn->config->hop ? 2 * TCP_FRAME_SIZE + MN_HEAD_SIZE : TCP_FRAME_SIZE;
         comm->polled_max = conn->config->unpolled ? 0 : polled_max();
     }
     if (!comm || (!comm->sends && (!comm->groups || !comm->messages || !comm->order))) {

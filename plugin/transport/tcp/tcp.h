@@ -27,6 +27,7 @@
 #include <stdatomic.h>
 
 #include "plugin/outage.h"
+#include "plugin/relay/frame.h"
 #include "plugin/transport.h"
 
 #define TCP_FRAME_SIZE  32
@@ -145,6 +146,8 @@ struct tcp_comm {
     uint32_t group_head, group_tail; /* oldest not fully matched; next to post */
     uint32_t seq_known, seq_unmatched, seq_landed; /* next FIRST; all before are matched; landed */
     uint32_t ack_bytes, ack_count, incomplete;
+    uint32_t ahead; /* bytes read behind large data: the next header, and what is small before it */
+    uint32_t whole; /* groups of which all has landed; wraps */
     uint64_t aside_bytes;
     int ack_due;
     /* reverse frames: acknowledgements out, or in */
@@ -178,6 +181,12 @@ static inline void tcp_moved(struct tcp_comm *comm)
 static inline int tcp_is_eager(const struct tcp_comm *comm, size_t size)
 {
     return size <= TCP_EAGER_MAX && comm->eager_bytes + size + TCP_FRAME_SIZE <= TCP_EAGER_BYTES;
+}
+
+/* Of a relay's hop: a header, which its payload follows at once. */
+static inline int tcp_is_front(const struct tcp_comm *comm, int tag)
+{
+    return comm->config->hop && tag == MN_TAG_HEAD;
 }
 
 static inline int tcp_send_is_done(const struct tcp_send *send)

@@ -276,9 +276,12 @@ static enum mn_err push_isend(struct mn_comm *base, void *data, size_t size, int
         .posted = 1,
     };
     atomic_store_explicit(&p->done[p->seq % TCP_WINDOW], 0, memory_order_relaxed);
-    atomic_store(&p->posted, ++p->seq);
-    if (atomic_exchange(&asleep, 0))
-        ring(bell);
+    p->seq++;
+    if (!tcp_is_front(comm, tag)) {
+        atomic_store(&p->posted, p->seq);
+        if (atomic_exchange(&asleep, 0))
+            ring(bell);
+    }
     *request = &send->base;
     return MN_OK;
 }

@@ -84,7 +84,7 @@ static void land(struct tcp_comm *comm, struct tcp_message *msg)
     msg->landed = 1;
     msg->slot->landed = 1;
     msg->slot->size = msg->size;
-    msg->group->landed++;
+    comm->whole += ++msg->group->landed == msg->group->n;
     comm->incomplete--;
     comm->ack_bytes += msg->size + TCP_FRAME_SIZE;
     if (msg->ack_me || comm->ack_bytes >= TCP_ACK_BYTES || ++comm->ack_count >= TCP_ACK_COUNT)
@@ -290,7 +290,7 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
     } else {
         struct iovec iov[2] = {
             {straight ? lane->rx->into + lane->rx_at : comm->order, direct},
-            {lane->stage + staged, direct > TCP_EAGER_MAX ? TCP_FRAME_SIZE : TCP_STAGE - staged},
+            {lane->stage + staged, direct > TCP_EAGER_MAX ? comm->ahead : TCP_STAGE - staged},
         };
         struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 1 + (size_t)whole};
         got = recvmsg(lane->fd, &msg, MSG_DONTWAIT);
@@ -316,6 +316,7 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
 static enum mn_err drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t *moved)
 {
     enum mn_err err = MN_OK;
+    uint32_t whole = comm->whole;
 
     if (lane->rx_parked) {
         err = place(comm, lane);
@@ -330,6 +331,9 @@ static enum mn_err drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t 
         budget += n;
         /* After a small message its receiver is waiting: do not pay for an empty read first. */
         if (!n || (comm->ack_count != before && n <= TCP_STAGE && !lane->rx))
+            break;
+        /* A relay passes on what has come, rather than have all of its buffers filled first. */
+        if (comm->config->hop && comm->whole != whole)
             break;
     }
     return err;

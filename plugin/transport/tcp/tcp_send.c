@@ -148,25 +148,27 @@ static int assign(struct tcp_comm *comm, struct tcp_lane *lane)
 }
 
 /* One system call's worth of the lane's frame. A small frame is cheaper copied together and sent by
- * the plain call than gathered by the kernel. */
-static ssize_t put(struct tcp_lane *lane)
+ * the plain call than gathered by the kernel. What the next call continues may leave with it. */
+static ssize_t put(const struct tcp_comm *comm, struct tcp_lane *lane)
 {
     uint8_t *header = (uint8_t *)&lane->tx_frame + TCP_FRAME_SIZE - lane->tx_header_left;
     uint32_t length = lane->tx_left < TCP_CALL_BYTES ? lane->tx_left : TCP_CALL_BYTES;
+    int more = lane == comm->lanes && comm->seq_header != comm->seq_next ? MSG_MORE : 0;
+    int flags = MSG_DONTWAIT | MSG_NOSIGNAL | more;
 
     if (!lane->tx_header_left)
-        return send(lane->fd, lane->tx_data, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return send(lane->fd, lane->tx_data, length, flags);
     if (length <= SMALL) {
         uint8_t frame[TCP_FRAME_SIZE + SMALL];
         memcpy(frame, header, lane->tx_header_left);
         if (length)
             memcpy(frame + lane->tx_header_left, lane->tx_data, length);
-        return send(lane->fd, frame, lane->tx_header_left + length, MSG_DONTWAIT | MSG_NOSIGNAL);
+        return send(lane->fd, frame, lane->tx_header_left + length, flags);
     }
     struct iovec iov[2] = {{header, lane->tx_header_left},
                            {(void *)(uintptr_t)lane->tx_data, length}};
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
-    return sendmsg(lane->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return sendmsg(lane->fd, &msg, flags);
 }
 
 /* Writes the lane's frame; 1 when it is out, 0 when the socket is full. */
@@ -174,7 +176,7 @@ static enum mn_err push(struct tcp_comm *comm, struct tcp_lane *lane, int *out)
 {
     *out = 0;
     while (lane->tx_header_left || lane->tx_left) {
-        ssize_t n = put(lane);
+        ssize_t n = put(comm, lane);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -260,7 +262,7 @@ enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, vo
     };
     if (eager)
         comm->eager_bytes += (uint32_t)size + TCP_FRAME_SIZE;
-    err = pump(comm);
+    err = tcp_is_front(comm, tag) ? MN_OK : pump(comm);
     if (err)
         return err;
     *request = &send->base;
