@@ -85,6 +85,27 @@ static inline struct relay_comm *inside(const struct flow *f, int side)
     return (struct relay_comm *)f->comm[side];
 }
 
+/* As its calls do. */
+static inline void flow_progress(const struct flow *f, int side)
+{
+    struct relay_comm *comm = inside(f, side);
+
+    pthread_mutex_lock(&comm->busy);
+    (void)relay_progress(comm);
+    comm->calls++;
+    pthread_mutex_unlock(&comm->busy);
+}
+
+static inline int flow_ways(const struct flow *f, int side)
+{
+    struct relay_comm *comm = inside(f, side);
+
+    pthread_mutex_lock(&comm->busy);
+    int n = relay_ways_open(comm);
+    pthread_mutex_unlock(&comm->busy);
+    return n;
+}
+
 /* A stream of messages whose bytes and sizes come from their numbers. */
 struct stream {
     struct flow *flow;

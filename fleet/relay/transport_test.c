@@ -44,11 +44,45 @@ static void through_two_relays(void **state)
     run(3);
 }
 
+/* The relay goes and comes back while one end's process computes: the other's way opens again
+ * without it, and both find what they need when they go on. */
+static void an_end_that_calls_nothing_attaches_anew(void **state)
+{
+    (void)state;
+    for (int side = 0; side < 2; side++) {
+        struct flow flow;
+        struct stream t;
+        uint64_t end = mn_now_ms() + PATIENCE_MS;
+        kit_start(1);
+        flow_open(&flow, 0, 2);
+        stream_begin(&t, &flow, 40, LARGEST);
+        stream_until(&t, 20);
+        while (flow_ways(&flow, side)) {
+            if (relays[1].relay)
+                kit_stop(1);
+            flow_progress(&flow, side);
+            assert_true(mn_now_ms() < end);
+            kit_nap();
+        }
+        kit_start(1);
+        while (!flow_ways(&flow, side)) {
+            flow_progress(&flow, side);
+            assert_true(mn_now_ms() < end);
+            kit_nap();
+        }
+        stream_all(&t);
+        stream_end(&t);
+        flow_close(&flow);
+        kit_stop(1);
+    }
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(through_one_relay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(through_two_relays, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_end_that_calls_nothing_attaches_anew, set_up, tear_down),
     };
 
     (void)argc;

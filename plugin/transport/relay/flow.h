@@ -2,7 +2,8 @@
  *
  * ways.c has its ways, each with a line and two data connections; it goes on without those that are
  * gone while one is left. send.c cuts, recv.c asks for pieces and counts them. All is advanced by
- * isend, irecv and test, none of which blocks. */
+ * isend, irecv and test, none of which blocks; while the process calls none of them, by a thread of
+ * idle.c now and then. Whoever does it holds busy. */
 #ifndef MN_RELAY_TRANSPORT_H
 #define MN_RELAY_TRANSPORT_H
 
@@ -145,6 +146,10 @@ struct relay_comm {
     struct mn_comm base;
     const struct mn_config *config;
     char peer[128];
+    pthread_mutex_t busy; /* but what memory guards */
+    uint32_t calls, calls_seen;
+    uint64_t called_ms;      /* when the idle thread saw the last of them */
+    struct relay_comm *next; /* the idle thread's */
     struct mn_relay_flow flow;
     int n_ways;
     struct relay_way ways[MN_RELAY_WAYS];
@@ -190,6 +195,11 @@ enum mn_err relay_progress(struct relay_comm *comm);
 /* What one that waits comes to when no way is open. */
 enum mn_err relay_look_hopeless(struct relay_comm *comm);
 void relay_talk_flush(struct relay_comm *comm);
+
+/* --- idle.c: from open to close, neither with busy held --- */
+void relay_idle_join(struct relay_comm *comm);
+/* The thread is not at it any more when this returns. */
+void relay_idle_leave(struct relay_comm *comm);
 
 /* --- ways.c --- */
 void relay_way_begin(struct relay_comm *comm, struct relay_way *way);

@@ -27,6 +27,7 @@ static void release(struct relay_comm *comm)
     while (comm->mems)
         (void)relay_dereg_mr(&comm->base, comm->mems);
     pthread_mutex_destroy(&comm->memory);
+    pthread_mutex_destroy(&comm->busy);
     free(comm->heads);
     free(comm);
 }
@@ -49,6 +50,7 @@ static struct relay_comm *make(const struct mn_conn *conn, struct mn_diag *diag)
     comm->config = conn->config;
     mn_strlcpy(comm->peer, conn->peer_text, sizeof comm->peer);
     pthread_mutex_init(&comm->memory, NULL);
+    pthread_mutex_init(&comm->busy, NULL);
     comm->heads_mem = (struct relay_mem){.data = comm->heads,
                                          .size = n * MN_HEAD_SIZE,
                                          .type = NCCL_PTR_HOST,
@@ -228,6 +230,7 @@ static enum mn_err relay_open(struct mn_conn *conn, struct mn_comm **out, struct
     for (int i = 0; i < conn->n_lanes; i++)
         close(conn->lanes[i].fd);
     *out = &comm->base;
+    relay_idle_join(comm);
     return MN_OK;
 }
 
@@ -235,13 +238,52 @@ static void relay_close(struct mn_comm *base)
 {
     struct relay_comm *comm = (struct relay_comm *)base;
 
+    relay_idle_leave(comm);
     relay_talk_flush(comm);
     release(comm);
 }
 
-static enum mn_err relay_test(struct mn_request *request, int *done, int *sizes)
+static struct relay_comm *enter(struct mn_comm *base)
 {
-    struct relay_comm *comm = (struct relay_comm *)request->comm;
+    struct relay_comm *comm = (struct relay_comm *)base;
+
+    pthread_mutex_lock(&comm->busy);
+    comm->calls++;
+    return comm;
+}
+
+static enum mn_err leave(struct relay_comm *comm, enum mn_err err)
+{
+    pthread_mutex_unlock(&comm->busy);
+    return err;
+}
+
+static enum mn_err call_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
+                              struct mn_request **request)
+{
+    struct relay_comm *comm = enter(base);
+
+    return leave(comm, relay_isend(base, data, size, tag, mhandle, request));
+}
+
+static enum mn_err call_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
+                              const int *tags, void **mhandles, struct mn_request **request)
+{
+    struct relay_comm *comm = enter(base);
+
+    return leave(comm, relay_irecv(base, n, data, sizes, tags, mhandles, request));
+}
+
+static enum mn_err call_flush(struct mn_comm *base, void *data, void *mhandle,
+                              struct mn_request **request)
+{
+    struct relay_comm *comm = enter(base);
+
+    return leave(comm, relay_flush(base, data, mhandle, request));
+}
+
+static enum mn_err test(struct relay_comm *comm, struct mn_request *request, int *done, int *sizes)
+{
     struct relay_group *group = (struct relay_group *)request;
 
     if (comm->base.is_send)
@@ -249,6 +291,13 @@ static enum mn_err relay_test(struct mn_request *request, int *done, int *sizes)
     if (group->is_flush)
         return relay_flush_test(comm, (struct relay_flush *)request, done);
     return relay_recv_test(comm, group, done, sizes);
+}
+
+static enum mn_err call_test(struct mn_request *request, int *done, int *sizes)
+{
+    struct relay_comm *comm = enter(request->comm);
+
+    return leave(comm, test(comm, request, done, sizes));
 }
 
 static void relay_pointers(struct mn_config *config)
@@ -300,10 +349,10 @@ const struct mn_transport mn_transport_relay = {
     .reg_mr = relay_reg_mr,
     .dereg_mr = relay_dereg_mr,
     .reg_dmabuf = relay_reg_dmabuf,
-    .isend = relay_isend,
-    .irecv = relay_irecv,
-    .flush = relay_flush,
-    .test = relay_test,
+    .isend = call_isend,
+    .irecv = call_irecv,
+    .flush = call_flush,
+    .test = call_test,
     .descriptors = relay_descriptors,
     .arm = relay_arm,
     .settle = relay_settle,
