@@ -49,8 +49,7 @@ static void on_event(struct mn_relay *relay, struct relayd_source *source)
     case RELAYD_LINE:
         relayd_line_step((struct relayd_line *)source);
         break;
-    case RELAYD_HOP:
-        relayd_hop_wake((struct relayd_hop *)source);
+    case RELAYD_HOP: /* is awake */
         break;
     }
 }
@@ -144,21 +143,28 @@ static int64_t rest(const struct mn_relay *relay)
     return ticks && (most < 0 || most > TICK_MS * 1000) ? TICK_MS * 1000 : most;
 }
 
-static enum mn_err wait_for(struct mn_relay *relay, int64_t us, struct mn_diag *diag)
+/* Hops are woken; what else has happened is left in events, *n of them, for after the data. */
+static enum mn_err wait_for(struct mn_relay *relay, int64_t us, struct epoll_event events[EVENTS],
+                            int *n, struct mn_diag *diag)
 {
-    struct epoll_event events[EVENTS];
     struct pollfd fd = {.fd = relay->epoll, .events = POLLIN};
     struct timespec ts = {us / 1000000, us % 1000000 * 1000};
 
     if (us && ppoll(&fd, 1, us < 0 ? NULL : &ts, NULL) < 0 && errno != EINTR)
         return mn_fail_errno(diag, "waiting");
-    int n = epoll_wait(relay->epoll, events, EVENTS, 0);
-    if (n < 0 && errno != EINTR)
+    int all = epoll_wait(relay->epoll, events, EVENTS, 0);
+    if (all < 0 && errno != EINTR)
         return mn_fail_errno(diag, "waiting");
     relay->now_ms = mn_now_ms();
     relay->spins = relay->naps = 0;
-    for (int i = 0; i < n; i++)
-        on_event(relay, events[i].data.ptr);
+    *n = 0;
+    for (int i = 0; i < all; i++) {
+        struct relayd_source *source = events[i].data.ptr;
+        if (source->what == RELAYD_HOP)
+            relayd_hop_wake((struct relayd_hop *)source);
+        else
+            events[(*n)++] = events[i];
+    }
     return MN_OK;
 }
 
@@ -177,16 +183,20 @@ static void say_farewell(struct mn_relay *relay)
 
 enum mn_err mn_relay_run(struct mn_relay *relay, int stop_fd, struct mn_diag *diag)
 {
+    struct epoll_event events[EVENTS];
     enum mn_err err = MN_OK;
+    int n = 0;
 
     relay->stop = stop_fd;
     relay->stopping = 0;
     if (stop_fd >= 0)
         err = relayd_watch(relay, stop_fd, EPOLLIN, &relay->at_stop, diag);
     for (int64_t us = 0; !err && !relay->stopping; us = rest(relay)) {
-        err = wait_for(relay, us, diag);
+        err = wait_for(relay, us, events, &n, diag);
         for (struct relayd_hop *hop = relay->hops; hop; hop = hop->next)
             relayd_hop_step(hop);
+        for (int i = 0; i < n && !err; i++)
+            on_event(relay, events[i].data.ptr);
         tick(relay);
         relayd_reap(relay);
     }

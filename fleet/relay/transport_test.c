@@ -77,12 +77,41 @@ static void an_end_that_calls_nothing_attaches_anew(void **state)
     }
 }
 
+/* Its end is told that the message is there, and that another is asked for, all the same. */
+static void a_receiver_that_makes_no_more_calls(void **state)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    struct flow flow;
+    struct stream t;
+
+    (void)state;
+    kit_start(1);
+    flow_open(&flow, 0, 2);
+    stream_begin(&t, &flow, 4, 4096);
+    for (unsigned round = 1; round <= t.count; round++) {
+        t.count = round;
+        while (t.received < round && mn_now_ms() < end) {
+            stream_receive(&t);
+            stream_send(&t);
+        }
+        while (t.completed < round && mn_now_ms() < end)
+            stream_send(&t);
+        assert_int_equal(t.completed, round);
+        t.count = 4;
+        nanosleep(&(struct timespec){0, round * 20000000L}, NULL); /* its thread sleeps by then */
+    }
+    stream_end(&t);
+    flow_close(&flow);
+    kit_stop(1);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(through_one_relay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(through_two_relays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_end_that_calls_nothing_attaches_anew, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_receiver_that_makes_no_more_calls, set_up, tear_down),
     };
 
     (void)argc;

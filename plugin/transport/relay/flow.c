@@ -117,6 +117,9 @@ enum mn_err relay_progress(struct relay_comm *comm)
 
     if (relay_error(comm))
         return (enum mn_err)relay_error(comm);
+    /* What D has said since its last call. */
+    if (comm->defers)
+        relay_talk_flush(comm);
     if (comm->moved || us - comm->looked_us >= LOOK_US) {
         comm->looked_us = us;
         comm->moved = 0;
@@ -136,7 +139,10 @@ enum mn_err relay_progress(struct relay_comm *comm)
             relay_send_advance(comm);
         else
             relay_recv_advance(comm);
-        relay_talk_flush(comm);
+        if (comm->defers)
+            relay_defer(comm);
+        else
+            relay_talk_flush(comm);
     }
     return (enum mn_err)relay_error(comm);
 }

@@ -101,6 +101,8 @@ struct relay_hop {
     struct relay_word run; /* being put together */
 };
 
+enum relay_owes { RELAY_OWES_NOTHING, RELAY_OWES, RELAY_OWED /* … at the thread's last look */ };
+
 enum relay_state {
     RELAY_RESTS,  /* until next_ms */
     RELAY_DIALS,  /* a line */
@@ -155,6 +157,8 @@ struct relay_comm {
     struct relay_way ways[MN_RELAY_WAYS];
     struct relay_talk talk;
     int talk_way;      /* -1: none */
+    int defers;        /* D: what is said waits for the next call, or for the idle thread */
+    atomic_int owes;   /* enum relay_owes: … something does */
     atomic_int error;  /* enum mn_err, explained */
     uint64_t ended_ms; /* when a relay said that the peer's process has ended; 0: none did */
     char ended_text[MN_WORDS_MAX];
@@ -198,6 +202,8 @@ void relay_talk_flush(struct relay_comm *comm);
 
 /* --- idle.c: from open to close, neither with busy held --- */
 void relay_idle_join(struct relay_comm *comm);
+/* Of what is said: it leaves with the next call, or when there is none for some 0.2 ms. */
+void relay_defer(struct relay_comm *comm);
 /* The thread is not at it any more when this returns. */
 void relay_idle_leave(struct relay_comm *comm);
 

@@ -1,10 +1,16 @@
 /* Ends whose process calls nothing for a while, since it computes or waits for others: one thread
  * of the process does now and then what their calls would. So a way that has gone comes back at
- * both ends though only one of them needs it, and what the other end says is heard. */
+ * both ends though only one of them needs it, and what the other end says is heard.
+ *
+ * What a receiver says leaves with its next call: so what the application sends then, an answer
+ * perhaps, goes first, and a receive that is whole is told together with the next that is posted.
+ * Where no call comes the thread says it, looking every OWED_US while such a thing was a moment
+ * ago. */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plugin/thread.h"
@@ -14,12 +20,15 @@
 #define IDLE_MS    500 /* without a call; and between looks */
 #define PENDING_MS 50  /* … while a way is being attached */
 #define MOVED_MS   1   /* … when something came a moment ago */
+#define OWED_US    200
+#define OWED_SEEN  50 /* looks at nothing owed, then it rests */
 
 /* life is taken around lock, which the thread holds while it looks. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
 static struct relay_comm *all;
 static pthread_t thread;
 static atomic_int ending;
+static atomic_int rests; /* nobody looks at what is owed: the bell has to be rung */
 static int bell = -1, running;
 
 /* --- the thread ------------------------------------------------------------------------------- */
@@ -50,23 +59,76 @@ static int look(struct relay_comm *comm)
     return again;
 }
 
-static void *attend(void *arg)
+/* Whether any comm owes something; said for those without a call since the last look. */
+static int look_who_owes(void)
+{
+    int any = 0;
+
+    pthread_mutex_lock(&lock);
+    for (struct relay_comm *comm = all; comm; comm = comm->next) {
+        int owes = atomic_load(&comm->owes);
+        any |= owes;
+        if (owes == RELAY_OWES) {
+            atomic_compare_exchange_strong(&comm->owes, &owes, RELAY_OWED);
+        } else if (owes == RELAY_OWED && !pthread_mutex_trylock(&comm->busy)) {
+            relay_talk_flush(comm);
+            atomic_store(&comm->owes, RELAY_OWES_NOTHING);
+            pthread_mutex_unlock(&comm->busy);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return any;
+}
+
+/* While something is owed, and until the bell or for so long. */
+static void rest(int ms)
 {
     struct pollfd p = {.fd = bell, .events = POLLIN};
+    const struct timespec pause = {.tv_nsec = OWED_US * 1000};
+    uint64_t end = mn_now_ms() + (uint64_t)ms;
+    eventfd_t rung;
+
+    for (int idle = OWED_SEEN - 1; idle < OWED_SEEN && mn_now_ms() < end;) {
+        idle = look_who_owes() ? 0 : idle + 1;
+        if (idle < OWED_SEEN)
+            nanosleep(&pause, NULL);
+    }
+    atomic_store(&rests, 1);
+    if (!look_who_owes())
+        (void)poll(&p, 1, ms);
+    atomic_store(&rests, 0);
+    (void)eventfd_read(bell, &rung);
+}
+
+static int look_at_all(void)
+{
     int wait = IDLE_MS;
 
-    (void)arg;
-    while (!atomic_load(&ending)) {
-        (void)poll(&p, 1, wait);
-        wait = IDLE_MS;
-        pthread_mutex_lock(&lock);
-        for (struct relay_comm *comm = all; comm; comm = comm->next) {
-            int again = look(comm);
-            wait = again < wait ? again : wait;
-        }
-        pthread_mutex_unlock(&lock);
+    pthread_mutex_lock(&lock);
+    for (struct relay_comm *comm = all; comm; comm = comm->next) {
+        int again = look(comm);
+        wait = again < wait ? again : wait;
     }
+    pthread_mutex_unlock(&lock);
+    return wait;
+}
+
+static void *attend(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&ending))
+        rest(look_at_all());
     return NULL;
+}
+
+void relay_defer(struct relay_comm *comm)
+{
+    int owes = relay_talk_is_out(&comm->talk) ? RELAY_OWES_NOTHING : RELAY_OWES;
+
+    if (owes || atomic_load(&comm->owes))
+        atomic_store(&comm->owes, owes);
+    if (owes && atomic_exchange(&rests, 0))
+        (void)eventfd_write(bell, 1);
 }
 
 /* --- its life --------------------------------------------------------------------------------- */
@@ -102,6 +164,7 @@ void relay_idle_join(struct relay_comm *comm)
                     comm->peer, strerror(error));
     }
     pthread_mutex_lock(&lock);
+    comm->defers = running && !comm->base.is_send;
     comm->next = all;
     all = comm;
     pthread_mutex_unlock(&lock);

@@ -369,25 +369,21 @@ enum mn_err relay_irecv(struct mn_comm *base, int n, void **data, const size_t *
                                               .mem = mhandles[i]};
     comm->waits++;
     ask(comm);
-    relay_talk_flush(comm);
+    if (comm->defers)
+        relay_defer(comm);
+    else
+        relay_talk_flush(comm);
     *request = &group->base;
     return MN_OK;
-}
-
-/* Done is what the sender has been told of, as far as this end can: a process that computes for a
- * while would keep it from knowing. */
-static int is_done(const struct relay_comm *comm, const struct relay_group *group)
-{
-    return !group->left && (relay_talk_is_out(&comm->talk) || comm->ended_ms || relay_error(comm));
 }
 
 enum mn_err relay_recv_test(struct relay_comm *comm, struct relay_group *group, int *done,
                             int *sizes)
 {
     *done = 0;
-    if (!is_done(comm, group))
+    if (group->left)
         (void)relay_progress(comm);
-    if (!is_done(comm, group))
+    if (group->left)
         return relay_look_hopeless(comm);
     for (int i = 0; sizes && i < group->n; i++)
         sizes[i] = (int)group->slots[i].total;

@@ -107,6 +107,8 @@ struct tcp_lane {
     struct mn_outage outage;
     uint32_t tx_left; /* data bytes of the frame under way */
     uint32_t tx_header_left;
+    uint32_t tx_front_left; /* of a whole frame that goes before it */
+    uint8_t tx_front[TCP_FRAME_SIZE + MN_HEAD_SIZE];
     struct tcp_send *tx;
     const uint8_t *tx_data;
     struct tcp_frame tx_frame;

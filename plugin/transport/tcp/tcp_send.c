@@ -127,14 +127,37 @@ static uint32_t part(const struct tcp_comm *comm, const struct tcp_send *send)
     return left < fair + TCP_STRIPE_MIN / 2 ? left : fair;
 }
 
+static void introduce(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    struct tcp_send *send = send_at(comm, comm->seq_header++);
+
+    take(comm, lane, send, TCP_FIRST, part(comm, send));
+    send->header_taken = 1;
+}
+
+/* A relay's header is copied, and leaves in one call with its payload. */
+static void put_in_front(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    struct tcp_send *send = send_at(comm, comm->seq_header);
+
+    if (comm->seq_header + 1 == comm->seq_next || send->size != MN_HEAD_SIZE ||
+        !tcp_is_front(comm, send->tag))
+        return;
+    introduce(comm, lane);
+    memcpy(lane->tx_front, &lane->tx_frame, TCP_FRAME_SIZE);
+    memcpy(lane->tx_front + TCP_FRAME_SIZE, send->data, MN_HEAD_SIZE);
+    lane->tx_front_left = sizeof lane->tx_front;
+    send->header_sent = 1;
+    send->sent = send->size;
+}
+
 /* Gives an idle lane its next part: lane 0 introduces messages in order; every lane takes parts of
  * large ones. Returns 0 when there is nothing for it. */
 static int assign(struct tcp_comm *comm, struct tcp_lane *lane)
 {
     if (lane == comm->lanes && comm->seq_header != comm->seq_next) {
-        struct tcp_send *send = send_at(comm, comm->seq_header++);
-        take(comm, lane, send, TCP_FIRST, part(comm, send));
-        send->header_taken = 1;
+        put_in_front(comm, lane);
+        introduce(comm, lane);
         return 1;
     }
     for (uint32_t seq = comm->seq_take; seq != comm->seq_next; seq++) {
@@ -151,6 +174,7 @@ static int assign(struct tcp_comm *comm, struct tcp_lane *lane)
  * the plain call than gathered by the kernel. What the next call continues may leave with it. */
 static ssize_t put(const struct tcp_comm *comm, struct tcp_lane *lane)
 {
+    uint8_t *front = lane->tx_front + sizeof lane->tx_front - lane->tx_front_left;
     uint8_t *header = (uint8_t *)&lane->tx_frame + TCP_FRAME_SIZE - lane->tx_header_left;
     uint32_t length = lane->tx_left < TCP_CALL_BYTES ? lane->tx_left : TCP_CALL_BYTES;
     int more = lane == comm->lanes && comm->seq_header != comm->seq_next ? MSG_MORE : 0;
@@ -159,15 +183,20 @@ static ssize_t put(const struct tcp_comm *comm, struct tcp_lane *lane)
     if (!lane->tx_header_left)
         return send(lane->fd, lane->tx_data, length, flags);
     if (length <= SMALL) {
-        uint8_t frame[TCP_FRAME_SIZE + SMALL];
-        memcpy(frame, header, lane->tx_header_left);
+        uint8_t frame[sizeof lane->tx_front + TCP_FRAME_SIZE + SMALL], *at = frame;
+        memcpy(at, front, lane->tx_front_left);
+        at += lane->tx_front_left;
+        memcpy(at, header, lane->tx_header_left);
+        at += lane->tx_header_left;
         if (length)
-            memcpy(frame + lane->tx_header_left, lane->tx_data, length);
-        return send(lane->fd, frame, lane->tx_header_left + length, flags);
+            memcpy(at, lane->tx_data, length);
+        return send(lane->fd, frame, (size_t)(at - frame) + length, flags);
     }
-    struct iovec iov[2] = {{header, lane->tx_header_left},
+    struct iovec iov[3] = {{front, lane->tx_front_left},
+                           {header, lane->tx_header_left},
                            {(void *)(uintptr_t)lane->tx_data, length}};
-    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
+    struct msghdr msg = {.msg_iov = iov + !lane->tx_front_left,
+                         .msg_iovlen = 3 - (size_t)!lane->tx_front_left};
     return sendmsg(lane->fd, &msg, flags);
 }
 
@@ -188,6 +217,9 @@ static enum mn_err push(struct tcp_comm *comm, struct tcp_lane *lane, int *out)
             return err ? err : tcp_fail_errno(comm, lane, error, "sending");
         }
         tcp_moved(comm);
+        uint32_t front = (size_t)n < lane->tx_front_left ? (uint32_t)n : lane->tx_front_left;
+        lane->tx_front_left -= front;
+        n -= front;
         uint32_t header = (size_t)n < lane->tx_header_left ? (uint32_t)n : lane->tx_header_left;
         uint32_t data = (uint32_t)n - header;
         lane->tx_header_left -= header;
