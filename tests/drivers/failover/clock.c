@@ -1,0 +1,130 @@
+/* The clock that the plugin goes by: this program's clock_gettime() comes before libc's for every
+ * library that it opens. */
+#include "tests/drivers/failover/failover.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_S      1000000000ull
+#define SETTLE_MS 2000
+
+static _Atomic uint64_t moved_ns, frozen_ns; /* frozen_ns: 0, it goes */
+
+static uint64_t real_ns(clockid_t id)
+{
+    struct timespec ts;
+    syscall(SYS_clock_gettime, id, &ts);
+    return (uint64_t)ts.tv_sec * NS_S + (uint64_t)ts.tv_nsec;
+}
+
+__attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct timespec *ts)
+{
+    if (id != CLOCK_MONOTONIC)
+        return (int)syscall(SYS_clock_gettime, id, ts);
+    uint64_t ns = atomic_load(&frozen_ns);
+    if (!ns)
+        ns = real_ns(id) + atomic_load(&moved_ns);
+    ts->tv_sec = (time_t)(ns / NS_S);
+    ts->tv_nsec = (long)(ns % NS_S);
+    return 0;
+}
+
+uint64_t fo_now_ms(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+uint64_t fo_real_ms(void)
+{
+    return real_ns(CLOCK_MONOTONIC) / 1000000;
+}
+
+void fo_clock_freeze(int frozen)
+{
+    uint64_t was = atomic_load(&frozen_ns), real = real_ns(CLOCK_MONOTONIC);
+    if (frozen && !was) {
+        atomic_store(&frozen_ns, real + atomic_load(&moved_ns));
+    } else if (!frozen && was) {
+        /* It never goes back. */
+        if (was > real + atomic_load(&moved_ns))
+            atomic_store(&moved_ns, was - real);
+        atomic_store(&frozen_ns, 0);
+    }
+}
+
+void fo_clock_add(uint64_t us)
+{
+    atomic_fetch_add(&frozen_ns, us * 1000);
+}
+
+int fo_count(const char *directory)
+{
+    DIR *dir = opendir(directory);
+    int n = 0;
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+/* Without those that stay for a while in case of more work. */
+int fo_threads(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    const struct dirent *entry;
+    int n = 0;
+    while (dir && (entry = readdir(dir))) {
+        char path[300], name[32] = "";
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0)
+            continue;
+        n += read(fd, name, sizeof name - 1) > 0 && strcmp(name, "mn-verbs-work\n") != 0;
+        close(fd);
+    }
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+/* What the threads do now; 1 when all others sleep. */
+static int all_sleep(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    const struct dirent *entry;
+    int awake = 0;
+    while (dir && (entry = readdir(dir))) {
+        char path[300], text[256];
+        if (*entry->d_name == '.' || atoi(entry->d_name) == (int)syscall(SYS_gettid))
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", entry->d_name);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+        if (fd >= 0)
+            close(fd);
+        text[n > 0 ? n : 0] = '\0';
+        const char *state = strrchr(text, ')');
+        awake += state && state[1] && state[2] != 'S';
+    }
+    if (dir)
+        closedir(dir);
+    return !awake;
+}
+
+void fo_settle(void)
+{
+    uint64_t end = fo_real_ms() + SETTLE_MS;
+    while (!all_sleep() && fo_real_ms() < end)
+        sched_yield();
+}
