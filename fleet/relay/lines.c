@@ -1,4 +1,5 @@
 /* Lines: accepted, dialled, stepped, and what comes over them. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,9 +164,13 @@ static void watch(struct relayd_line *line)
 
     if (fd == line->fd && event.events == line->events)
         return;
-    if (fd < 0 || (epoll_ctl(line->relay->epoll, EPOLL_CTL_MOD, fd, &event) &&
-                   epoll_ctl(line->relay->epoll, EPOLL_CTL_ADD, fd, &event)))
+    if (fd < 0)
         return;
+    if (epoll_ctl(line->relay->epoll, EPOLL_CTL_MOD, fd, &event) &&
+        epoll_ctl(line->relay->epoll, EPOLL_CTL_ADD, fd, &event)) {
+        relayd_line_fail(line, "%s cannot be listened to: %s", line->peer, strerror(errno));
+        return;
+    }
     line->fd = fd;
     line->events = event.events;
 }

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -119,6 +120,23 @@ static void a_line_that_ends_while_another_is_torn_down_takes_its_ways_along(voi
     assert_ptr_equal(relay.lines, lines[1]);
 }
 
+/* Nothing would ever wake the relay for it. epoll(7) takes no file. */
+static void a_line_that_cannot_be_listened_to_ends(void **state)
+{
+    static const uint8_t frame[100];
+    int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), fd = lines[0]->line->fd;
+
+    (void)state;
+    lines[0]->line->fd = file;
+    relayd_line_put(lines[0], MN_LINE_TALK, frame, sizeof frame);
+    assert_true(lines[0]->ended);
+    assert_false(lines[1]->ended);
+    lines[0]->line->fd = fd;
+    close(file);
+    relayd_line_put(lines[1], MN_LINE_TALK, frame, sizeof frame);
+    assert_false(lines[1]->ended);
+}
+
 /* Processes have less: there are many of them. */
 static void a_line_that_does_not_read_ends_before_it_has_much_memory(void **state)
 {
@@ -142,6 +160,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
+        TEST(a_line_that_cannot_be_listened_to_ends),
         TEST(a_line_that_does_not_read_ends_before_it_has_much_memory),
         TEST(a_line_that_ends_while_another_is_torn_down_takes_its_ways_along),
     };
