@@ -38,6 +38,7 @@
 #define TCP_EAGER_BYTES (32u << 10) /* unacknowledged small messages, headers included */
 #define TCP_ACK_BYTES   (8u << 10)  /* the receiver acknowledges small messages this seldom */
 #define TCP_ACK_COUNT   16
+#define TCP_ACK_WHOLE   4           /* … and what a relay passes on, while more is there */
 #define TCP_STRIPE_MIN  (64u << 10) /* smaller messages, and parts, are not divided */
 #define TCP_STAGE       4096        /* bytes read together with a header */
 #define TCP_CALL_BYTES  (1u << 20)  /* at most this much in one system call */
@@ -149,7 +150,8 @@ struct tcp_comm {
     uint32_t seq_known, seq_unmatched, seq_landed; /* next FIRST; all before are matched; landed */
     uint32_t ack_bytes, ack_count, incomplete;
     uint32_t ahead; /* bytes read behind large data: the next header, and what is small before it */
-    uint32_t whole; /* groups of which all has landed; wraps */
+    int more;       /* the socket gave all that it was asked for: it has more */
+    uint32_t whole, whole_acked; /* groups of which all has landed; wraps */
     uint64_t aside_bytes;
     int ack_due;
     /* reverse frames: acknowledgements out, or in */

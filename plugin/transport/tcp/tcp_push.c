@@ -10,12 +10,14 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plugin/thread.h"
 #include "plugin/transport/tcp/tcp.h"
 
-#define EVENTS 64
+#define EVENTS  64
+#define SPIN_NS 30000
 
 struct tcp_push {
     struct tcp_comm *comm;
@@ -139,18 +141,44 @@ static void wake(const struct epoll_event *events, int n)
     pthread_mutex_unlock(&lock);
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+/* The next message is near while they come in a row: to be woken for each costs more. 1: something
+ * is there. */
+static int look_around(struct epoll_event events[EVENTS])
+{
+    for (uint64_t end = now_ns() + SPIN_NS; now_ns() < end && !atomic_load(&ending);) {
+        int n = epoll_wait(epoll, events, EVENTS, 0);
+        if (n > 0)
+            wake(events, n);
+        if (n > 0 || !nothing_is_posted())
+            return 1;
+        while (atomic_load(&wanted))
+            sched_yield();
+    }
+    return 0;
+}
+
 static void *push_all(void *arg)
 {
     struct epoll_event events[EVENTS];
 
     (void)arg;
-    while (!atomic_load(&ending)) {
+    for (int spins = 0; !atomic_load(&ending);) {
         int moved = serve_all();
         while (atomic_load(&wanted))
             sched_yield();
-        if (moved)
+        spins |= moved;
+        if (moved || (spins && look_around(events)))
             continue;
         int n = EVENTS;
+        spins = 0;
         atomic_store(&asleep, 1);
         if (nothing_is_posted())
             n = epoll_wait(epoll, events, EVENTS, MN_SLEEP_MS);

@@ -44,6 +44,7 @@ void tcp_recv_flush_acks(struct tcp_comm *comm)
         comm->back_at = TCP_FRAME_SIZE;
         comm->ack_due = 0;
         comm->ack_bytes = comm->ack_count = 0;
+        comm->whole_acked = comm->whole;
     }
     ssize_t n = send(lane->fd, (uint8_t *)&comm->back + TCP_FRAME_SIZE - comm->back_at,
                      comm->back_at, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -284,6 +285,7 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
     ssize_t got;
 
     *n = 0;
+    comm->more = 0;
     direct = whole ? direct : most;
     if (!direct) {
         got = recv(lane->fd, lane->stage + staged, TCP_STAGE - staged, MSG_DONTWAIT);
@@ -305,6 +307,7 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
     }
     *n = (uint32_t)got;
     uint32_t data = *n < direct ? *n : direct;
+    comm->more = direct && *n == direct + (whole ? comm->ahead : 0);
     lane->stage_len += *n - data;
     if (data && !straight)
         mn_copy_visible(lane->rx->into + lane->rx_at, comm->order, data);
@@ -339,6 +342,14 @@ static enum mn_err drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t 
     return err;
 }
 
+/* What is large and passed on is acknowledged together while there is more to read: who stops
+ * reading there is behind anyway. */
+static int holds_acks(struct tcp_comm *comm)
+{
+    return comm->config->hop && comm->more && !comm->lanes[0].rx_parked &&
+           comm->whole - comm->whole_acked < TCP_ACK_WHOLE;
+}
+
 /* Reads lane 0, and the others when something is expected on them. */
 static enum mn_err read_all(struct tcp_comm *comm, int others)
 {
@@ -348,7 +359,7 @@ static enum mn_err read_all(struct tcp_comm *comm, int others)
     others |= comm->incomplete > 0;
     for (int i = 1; i < comm->n_lanes && !err && others; i++)
         err = drain(comm, &comm->lanes[i], &moved);
-    if (comm->ack_due)
+    if (comm->ack_due && !holds_acks(comm))
         tcp_recv_flush_acks(comm);
     if (moved)
         tcp_moved(comm);

@@ -6,6 +6,7 @@
 #include "plugin/transport/tcp/tcp.h"
 
 #define SMALL          1024 /* data sent in one piece with its header */
+#define BACK           8    /* frames that are read at once */
 #define FEEDBACK_EVERY 16   /* small messages between looks at lane 0's way back */
 
 static struct tcp_send *send_at(struct tcp_comm *comm, uint32_t seq)
@@ -58,14 +59,32 @@ static enum mn_err on_back(struct tcp_comm *comm)
                     frame->type);
 }
 
+static enum mn_err take_back(struct tcp_comm *comm, const struct tcp_frame frames[BACK],
+                             size_t bytes)
+{
+    size_t n = bytes / TCP_FRAME_SIZE;
+    enum mn_err err = MN_OK;
+
+    for (size_t i = 0; i < n && !err; i++) {
+        comm->back = frames[i];
+        tcp_moved(comm);
+        err = on_back(comm);
+    }
+    comm->back_at = (uint32_t)(bytes % TCP_FRAME_SIZE);
+    memcpy(&comm->back, frames + n, comm->back_at);
+    return err;
+}
+
 static enum mn_err read_back(struct tcp_comm *comm)
 {
     struct tcp_lane *lane = &comm->lanes[0];
 
     comm->since_feedback = 0;
     for (;;) {
-        ssize_t n = recv(lane->fd, (uint8_t *)&comm->back + comm->back_at,
-                         TCP_FRAME_SIZE - comm->back_at, MSG_DONTWAIT);
+        struct tcp_frame frames[BACK];
+        size_t room = sizeof frames - comm->back_at;
+        memcpy(frames, &comm->back, comm->back_at);
+        ssize_t n = recv(lane->fd, (uint8_t *)frames + comm->back_at, room, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -74,13 +93,9 @@ static enum mn_err read_back(struct tcp_comm *comm)
             return tcp_fail_errno(comm, lane, errno, "waiting for an acknowledgement");
         if (n == 0)
             return tcp_fail_errno(comm, lane, ECONNRESET, "waiting for an acknowledgement");
-        comm->back_at += (uint32_t)n;
-        if (comm->back_at < TCP_FRAME_SIZE)
-            continue;
-        comm->back_at = 0;
-        tcp_moved(comm);
-        enum mn_err err = on_back(comm);
-        if (err)
+        enum mn_err err = take_back(comm, frames, comm->back_at + (size_t)n);
+        /* What comes behind it, also the end, is found by the next call: this one has moved. */
+        if (err || (size_t)n < room)
             return err;
     }
 }
