@@ -13,6 +13,7 @@ void mn_chan_init(struct mn_chan *chan, int fd)
 {
     chan->fd = fd;
     chan->rx_len = chan->tx_len = chan->tx_off = 0;
+    chan->lost = 0;
 }
 
 void mn_chan_close(struct mn_chan *chan)
@@ -46,8 +47,12 @@ enum mn_err mn_chan_flush(struct mn_chan *chan, struct mn_diag *diag)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return MN_ERR_AGAIN;
-        if (n < 0)
+        if (n < 0) {
+            /* EPIPE: the peer has closed, as reading tells. */
+            if (errno != EPIPE)
+                chan->lost = errno;
             return mn_fail_errno(diag, "sending a handshake frame");
+        }
         chan->tx_off += (size_t)n;
     }
     chan->tx_len = chan->tx_off = 0;
@@ -65,6 +70,11 @@ static enum mn_err fill(struct mn_chan *chan, size_t want, struct mn_diag *diag)
             return MN_ERR_AGAIN;
         if (n < 0)
             return mn_fail_errno(diag, "reading a handshake frame");
+        if (n == 0 && chan->lost) {
+            /* A socket tells once why it was reset; then it looks like one that the peer closed. */
+            errno = chan->lost;
+            return mn_fail_errno(diag, "reading a handshake frame");
+        }
         if (n == 0)
             return mn_fail(diag, MN_ERR_PEER_DEAD, "peer closed the connection in the handshake");
         chan->rx_len += (size_t)n;

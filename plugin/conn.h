@@ -68,6 +68,7 @@ struct mn_chan {
     size_t rx_len;
     uint8_t tx[MN_FRAME_MAX];
     size_t tx_len, tx_off;
+    int lost; /* errno value by which sending learnt that it is; 0: not */
 };
 
 void mn_chan_init(struct mn_chan *chan, int fd);
