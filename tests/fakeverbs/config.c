@@ -79,6 +79,7 @@ static const struct key {
     NUMBER(linger, 0,
            "what is under way to a queue pair lands for up to so many polls after modify to the "
            "error state has returned, before its receives are flushed"),
+    NUMBER(noflush, 0, "1: receives are not flushed in the error state"),
     NUMBER(portmute, 0, "1: no event tells of a port"),
     NUMBER(slowcq, 0, "1: a poll gives one completion at most, and often none"),
     NUMBER(leaks, 0, "abort at exit: 1 if QPs, CQs or MRs remain, 2 also PDs and contexts"),

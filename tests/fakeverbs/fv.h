@@ -55,7 +55,7 @@ struct fv_config {
     long mtu, dmabuf, steps, timeout;
     long delay, reorder, error, flap, flap_polls, silent, drop_rtr, gidshift, gidmute, nomem,
         slowcq;
-    long linger, portmute, fail[FV_N_FAILING];
+    long linger, portmute, noflush, fail[FV_N_FAILING];
     long leaks, strict, nap, lose, ece, forkless, control, inline_every, infiniband, rtr_silent;
     char stats[256], shm[256];
     char pulled[256], muted[256]; /* files that say what the cables are */

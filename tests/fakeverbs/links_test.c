@@ -169,6 +169,18 @@ static void what_is_under_way_lands_after_the_error_state(void **state)
     assert_true(landed);
 }
 
+static void receives_may_not_be_flushed(void **state)
+{
+    struct ibv_wc wc;
+    (void)state;
+    fakeverbs_set("noflush=1");
+    pair_post_recv(&p.b, 1);
+    assert_int_equal(fails(p.b.qp), 0);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(ibv_poll_cq(p.b.cq, 1, &wc), 0);
+    fakeverbs_set("noflush=0");
+}
+
 static void the_nth_call_of_a_verb_fails(void **state)
 {
     struct ibv_sge sge = pair_sge(&p.a, 0, 8);
@@ -207,6 +219,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(packets_come_later_than_their_sender_lives, begin, end),
         cmocka_unit_test_setup_teardown(a_port_goes_at_one_end, begin, end),
         cmocka_unit_test_setup_teardown(what_is_under_way_lands_after_the_error_state, begin, end),
+        cmocka_unit_test_setup_teardown(receives_may_not_be_flushed, begin, end),
         cmocka_unit_test_setup_teardown(the_nth_call_of_a_verb_fails, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

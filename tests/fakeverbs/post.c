@@ -104,7 +104,7 @@ static int post_one_recv(struct fv_qp *qp, const struct ibv_recv_wr *wr)
     for (int i = 0; i < w->n_sge; i++)
         if (w->sge[i].length > 0)
             qp->rq_memory = qp->rq_posted;
-    if (qp->base.state == IBV_QPS_ERR && !qp->lingers) {
+    if (qp->base.state == IBV_QPS_ERR && !qp->lingers && !fv.config.noflush) {
         w->wc = (struct ibv_wc){.wr_id = w->wr_id, .status = IBV_WC_WR_FLUSH_ERR};
         w->ready = fv_ready(qp);
         qp->rq_used = qp->rq_posted;

@@ -423,7 +423,7 @@ void fv_qp_error(struct fv_qp *qp)
 
 void fv_qp_flush_receives(struct fv_qp *qp)
 {
-    for (; qp->rq_used < qp->rq_posted; qp->rq_used++) {
+    for (; qp->rq_used < qp->rq_posted && !fv.config.noflush; qp->rq_used++) {
         struct fv_rwqe *w = &qp->rq[qp->rq_used % qp->cap.max_recv_wr];
         w->wc = (struct ibv_wc){.wr_id = w->wr_id, .status = IBV_WC_WR_FLUSH_ERR};
         w->ready = fv_ready(qp);

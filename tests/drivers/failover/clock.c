@@ -64,7 +64,8 @@ void fo_clock_freeze(int frozen)
 
 void fo_clock_add(uint64_t us)
 {
-    atomic_fetch_add(&frozen_ns, us * 1000);
+    if (atomic_load(&frozen_ns))
+        atomic_fetch_add(&frozen_ns, us * 1000);
 }
 
 int fo_count(const char *directory)

@@ -13,7 +13,7 @@
 #define FO_DEPTH  6 /* groups under way */
 #define FO_EVENTS 48
 #define FO_LINES  12
-#define FO_BOUND  60000 /* ms without anything done, all links that come back being back */
+#define FO_BOUND  240000 /* ms in which nothing is done, which is too long */
 
 /* --- clock.c --- */
 uint64_t fo_now_ms(void);

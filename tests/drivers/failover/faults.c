@@ -49,7 +49,7 @@ static int other(struct fo_plan *p, int not )
 /* Long after: the link was given up, and perhaps all with it. Or at once. */
 static uint64_t while_ms(struct fo_plan *p)
 {
-    static const uint64_t most[] = {2, 60, 400, 3000, 9000};
+    static const uint64_t most[] = {2, 600, 2000, 9000, 40000};
     return below(p, most[below(p, sizeof most / sizeof *most)]);
 }
 

@@ -2,7 +2,8 @@
  * and all of it is held against what must be true. */
 #include "tests/drivers/failover/flow.h"
 
-#include <errno.h>
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#define IDLE_MS    60000
+#define GRACE_MS   5000  /* real ones */
 #define CONNECT_MS 20000 /* real ones */
 #define AREA       (FO_DEPTH * (FO_GUARD + FO_LARGE + FO_GUARD + 7 * (size_t)(FO_SMALL + FO_GUARD)))
 #define POISON     0xdb
@@ -93,16 +96,46 @@ static void close_end(struct scene *s, struct fo_flow *f, int i)
 
 /* --- faults --- */
 
-/* The connections between the two libraries that are open now, one of them or all. */
+/* A socket whose connection was reset. */
+static int reset_socket(void)
+{
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct linger at_once = {1, 0};
+    socklen_t len = sizeof addr;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bind(listener, (struct sockaddr *)&addr, len);
+    listen(listener, 1);
+    getsockname(listener, (struct sockaddr *)&addr, &len);
+    int connected = connect(fd, (struct sockaddr *)&addr, len),
+        other = accept(listener, NULL, NULL);
+    close(listener);
+    if (connected != 0 || other < 0)
+        abort();
+    setsockopt(other, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    close(other);
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    return fd;
+}
+
+/* The connections between the two libraries that are open now, one of them or all, as a firewall or
+ * a cable ends them: reset at both ends. Nobody says a last word, which only a process that ends
+ * does. */
 static void cut(struct scene *s)
 {
+    const struct linger at_once = {1, 0};
     int all = fo_below(&s->rng, 2) == 0;
     for (int fd = 3; fd < 1024; fd++) {
-        struct sockaddr_storage peer;
+        struct sockaddr_in peer;
         socklen_t len = sizeof peer;
-        if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 &&
-            (peer.ss_family == AF_INET || peer.ss_family == AF_INET6) &&
-            shutdown(fd, SHUT_RDWR) == 0 && !all)
+        if (getpeername(fd, (struct sockaddr *)&peer, &len) != 0 || peer.sin_family != AF_INET)
+            continue;
+        int reset = reset_socket();
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        if (dup3(reset, fd, O_CLOEXEC) < 0)
+            abort();
+        close(reset);
+        if (!all)
             return;
     }
 }
@@ -120,7 +153,7 @@ static int is_due(struct scene *s, const struct fo_event *e)
         if (fo_counter(e->when == FO_MADE ? "create_qp" : "flushes") ==
             (e->when == FO_MADE ? s->event_made : s->event_flushes))
             s->event_step = s->step;
-        return steps >= e->after || ms > 4000; /* it may not come to that */
+        return steps >= e->after || ms > 20000; /* it may not come to that */
     }
     return 1;
 }
@@ -230,17 +263,38 @@ static void stuck(struct scene *s)
     }
 }
 
+/* A receiver that has all closes in the end. Until then nothing may call it any more, and what the
+ * sender waits for of it comes with the close. */
+static int close_the_idle(struct scene *s)
+{
+    for (int i = 0; i < s->n_flows; i++) {
+        struct fo_flow *f = &s->flows[i];
+        if (f->received == f->n && !f->closed[1] && f->sent < f->n && !f->errors[0]) {
+            close_end(s, f, 1);
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static void move(struct scene *s)
 {
+    uint64_t grace = 0; /* real ms until which nothing may move in real time, too; 0: not yet */
     s->event_ms = s->moved_ms = fo_now_ms();
     s->event_flushes = fo_counter("flushes");
     s->event_made = fo_counter("create_qp");
     for (s->step = 0; !over(s) || s->event < s->plan.n; s->step++) {
         int moved = 0;
         do_events(s);
+        if (fo_now_ms() - s->moved_ms > IDLE_MS && s->event == s->plan.n)
+            moved = close_the_idle(s);
         for (int i = 0; i < s->n_flows; i++) {
             moved |= one_thing(s, &s->flows[i]);
             look_at_errors(s, &s->flows[i]);
+        }
+        if (moved && grace) {
+            fo_clock_freeze(1);
+            grace = 0;
         }
         if (moved) {
             s->moved_ms = fo_now_ms();
@@ -251,47 +305,56 @@ static void move(struct scene *s)
         fo_clock_add(s->idle > 64 ? s->idle_us : 5);
         if (++s->idle % (1 + 50000 / s->idle_us) == 0)
             fo_settle();
-        if (fo_now_ms() - s->moved_ms > FO_BOUND && !over(s))
+        if (fo_now_ms() - s->moved_ms <= FO_BOUND || over(s))
+            continue;
+        /* Threads may sleep in real time, which has been short. */
+        if (!grace)
+            fo_clock_freeze(0);
+        grace = grace ? grace : fo_real_ms() + GRACE_MS;
+        if (fo_real_ms() > grace)
             stuck(s);
     }
 }
 
 /* --- all of it --- */
 
-static void reset_double(uint64_t seed, struct fo_rng *rng)
+/* 1: packets take many calls. */
+static int reset_double(uint64_t seed, struct fo_rng *rng)
 {
     static const int delays[] = {0, 3, 20, 100}, lingers[] = {0, 0, 30, 300};
+    int delay = delays[fo_below(rng, 4)], steps = fo_below(rng, 2) ? 64 : 4;
     char links[256] = "";
     for (int i = 0, n = 0; i < FO_LINKS; i++)
         n += snprintf(links + n, sizeof links - (size_t)n,
                       ",link=a%d:up,link=b%d:up,lost=a%d:none,lost=b%d:none", i, i, i, i);
     fo_set("seed=%llu,error=0,gidshift=0,gidmute=0,portmute=0,delay=%d,reorder=%d,linger=%d,"
-           "slowcq=%d,timeout=%d,steps=%d%s",
-           (unsigned long long)seed + 1, delays[fo_below(rng, 4)], (int)fo_below(rng, 2),
-           lingers[fo_below(rng, 4)], fo_below(rng, 4) == 0, 200 + (int)fo_below(rng, 4000),
-           fo_below(rng, 2) ? 64 : 4, links);
+           "slowcq=%d,noflush=%d,timeout=%d,steps=%d%s",
+           (unsigned long long)seed + 1, delay, (int)fo_below(rng, 2), lingers[fo_below(rng, 4)],
+           fo_below(rng, 4) == 0, fo_below(rng, 12) == 0, 200 + (int)fo_below(rng, 4000), steps,
+           links);
     static const char *const verbs[] = {"create_cq", "create_qp", "modify_qp",
                                         "rtr",       "post_send", "post_recv"};
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
         fo_set("fail=%s:0", verbs[i]);
+    return delay > 20 || steps == 4;
 }
 
 static const char *const kept[] = {"qps", "cqs", "mrs", "channels"};
 
 static void run(struct scene *s, uint64_t seed)
 {
-    static const uint64_t paces[] = {100, 400, 1500};
+    static const uint64_t paces[] = {100, 400, 1500}; /* us: far less than what counts as silence */
     uint64_t rnr = fo_counter("rnr");
     int links = 2 + (int)fo_below(&s->rng, FO_LINKS - 1);
 
-    reset_double(seed, &s->rng);
+    int slow = reset_double(seed, &s->rng);
     s->plan.links = links;
     for (int i = links; i < FO_LINKS; i++)
         fo_set("link=a%d:down,link=b%d:down", i, i);
     fo_settle();
     s->plan.rng.state = fo_mix(seed);
     s->plan.spared = s->row->spares ? (int)fo_below(&s->rng, (uint64_t)links) : -1;
-    s->idle_us = paces[fo_below(&s->rng, 3)];
+    s->idle_us = paces[fo_below(&s->rng, slow ? 2 : 3)];
     s->n_flows = 1 + (int)fo_below(&s->rng, FO_FLOWS);
     if (s->options->warming)
         s->n_flows = FO_FLOWS; /* both libraries connect and accept */

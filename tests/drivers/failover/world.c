@@ -112,7 +112,7 @@ void fo_world(uint64_t block, const struct fo_options *options)
                       ",dev=a%d:fa%d:10.66.%d.1,dev=b%d:fb%d:10.66.%d.2", i, i, i, i, i, i);
     setenv("FAKEVERBS", text, 1);
     setenv("MESHNET_QPS_PER_LINK", worlds[block % (sizeof worlds / sizeof *worlds)].qps, 1);
-    setenv("MESHNET_RDMA_SILENCE", "2s", 1);
+    setenv("MESHNET_RDMA_SILENCE", "20s", 1);
     setenv("MESHNET_ALLOW_TCP", "false", 1);
     if (options->failover >= 0)
         setenv("MESHNET_FAILOVER", options->failover ? "true" : "false", 1);
