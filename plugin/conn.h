@@ -41,9 +41,9 @@
 #include "plugin/handle.h"
 #include "plugin/plan.h"
 
-#define MN_PROTOCOL_VERSION 7
+#define MN_PROTOCOL_VERSION 8
 #define MN_FRAME_MAX        4096
-#define MN_MAX_LANES        64 /* eight cables, eight sockets each */
+#define MN_MAX_LANES        64 /* bits of LANES */
 
 enum mn_frame {
     MN_FRAME_HELLO = 1,
@@ -102,7 +102,8 @@ const char *mn_conn_state_name(enum mn_conn_state state);
 
 struct mn_lane {
     int fd;
-    int pair; /* index into the plan's pairs */
+    int pair;    /* index into the plan's pairs */
+    int control; /* it carries no data, but what is said of the others when a link goes */
 };
 
 struct mn_transport;
@@ -129,7 +130,8 @@ struct mn_conn {
     uint64_t lanes_up, lanes_agreed;          /* bit per lane */
     struct mn_chan *lane_chans[MN_MAX_LANES]; /* connector: lanes on their way */
     int ready_sent;
-    uint16_t door;            /* acceptor: the port for those that come back; 0 = none */
+    int failover;             /* TCP: one control socket a link beside those for data */
+    uint16_t door;            /* the acceptor's port for those that come back; 0 = none */
     struct mn_reopen *reopen; /* from READY on, where the transport has a use for it; else NULL */
     uint64_t stepped_ms;      /* when it was last called, or begun */
     unsigned idle_ms;         /* without progress, as calls have seen it */

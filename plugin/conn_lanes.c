@@ -147,7 +147,7 @@ enum mn_err mn_conn_send_ready(struct mn_conn *conn)
 
     if (conn->transport->keeps_control && conn->door)
         conn->reopen = mn_reopen_new(conn, conn->door);
-    uint16_t port = conn->reopen ? conn->door : 0;
+    uint16_t port = conn->reopen || conn->failover ? conn->door : 0;
     mn_put(&b, port, 2);
     ready_mac(conn, port, b.at);
     return mn_chan_put(&conn->chan, MN_FRAME_READY, text, sizeof text);
@@ -163,6 +163,7 @@ enum mn_err mn_conn_get_ready(struct mn_conn *conn, uint8_t *payload, size_t len
     ready_mac(conn, port, mac);
     if (len != MN_READY_SIZE || !mn_mac_equal(mac, payload + 2, sizeof mac))
         return mn_fail(diag, MN_ERR_PROTO, "READY frame that the peer has not written");
+    conn->door = port;
     if (conn->transport->keeps_control && port)
         conn->reopen = mn_reopen_new(conn, port);
     return MN_OK;

@@ -97,6 +97,7 @@ static void put_side(const struct mn_conn *conn, struct mn_bytes *b)
     mn_put(b, side->reach, 1);
     mn_put(b, (uint64_t)side->sockets_per_link, 1);
     mn_put(b, (uint64_t)side->qps_per_link, 1);
+    mn_put(b, (uint64_t)side->failover, 1);
     mn_put(b, side->relay, 1);
     mn_put(b, (uint64_t)side->relay_node, 2);
     put_text(b, side->node);
@@ -179,6 +180,7 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     side->reach = (enum mn_reach)mn_get(&b, 1);
     side->sockets_per_link = (int)mn_get(&b, 1);
     side->qps_per_link = (int)mn_get(&b, 1);
+    side->failover = (int)mn_get(&b, 1);
     side->relay = (enum mn_relay_able)mn_get(&b, 1);
     side->relay_node = (int)mn_get(&b, 2);
     get_text(&b, side->node, sizeof side->node);
@@ -186,7 +188,7 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     get_text(&b, side->rdma_table, sizeof side->rdma_table);
     uint64_t count = mn_get(&b, 1);
     if (b.bad || count > MN_MAX_LOCALS || side->sockets_per_link > 8 || side->qps_per_link > 4 ||
-        side->kind > MN_TRANSPORT_TCP || side->allow_tcp > MN_TCP_AUTO ||
+        side->failover > 1 || side->kind > MN_TRANSPORT_TCP || side->allow_tcp > MN_TCP_AUTO ||
         side->reach > MN_REACH_RELAY || side->relay > MN_RELAY_ABLE)
         return mn_fail(diag, MN_ERR_PROTO, "LINKS frame out of bounds");
     for (uint64_t i = 0; i < count; i++, side->n_locals++)
@@ -256,6 +258,23 @@ static void tell_tcp(const struct mn_conn *conn)
         MN_INFO("peer %s: TCP carries the data, not RDMA: %s", conn->peer_text, why);
 }
 
+/* Neighbours in the list use different cables. With failover each has a control socket, too: the
+ * data sockets may be full of what nobody reads yet. */
+static void plan_lanes(struct mn_conn *conn)
+{
+    int tcp = conn->plan.kind == MN_TRANSPORT_TCP;
+    int pairs = tcp && conn->plan.n_pairs ? conn->plan.n_pairs : 1;
+    int each = tcp ? conn->plan.lanes_per_pair : 1;
+
+    conn->failover = tcp && pairs * each > 1 && conn->side[0].failover && conn->side[1].failover;
+    if (conn->failover && (each + 1) * pairs > MN_MAX_LANES)
+        each = MN_MAX_LANES / pairs - 1;
+    conn->n_lanes = pairs * (each + conn->failover);
+    for (int i = 0; i < conn->n_lanes; i++)
+        conn->lanes[i] =
+            (struct mn_lane){.fd = -1, .pair = i % pairs, .control = i >= pairs * each};
+}
+
 enum mn_err mn_conn_make_plan(struct mn_conn *conn, struct mn_diag *diag)
 {
     enum mn_err err =
@@ -264,12 +283,7 @@ enum mn_err mn_conn_make_plan(struct mn_conn *conn, struct mn_diag *diag)
         return err;
     tell_tcp(conn);
     conn->transport = mn_transport_of(conn->plan.kind);
-    int pairs = conn->plan.n_pairs ? conn->plan.n_pairs : 1;
-    conn->n_lanes = conn->plan.kind == MN_TRANSPORT_TCP ? pairs * conn->plan.lanes_per_pair : 1;
-    for (int i = 0; i < conn->n_lanes; i++) {
-        conn->lanes[i].fd = -1;
-        conn->lanes[i].pair = i % pairs; /* neighbours in the list use different cables */
-    }
+    plan_lanes(conn);
     conn->lanes_up = 1;
     return MN_OK;
 }

@@ -46,6 +46,8 @@ void mn_side_self(const struct mn_config *config, const struct mn_device *device
     side->allow_tcp = config->settings.allow_tcp;
     side->reach = config->settings.reach;
     side->sockets_per_link = config->settings.sockets_per_link;
+    /* A hop of the relay is given up, and the message goes another way. */
+    side->failover = config->settings.failover && !config->hop;
     side->qps_per_link = config->settings.qps_per_link;
     memcpy(side->locals, device->locals, sizeof side->locals);
     side->n_locals = device->n_locals;
@@ -193,7 +195,7 @@ enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_dev
     memcpy(h.nonce, l->nonce, sizeof h.nonce);
     memcpy(h.locals, device->locals, sizeof h.locals);
     h.n_locals = device->n_locals;
-    if (tell_gids(config, device, &h))
+    if (tell_gids(config, device, &h) || (config->settings.failover && !config->hop))
         l->door = mn_reopen_hold_door(config);
     mn_handle_write(&h, mn_config_key(config), handle);
     *listener = l;

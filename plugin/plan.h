@@ -42,6 +42,7 @@ struct mn_side {
     enum mn_allow_tcp allow_tcp;
     enum mn_reach reach;
     int sockets_per_link, qps_per_link; /* 0 = auto */
+    int failover;                       /* goes on over its other links when one is out */
     enum mn_relay_able relay;
     int relay_node; /* of config->relay; 0 where there is none */
     uint64_t mesh;  /* digest of the mesh file; 0 = none */

@@ -16,6 +16,7 @@
 #define ROUND_MS   10 /* between two rounds of the thread, however many come */
 #define UNDER_WAY  20 /* between looks at what is being dialled or looked at */
 #define FRAME_SIZE (8 + MN_RETURN_SIZE)
+#define LANE_STEP  0x9e3779b97f4a7c15u /* between the ids of a connection's sockets; odd */
 
 /* Taken inside of arrive.c's, never around it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -68,6 +69,7 @@ void mn_reopen_give(struct mn_reopen *r, int fd)
 {
     int old = atomic_exchange(&r->fresh, fd);
 
+    r->given = r->attempt;
     if (old >= 0 && fd >= 0)
         mn_socket_reset(old);
     else if (old >= 0)
@@ -256,13 +258,13 @@ static void list_ways(struct mn_reopen *r, const struct mn_conn *conn)
         add_way(r, conn, conn->control);
 }
 
-struct mn_reopen *mn_reopen_new(const struct mn_conn *conn, uint16_t port)
+static struct mn_reopen *make(const struct mn_conn *conn, uint16_t port, int lane)
 {
     struct mn_reopen *r = calloc(1, sizeof *r);
 
     if (!r)
         return NULL;
-    r->id = conn->id;
+    r->id = conn->id + (uint64_t)(lane + 1) * LANE_STEP;
     memcpy(r->key, conn->session, sizeof r->key);
     atomic_init(&r->fresh, -1);
     r->connector = conn->connector;
@@ -270,13 +272,26 @@ struct mn_reopen *mn_reopen_new(const struct mn_conn *conn, uint16_t port)
     r->traffic_class = conn->traffic_class;
     r->patience_ms = conn->config->settings.handshake_ms / 3;
     mn_strlcpy(r->peer, conn->peer_text, sizeof r->peer);
-    if (r->connector)
+    if (r->connector && lane < 0)
         list_ways(r, conn);
+    else if (r->connector)
+        add_way(r, conn,
+                conn->plan.n_pairs ? conn->plan.pairs[conn->lanes[lane].pair] : conn->control);
     pthread_mutex_lock(&lock);
     r->next = buckets[r->id % BUCKETS];
     buckets[r->id % BUCKETS] = r;
     pthread_mutex_unlock(&lock);
     return r;
+}
+
+struct mn_reopen *mn_reopen_new(const struct mn_conn *conn, uint16_t port)
+{
+    return make(conn, port, -1);
+}
+
+struct mn_reopen *mn_reopen_new_lane(const struct mn_conn *conn, uint16_t port, int lane)
+{
+    return make(conn, port, lane);
 }
 
 void mn_reopen_keep(struct mn_reopen *r, const struct mn_config *config)
@@ -336,4 +351,15 @@ int mn_reopen_is_done(struct mn_reopen *r)
 int mn_reopen_take(struct mn_reopen *r)
 {
     return mn_reopen_is_done(r) ? atomic_exchange(&r->fresh, -1) : -1;
+}
+
+int mn_reopen_take_attempt(struct mn_reopen *r, uint64_t *attempt)
+{
+    if (!mn_reopen_is_done(r))
+        return -1;
+    pthread_mutex_lock(&lock);
+    int fd = atomic_exchange(&r->fresh, -1);
+    *attempt = r->given;
+    pthread_mutex_unlock(&lock);
+    return fd;
 }

@@ -31,6 +31,8 @@ void mn_reopen_release_door(void);
 /* The way back of one connection whose plan is made. port: the acceptor's door. NULL: no memory.
  * Takes no lock but its own for a moment. */
 struct mn_reopen *mn_reopen_new(const struct mn_conn *conn, uint16_t port);
+/* The same for one of its sockets, lane of conn->lanes: it comes back over its own cable alone. */
+struct mn_reopen *mn_reopen_new_lane(const struct mn_conn *conn, uint16_t port, int lane);
 /* The connection is a comm's now; the acceptor's holds the door from here on. reopen may be NULL,
  * here and below. */
 void mn_reopen_keep(struct mn_reopen *reopen, const struct mn_config *config);
@@ -42,6 +44,8 @@ int mn_reopen_lost(struct mn_reopen *reopen);
 int mn_reopen_is_done(struct mn_reopen *reopen);
 /* Its socket, the caller's; -1: none yet. */
 int mn_reopen_take(struct mn_reopen *reopen);
+/* The same, and which attempt it is of: both ends have the same number. */
+int mn_reopen_take_attempt(struct mn_reopen *reopen, uint64_t *attempt);
 
 /* No context is left, nor a comm: ends the thread. */
 void mn_reopen_quit(void);

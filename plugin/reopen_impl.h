@@ -23,6 +23,7 @@ struct mn_reopen {
     uint64_t id, attempt;   /* of the connection; the last one made, or taken */
     uint8_t key[MN_KEY_SIZE];
     atomic_int fresh; /* socket that waits for the comm; -1 = none */
+    uint64_t given;   /* the attempt that it is of; with the lock */
     int connector;
     int holds; /* the door */
     char peer[128];

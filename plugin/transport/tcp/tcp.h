@@ -20,7 +20,10 @@
  *
  * TCP_USER_TIMEOUT also kills a connection whose peer lives but does not read. The sender therefore
  * looks at what blocks it and suspends the timeout while the peer's kernel answers: slow is not
- * dead. */
+ * dead.
+ *
+ * With failover (tcp_failover.h) a socket that is broken, or whose link is out, is given up, and
+ * what it had not delivered goes by the others. */
 #ifndef MN_TCP_H
 #define MN_TCP_H
 
@@ -28,6 +31,7 @@
 
 #include "plugin/outage.h"
 #include "plugin/relay/frame.h"
+#include "plugin/reopen.h"
 #include "plugin/transport.h"
 
 #define TCP_FRAME_SIZE  32
@@ -48,13 +52,29 @@
 #define TCP_POLLED_MAX (120u * 640 * 8)
 #define TCP_STEPS      8
 #define TCP_ASIDE_MAX  (256u << 20) /* bytes of messages read aside */
+#define TCP_LOG        128          /* frames of a socket that may have to be sent again */
+#define TCP_GOT_EVERY  (TCP_LOG / 4)
+#define TCP_COPIES     (2 * TCP_EAGER_BYTES) /* of small messages done before they have landed */
 
-enum tcp_type { TCP_FIRST = 1, TCP_MORE, TCP_ACK, TCP_ERROR };
+enum tcp_type {
+    TCP_FIRST = 1,
+    TCP_MORE,
+    /* back, on the socket that FIRST frames go by */
+    TCP_ACK,
+    TCP_ERROR,
+    TCP_GOT,
+    /* on control sockets, see tcp_failover.h */
+    TCP_SYNC,
+    TCP_REQUEST,
+    TCP_ANSWER,
+    TCP_JOIN
+};
 enum { TCP_ACK_ME = 1 };
 
 /* On the wire in host order: every platform of NCCL and RCCL is little-endian. ACK: every message
  * before seq has landed, and those after it whose bit is set in the 128 bits of tag..length. ERROR:
- * seq, size, and in offset the error code. */
+ * seq, size, and in offset the error code. GOT: of lane seq's socket number size (turn), offset
+ * frames have been read to their end. */
 struct tcp_frame {
     uint32_t magic;
     uint8_t type, flags;
@@ -73,7 +93,14 @@ struct tcp_send {
     const uint8_t *data;
     uint32_t seq, size, next, sent; /* next: first byte no lane has taken; sent: in the kernel */
     int32_t tag;
-    uint8_t posted, header_taken, header_sent, ack_me, eager, landed;
+    uint32_t copy_end; /* of comm->copies, where data is its copy */
+    uint8_t posted, header_taken, header_sent, ack_me, eager, landed, copied;
+};
+
+/* A frame as it was given to a socket. */
+struct tcp_part {
+    uint32_t seq, offset, length;
+    uint32_t type;
 };
 
 struct tcp_slot {
@@ -96,15 +123,29 @@ struct tcp_message {
     struct tcp_group *group;
     uint32_t seq, size, claimed, got; /* claimed by frames, arrived */
     int32_t tag;
-    uint8_t known, aside, landed, ack_me;
+    uint8_t known, first, aside, landed, ack_me; /* first: its FIRST frame was read */
 };
+
+enum tcp_state { TCP_UP, TCP_FENCED, TCP_DOWN };
 
 struct tcp_lane {
     int fd;
     char link[IF_NAMESIZE];
     char from[MN_ADDR_TEXT], to[MN_ADDR_TEXT];
     uint8_t ended; /* the peer closed its side */
-    uint8_t slow;  /* user timeout suspended: the peer is slow, its kernel answers */
+    uint8_t off;   /* not to be used: not TCP_UP, or broken */
+    uint8_t state; /* enum tcp_state; FENCED: given up, the receiver has not answered yet */
+    uint8_t way;   /* of the links of failover */
+    uint8_t say;   /* bits of what control frames are due about it */
+    uint8_t asked, dialled;
+    uint16_t broken;    /* errno value; the socket is of no use any more */
+    const char *doing;  /* what was tried then */
+    uint64_t broken_ms; /* since when */
+    uint32_t turn;      /* sockets that were here before */
+    uint64_t attempt;   /* of the reopening that has made this one; 0 = the handshake */
+    struct mn_reopen *reopen;
+    uint64_t acked_bytes, acked_ms; /* when the peer's host took something the last time */
+    uint8_t slow; /* user timeout suspended: the peer is slow, its kernel answers */
     struct mn_outage outage;
     uint32_t tx_left; /* data bytes of the frame under way */
     uint32_t tx_header_left;
@@ -113,14 +154,35 @@ struct tcp_lane {
     struct tcp_send *tx;
     const uint8_t *tx_data;
     struct tcp_frame tx_frame;
+    struct tcp_part *log; /* TCP_LOG; NULL without failover. In it are log_head to log_tail … */
+    uint32_t log_head, log_tail;
+    uint64_t log_base; /* … the first of which began after so many bytes of the socket */
     /* receiving side */
     uint32_t rx_left; /* data bytes of the frame under way not yet read */
     uint32_t rx_at;   /* where in the message they go */
     struct tcp_message *rx;
-    uint8_t rx_parked; /* rx_frame is whole, but its message has no place yet */
+    uint8_t rx_parked; /* rx_frame is whole, but its message has no place yet; 2: it is known */
+    uint32_t frames, told_frames; /* read to their end; the sender knows of */
+    uint64_t pos;                 /* bytes of the socket that have come to their place */
+    uint64_t answer;              /* … of the one before */
     struct tcp_frame rx_frame;
     uint32_t stage_at, stage_len;
     uint8_t stage[TCP_STAGE];
+};
+
+struct tcp_link {
+    char name[IF_NAMESIZE]; /* "" = routed */
+    int lane;               /* one of its own, whose ends name it */
+    uint8_t well;           /* at the last look: it answers, and has a carrier */
+    uint8_t gone;           /* sockets of it are given up and not yet back */
+    uint8_t told;           /* … which was said */
+    uint8_t slow_told;      /* that it carries much less than its share */
+    unsigned slow_looks;    /* in a row */
+    unsigned hold_ms;       /* before it is used again */
+    uint64_t gone_ms, stall_ms, back_ms, bad_ms; /* since when; bad_ms: last seen without carrier */
+    uint64_t again;                              /* bytes that other sockets have carried instead */
+    uint64_t weight;                             /* Mb/s */
+    char cause[96];
 };
 
 struct tcp_comm {
@@ -129,18 +191,24 @@ struct tcp_comm {
     char peer[128];
     /* enum mn_err; set once, explained when set. Read relaxed: nothing else is read by it. */
     atomic_int error;
-    int n_lanes;
-    int turn; /* lane that is served first */
+    int n_lanes, n_all;     /* for data; with the control sockets that follow */
+    struct tcp_lane *first; /* carries FIRST and ACK; NULL = none can at present */
+    int turn;               /* lane that is served first */
     unsigned silence_ms;
     uint32_t idle; /* calls in a row that moved nothing */
     uint64_t stuck_ms, health_ms, told_ms;
     int silent; /* lanes with an outage */
     uint32_t chunk;
+    struct tcp_failover *failover; /* NULL = off */
     /* sending */
     struct tcp_push *push;  /* NULL: the owner's thread sends */
     struct tcp_send *sends; /* TCP_WINDOW, by seq */
     uint32_t seq_next, seq_acked, seq_header, seq_take;
     uint32_t eager_bytes, since_feedback;
+    struct tcp_part *todo; /* parts to be sent again: n_todo from todo_head on, of todo_size */
+    uint32_t todo_head, n_todo, todo_size;
+    uint8_t *copies; /* a ring, of which copy_tail to copy_head are in use */
+    uint32_t copy_head, copy_tail;
     /* receiving */
     struct tcp_group *groups;        /* TCP_GROUPS */
     struct tcp_message *messages;    /* TCP_WINDOW, by seq */
@@ -153,11 +221,12 @@ struct tcp_comm {
     int more;       /* the socket gave all that it was asked for: it has more */
     uint32_t whole, whole_acked; /* groups of which all has landed; wraps */
     uint64_t aside_bytes;
-    int ack_due;
+    int ack_due, got_due;
+    uint32_t fence_seq; /* messages before may be introduced in any order: a socket went */
     /* reverse frames: acknowledgements out, or in */
     struct tcp_frame back;
     uint32_t back_at;        /* bytes of back read or still to write */
-    struct tcp_lane lanes[]; /* n_lanes */
+    struct tcp_lane lanes[]; /* n_all */
 };
 
 /* Fails the comm: explains with peer and link at WARN, once, and returns the code to stay. */
@@ -166,6 +235,10 @@ enum mn_err tcp_fail(struct tcp_comm *comm, const struct tcp_lane *lane, enum mn
 /* The same from a socket error. */
 enum mn_err tcp_fail_errno(struct tcp_comm *comm, const struct tcp_lane *lane, int error,
                            const char *doing);
+/* Options of a lane's socket. */
+void tcp_tune(const struct tcp_comm *comm, const struct tcp_lane *lane);
+enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct mn_diag *diag);
+void tcp_close(struct mn_comm *base);
 /* Called when a call moved nothing, before it returns: rare look at the clock and at the sockets.
  */
 enum mn_err tcp_idle(struct tcp_comm *comm);
@@ -179,6 +252,17 @@ static inline void tcp_moved(struct tcp_comm *comm)
     comm->idle = 0;
     if (comm->silent)
         tcp_heard(comm);
+}
+/* What the kernel says of a socket that is up; 0: nothing. */
+struct tcp_info;
+int tcp_read_info(const struct tcp_lane *lane, struct tcp_info *info);
+/* "send to peer P, link L (a to b)", in who, of TCP_WHO bytes. */
+const char *tcp_name(const struct tcp_comm *comm, const struct tcp_lane *lane, char *who);
+#define TCP_WHO 384
+
+static inline struct tcp_message *tcp_message_at(struct tcp_comm *comm, uint32_t seq)
+{
+    return &comm->messages[seq % TCP_WINDOW];
 }
 
 /* Done when the kernel has it: a small message, while few such bytes are unacknowledged. */
@@ -195,14 +279,17 @@ static inline int tcp_is_front(const struct tcp_comm *comm, int tag)
 
 static inline int tcp_send_is_done(const struct tcp_send *send)
 {
-    return send->landed || (send->eager && send->header_sent && send->sent == send->size);
+    return send->landed || (send->eager && send->header_sent && send->sent >= send->size);
 }
 
 enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
                       struct mn_request **request);
 enum mn_err tcp_send_arm(struct tcp_comm *comm);
+/* Of a new message, before it is counted: whether it is done when the kernel has it. */
+void tcp_accept(struct tcp_comm *comm, struct tcp_send *send, int eager);
 enum mn_err tcp_send_test(struct tcp_comm *comm, struct tcp_send *send, int *done, int *sizes);
-/* Closes lane 0 later when small messages done are not acknowledged yet; returns 1 if it took it.
+/* Closes the first lane later when small messages done are not acknowledged yet; returns 1 if it
+ * took it.
  */
 int tcp_linger(struct tcp_comm *comm);
 void tcp_linger_sweep(void);
@@ -212,6 +299,8 @@ enum mn_err tcp_irecv(struct mn_comm *base, int n, void **data, const size_t *si
 enum mn_err tcp_recv_arm(struct tcp_comm *comm);
 enum mn_err tcp_recv_test(struct tcp_comm *comm, struct tcp_group *group, int *done, int *sizes);
 void tcp_recv_flush_acks(struct tcp_comm *comm);
+/* Reads what a lane has, as far as it has a place. */
+enum mn_err tcp_recv_drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t *moved);
 /* tcp_push.c: from here on a thread sends. */
 enum mn_err tcp_push(struct tcp_comm *comm, struct mn_diag *diag);
 /* tcp_sleep.c */

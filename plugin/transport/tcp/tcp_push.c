@@ -61,9 +61,7 @@ static void take_over(struct tcp_push *p)
 
     for (uint32_t end = atomic_load(&p->posted); comm->seq_next != end; comm->seq_next++) {
         struct tcp_send *send = &comm->sends[comm->seq_next % TCP_WINDOW];
-        send->eager = (uint8_t)tcp_is_eager(comm, send->size);
-        send->ack_me = !send->eager;
-        comm->eager_bytes += send->eager ? send->size + TCP_FRAME_SIZE : 0;
+        tcp_accept(comm, send, tcp_is_eager(comm, send->size));
     }
 }
 

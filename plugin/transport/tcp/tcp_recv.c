@@ -5,59 +5,22 @@
 #include <sys/uio.h>
 
 #include "plugin/copy.h"
-#include "plugin/transport/tcp/tcp.h"
+#include "plugin/transport/tcp/tcp_failover.h"
 
 #define READ_BUDGET       (4u << 20) /* bytes one call may read before it returns to its caller */
 #define OTHER_LANES_EVERY 512        /* idle calls between looks at lanes nothing is expected on */
-
-static struct tcp_message *message_at(struct tcp_comm *comm, uint32_t seq)
-{
-    return &comm->messages[seq % TCP_WINDOW];
-}
 
 static struct tcp_group *group_at(struct tcp_comm *comm, uint32_t index)
 {
     return &comm->groups[index % TCP_GROUPS];
 }
 
-/* --- acknowledgements ------------------------------------------------------------------------- */
-
-/* One frame tells all that has landed. A partly written one is finished first; rare, since the way
- * back carries nothing else. */
-void tcp_recv_flush_acks(struct tcp_comm *comm)
-{
-    struct tcp_lane *lane = &comm->lanes[0];
-
-    if (!comm->ack_due || lane->ended)
-        return;
-    if (!comm->back_at) {
-        uint64_t bits[2] = {0, 0};
-        while (comm->seq_landed != comm->seq_known && message_at(comm, comm->seq_landed)->landed) {
-            message_at(comm, comm->seq_landed++)->known = 0;
-        }
-        for (uint32_t i = 0; i < comm->seq_known - comm->seq_landed; i++)
-            if (message_at(comm, comm->seq_landed + i)->landed)
-                bits[i / 64] |= 1ull << (i % 64);
-        comm->back =
-            (struct tcp_frame){.magic = TCP_MAGIC, .type = TCP_ACK, .seq = comm->seq_landed};
-        memcpy(&comm->back.tag, bits, sizeof bits);
-        comm->back_at = TCP_FRAME_SIZE;
-        comm->ack_due = 0;
-        comm->ack_bytes = comm->ack_count = 0;
-        comm->whole_acked = comm->whole;
-    }
-    ssize_t n = send(lane->fd, (uint8_t *)&comm->back + TCP_FRAME_SIZE - comm->back_at,
-                     comm->back_at, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (n > 0)
-        comm->back_at -= (uint32_t)n;
-    if (comm->back_at)
-        comm->ack_due = 1;
-    tcp_ack_late(lane);
-}
+/* --- matching --------------------------------------------------------------------------------- */
 
 static enum mn_err too_long(struct tcp_comm *comm, const struct tcp_message *msg,
                             const struct tcp_slot *slot)
 {
+    const struct tcp_lane *lane = comm->first ? comm->first : comm->lanes;
     struct tcp_frame frame = {.magic = TCP_MAGIC,
                               .type = TCP_ERROR,
                               .seq = msg->seq,
@@ -65,14 +28,12 @@ static enum mn_err too_long(struct tcp_comm *comm, const struct tcp_message *msg
                               .offset = MN_ERR_TOO_LONG,
                               .length = slot->capacity};
 
-    if (!comm->back_at)
-        (void)send(comm->lanes[0].fd, &frame, sizeof frame, MSG_DONTWAIT | MSG_NOSIGNAL);
-    return tcp_fail(comm, &comm->lanes[0], MN_ERR_TOO_LONG,
+    if (!comm->back_at && !lane->off)
+        (void)send(lane->fd, &frame, sizeof frame, MSG_DONTWAIT | MSG_NOSIGNAL);
+    return tcp_fail(comm, lane, MN_ERR_TOO_LONG,
                     "message %u with tag %d has %u bytes, the receive posted for it %u", msg->seq,
                     msg->tag, msg->size, slot->capacity);
 }
-
-/* --- matching --------------------------------------------------------------------------------- */
 
 static void land(struct tcp_comm *comm, struct tcp_message *msg)
 {
@@ -124,14 +85,14 @@ static enum mn_err match(struct tcp_comm *comm)
         struct tcp_group *group = group_at(comm, comm->group_head);
         for (uint32_t seq = comm->seq_unmatched;
              seq != comm->seq_known && group->matched < group->n; seq++) {
-            struct tcp_message *msg = message_at(comm, seq);
+            struct tcp_message *msg = tcp_message_at(comm, seq);
             struct tcp_slot *slot = msg->slot ? NULL : free_slot(group, msg->tag);
             enum mn_err err = slot ? give(comm, msg, group, slot) : MN_OK;
             if (err)
                 return err;
         }
         while (comm->seq_unmatched != comm->seq_known &&
-               message_at(comm, comm->seq_unmatched)->slot)
+               tcp_message_at(comm, comm->seq_unmatched)->slot)
             comm->seq_unmatched++;
         if (group->matched < group->n)
             break;
@@ -150,22 +111,74 @@ static enum mn_err bad_frame(struct tcp_comm *comm, struct tcp_lane *lane)
                     f->type, f->seq, f->size, f->offset, f->length);
 }
 
-/* Makes the message of a FIRST frame known. */
-static enum mn_err introduce(struct tcp_comm *comm, struct tcp_lane *lane)
+static void frame_is_read(struct tcp_comm *comm, struct tcp_lane *lane)
 {
-    const struct tcp_frame *f = &lane->rx_frame;
-    struct tcp_message *msg = message_at(comm, f->seq);
+    if (++lane->frames - lane->told_frames >= TCP_GOT_EVERY && comm->failover)
+        comm->got_due = 1;
+}
 
-    if (lane != comm->lanes || f->seq != comm->seq_known || msg->known)
-        return bad_frame(comm, lane);
+static int is_known(const struct tcp_message *msg, uint32_t seq)
+{
+    return msg->known && msg->seq == seq;
+}
+
+static enum mn_err introduce(struct tcp_comm *comm, const struct tcp_frame *f)
+{
+    struct tcp_message *msg = tcp_message_at(comm, f->seq);
+
     *msg = (struct tcp_message){.seq = f->seq,
                                 .size = f->size,
                                 .tag = f->tag,
                                 .known = 1,
+                                .first = f->type == TCP_FIRST,
                                 .ack_me = f->flags & TCP_ACK_ME};
-    comm->seq_known++;
     comm->incomplete++;
+    while (is_known(tcp_message_at(comm, comm->seq_known), comm->seq_known))
+        comm->seq_known++;
     return match(comm);
+}
+
+/* Another socket's frame has introduced the message, and all of it has landed since. */
+static int comes_late(const struct tcp_comm *comm, const struct tcp_frame *f)
+{
+    return comm->failover && f->type == TCP_FIRST && !f->length &&
+           comm->seq_landed - f->seq <= TCP_WINDOW;
+}
+
+static enum mn_err pass_over(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    lane->rx_parked = 0;
+    lane->pos += TCP_FRAME_SIZE;
+    frame_is_read(comm, lane);
+    return MN_OK;
+}
+
+/* Makes the message of the lane's frame known, or leaves the frame parked: FIRST frames introduce,
+ * in sequence order; when the socket that carried them went, all do, in any order. */
+static enum mn_err announce(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    const struct tcp_frame *f = &lane->rx_frame;
+    struct tcp_message *msg = tcp_message_at(comm, f->seq);
+    enum mn_err err = MN_OK;
+
+    if (f->seq - comm->seq_landed >= TCP_WINDOW)
+        return comes_late(comm, f) ? pass_over(comm, lane) : bad_frame(comm, lane);
+    if (is_known(msg, f->seq)) {
+        if (f->type == TCP_FIRST && (msg->first || msg->size != f->size || msg->tag != f->tag))
+            return bad_frame(comm, lane);
+        msg->first |= f->type == TCP_FIRST;
+    } else if (msg->known || f->seq - comm->seq_known >= TCP_WINDOW) {
+        return bad_frame(comm, lane);
+    } else if ((f->type == TCP_FIRST && f->seq == comm->seq_known) || tcp_is_recovering(comm)) {
+        err = introduce(comm, f);
+    } else if (f->type == TCP_FIRST && !comm->failover) {
+        return bad_frame(comm, lane);
+    } else {
+        return MN_OK;
+    }
+    lane->rx_parked = 2;
+    lane->pos += TCP_FRAME_SIZE;
+    return err;
 }
 
 /* A place for the data of the lane's frame, or leaves it parked. With receives posted, a message
@@ -173,17 +186,18 @@ static enum mn_err introduce(struct tcp_comm *comm, struct tcp_lane *lane)
 static enum mn_err place(struct tcp_comm *comm, struct tcp_lane *lane)
 {
     const struct tcp_frame *f = &lane->rx_frame;
-    struct tcp_message *msg = message_at(comm, f->seq);
+    struct tcp_message *msg = tcp_message_at(comm, f->seq);
 
-    if (!msg->known || msg->seq != f->seq) {
-        if (f->seq - comm->seq_landed >= TCP_WINDOW)
-            return bad_frame(comm, lane);
-        return MN_OK; /* lane 0 has not introduced it yet */
+    if (lane->rx_parked == 1) {
+        enum mn_err err = announce(comm, lane);
+        if (err || lane->rx_parked != 2)
+            return err;
     }
     if (msg->size != f->size || f->length > msg->size - msg->claimed)
         return bad_frame(comm, lane);
     if (!f->length) { /* the data is on other lanes, or there is none */
         lane->rx_parked = 0;
+        frame_is_read(comm, lane);
         return MN_OK;
     }
     if (!msg->into) {
@@ -218,11 +232,6 @@ static enum mn_err on_header(struct tcp_comm *comm, struct tcp_lane *lane)
         (f->type != TCP_FIRST && (f->type != TCP_MORE || !f->length)))
         return bad_frame(comm, lane);
     lane->rx_parked = 1;
-    if (f->type == TCP_FIRST) {
-        enum mn_err err = introduce(comm, lane);
-        if (err)
-            return err;
-    }
     return place(comm, lane);
 }
 
@@ -232,11 +241,14 @@ static void arrived(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t bytes
 
     lane->rx_at += bytes;
     lane->rx_left -= bytes;
+    lane->pos += bytes;
     msg->got += bytes;
     if (msg->got == msg->size && msg->slot && !msg->landed)
         land(comm, msg);
-    if (!lane->rx_left)
-        lane->rx = NULL;
+    if (lane->rx_left)
+        return;
+    lane->rx = NULL;
+    frame_is_read(comm, lane);
 }
 
 /* Uses up what was read together with a header. */
@@ -300,7 +312,9 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
     if (got < 0)
         return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR
                    ? MN_OK
-                   : tcp_fail_errno(comm, lane, errno, "receiving");
+                   : tcp_broken(comm, lane, errno, "receiving");
+    if (got == 0 && comm->failover)
+        return tcp_broken(comm, lane, ECONNRESET, "receiving");
     if (got == 0) {
         lane->ended = 1;
         return MN_OK;
@@ -316,7 +330,7 @@ static enum mn_err read_some(struct tcp_comm *comm, struct tcp_lane *lane, uint3
     return unstage(comm, lane);
 }
 
-static enum mn_err drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t *moved)
+enum mn_err tcp_recv_drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t *moved)
 {
     enum mn_err err = MN_OK;
     uint32_t whole = comm->whole;
@@ -326,7 +340,8 @@ static enum mn_err drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t 
         if (!err)
             err = unstage(comm, lane);
     }
-    for (uint32_t budget = 0; !err && !lane->rx_parked && !lane->ended && budget < READ_BUDGET;) {
+    for (uint32_t budget = 0;
+         !err && !lane->rx_parked && !lane->ended && !lane->off && budget < READ_BUDGET;) {
         uint32_t n;
         uint32_t before = comm->ack_count;
         err = read_some(comm, lane, &n);
@@ -350,16 +365,18 @@ static int holds_acks(struct tcp_comm *comm)
            comm->whole - comm->whole_acked < TCP_ACK_WHOLE;
 }
 
-/* Reads lane 0, and the others when something is expected on them. */
+/* Reads the first lane, and the others when something is expected on them. */
 static enum mn_err read_all(struct tcp_comm *comm, int others)
 {
     uint32_t moved = 0;
-    enum mn_err err = drain(comm, &comm->lanes[0], &moved);
+    struct tcp_lane *first = comm->first;
+    enum mn_err err = first && !first->off ? tcp_recv_drain(comm, first, &moved) : MN_OK;
 
-    others |= comm->incomplete > 0;
-    for (int i = 1; i < comm->n_lanes && !err && others; i++)
-        err = drain(comm, &comm->lanes[i], &moved);
-    if (comm->ack_due && !holds_acks(comm))
+    others |= comm->incomplete > 0 || !first || tcp_is_recovering(comm);
+    for (int i = 0; i < comm->n_lanes && !err && others; i++)
+        if (&comm->lanes[i] != first && !comm->lanes[i].off)
+            err = tcp_recv_drain(comm, &comm->lanes[i], &moved);
+    if ((comm->ack_due && !holds_acks(comm)) || comm->got_due)
         tcp_recv_flush_acks(comm);
     if (moved)
         tcp_moved(comm);

@@ -3,7 +3,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "plugin/transport/tcp/tcp.h"
+#include "plugin/transport/tcp/tcp_failover.h"
 
 #define SMALL          1024 /* data sent in one piece with its header */
 #define BACK           8    /* frames that are read at once */
@@ -34,13 +34,29 @@ static enum mn_err on_ack(struct tcp_comm *comm, const struct tcp_frame *frame)
                         "acknowledgement of message %u, sent "
                         "are %u",
                         frame->seq, comm->seq_next);
-    while (comm->seq_acked != frame->seq)
-        land(comm, send_at(comm, comm->seq_acked++));
+    while (comm->seq_acked != frame->seq) {
+        struct tcp_send *send = send_at(comm, comm->seq_acked++);
+        land(comm, send);
+        if (send->copied)
+            comm->copy_tail = send->copy_end;
+    }
     memcpy(bits, &frame->tag, sizeof bits);
     for (uint32_t i = 0; i < 128 && (bits[0] | bits[1]); i++)
         if (bits[i / 64] >> (i % 64) & 1 && i < comm->seq_next - comm->seq_acked)
             land(comm, send_at(comm, comm->seq_acked + i));
     return MN_OK;
+}
+
+static enum mn_err on_got(struct tcp_comm *comm, const struct tcp_frame *frame)
+{
+    struct tcp_lane *lane = &comm->lanes[frame->seq < (uint32_t)comm->n_lanes ? frame->seq : 0];
+
+    if (!comm->failover || frame->seq >= (uint32_t)comm->n_lanes)
+        return tcp_fail(comm, lane, MN_ERR_PROTO, "GOT frame of socket %u", frame->seq);
+    if (lane->state != TCP_UP || frame->size != lane->turn || tcp_log_got(lane, frame->offset))
+        return MN_OK;
+    return tcp_fail(comm, lane, MN_ERR_PROTO, "GOT frame of %u frames, sent are %u", frame->offset,
+                    lane->log_tail);
 }
 
 static enum mn_err on_back(struct tcp_comm *comm)
@@ -51,6 +67,8 @@ static enum mn_err on_back(struct tcp_comm *comm)
         return tcp_fail(comm, &comm->lanes[0], MN_ERR_PROTO, "garbage instead of a frame");
     if (frame->type == TCP_ACK)
         return on_ack(comm, frame);
+    if (frame->type == TCP_GOT)
+        return on_got(comm, frame);
     if (frame->type == TCP_ERROR && frame->offset == MN_ERR_TOO_LONG)
         return tcp_fail(comm, &comm->lanes[0], MN_ERR_TOO_LONG,
                         "message %u of %u bytes is longer than the receive posted for it (%u)",
@@ -77,9 +95,11 @@ static enum mn_err take_back(struct tcp_comm *comm, const struct tcp_frame frame
 
 static enum mn_err read_back(struct tcp_comm *comm)
 {
-    struct tcp_lane *lane = &comm->lanes[0];
+    struct tcp_lane *lane = comm->first;
 
     comm->since_feedback = 0;
+    if (!lane || lane->off)
+        return MN_OK;
     for (;;) {
         struct tcp_frame frames[BACK];
         size_t room = sizeof frames - comm->back_at;
@@ -90,9 +110,9 @@ static enum mn_err read_back(struct tcp_comm *comm)
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return MN_OK;
         if (n < 0)
-            return tcp_fail_errno(comm, lane, errno, "waiting for an acknowledgement");
+            return tcp_broken(comm, lane, errno, "waiting for an acknowledgement");
         if (n == 0)
-            return tcp_fail_errno(comm, lane, ECONNRESET, "waiting for an acknowledgement");
+            return tcp_broken(comm, lane, ECONNRESET, "waiting for an acknowledgement");
         enum mn_err err = take_back(comm, frames, comm->back_at + (size_t)n);
         /* What comes behind it, also the end, is found by the next call: this one has moved. */
         if (err || (size_t)n < room)
@@ -102,11 +122,11 @@ static enum mn_err read_back(struct tcp_comm *comm)
 
 /* --- what goes out ---------------------------------------------------------------------------- */
 
-static void take(struct tcp_comm *comm, struct tcp_lane *lane, struct tcp_send *send,
-                 enum tcp_type type, uint32_t length)
+static void fill(struct tcp_lane *lane, struct tcp_send *send, enum tcp_type type, uint32_t offset,
+                 uint32_t length)
 {
     lane->tx = send;
-    lane->tx_data = send->data + send->next;
+    lane->tx_data = send->data + offset;
     lane->tx_left = length;
     lane->tx_header_left = TCP_FRAME_SIZE;
     lane->tx_frame = (struct tcp_frame){
@@ -116,9 +136,17 @@ static void take(struct tcp_comm *comm, struct tcp_lane *lane, struct tcp_send *
         .seq = send->seq,
         .tag = send->tag,
         .size = send->size,
-        .offset = send->next,
+        .offset = offset,
         .length = length,
     };
+    if (lane->log)
+        tcp_log(lane, type, send->seq, offset, length);
+}
+
+static void take(struct tcp_comm *comm, struct tcp_lane *lane, struct tcp_send *send,
+                 enum tcp_type type, uint32_t length)
+{
+    fill(lane, send, type, send->next, length);
     send->next += length;
     while (comm->seq_take != comm->seq_next) {
         const struct tcp_send *s = send_at(comm, comm->seq_take);
@@ -166,11 +194,28 @@ static void put_in_front(struct tcp_comm *comm, struct tcp_lane *lane)
     send->sent = send->size;
 }
 
-/* Gives an idle lane its next part: lane 0 introduces messages in order; every lane takes parts of
- * large ones. Returns 0 when there is nothing for it. */
+static void take_again(struct tcp_comm *comm, struct tcp_lane *lane)
+{
+    const struct tcp_part part = tcp_todo_take(comm);
+
+    fill(lane, send_at(comm, part.seq), (enum tcp_type)part.type, part.offset, part.length);
+}
+
+/* Gives an idle lane its next part: what is to be sent again comes first; the first lane introduces
+ * messages in order; every lane takes parts of large ones. Returns 0 when there is nothing for it.
+ */
 static int assign(struct tcp_comm *comm, struct tcp_lane *lane)
 {
-    if (lane == comm->lanes && comm->seq_header != comm->seq_next) {
+    if (lane->log && !tcp_log_room(comm, lane))
+        return 0;
+    if (comm->n_todo && tcp_todo(comm)) {
+        take_again(comm, lane);
+        return 1;
+    }
+    /* Introduced by other frames, after a socket went, it may have landed. */
+    if ((int32_t)(comm->seq_acked - comm->seq_header) > 0)
+        comm->seq_header = comm->seq_acked;
+    if (lane == comm->first && comm->seq_header != comm->seq_next) {
         put_in_front(comm, lane);
         introduce(comm, lane);
         return 1;
@@ -192,7 +237,7 @@ static ssize_t put(const struct tcp_comm *comm, struct tcp_lane *lane)
     uint8_t *front = lane->tx_front + sizeof lane->tx_front - lane->tx_front_left;
     uint8_t *header = (uint8_t *)&lane->tx_frame + TCP_FRAME_SIZE - lane->tx_header_left;
     uint32_t length = lane->tx_left < TCP_CALL_BYTES ? lane->tx_left : TCP_CALL_BYTES;
-    int more = lane == comm->lanes && comm->seq_header != comm->seq_next ? MSG_MORE : 0;
+    int more = lane == comm->first && comm->seq_header != comm->seq_next ? MSG_MORE : 0;
     int flags = MSG_DONTWAIT | MSG_NOSIGNAL | more;
 
     if (!lane->tx_header_left)
@@ -228,8 +273,8 @@ static enum mn_err push(struct tcp_comm *comm, struct tcp_lane *lane, int *out)
         if (n < 0) {
             int error = errno;
             /* What the receiver said before it closed explains more than EPIPE. */
-            enum mn_err err = lane == comm->lanes ? read_back(comm) : MN_OK;
-            return err ? err : tcp_fail_errno(comm, lane, error, "sending");
+            enum mn_err err = lane == comm->first ? read_back(comm) : MN_OK;
+            return err ? err : tcp_broken(comm, lane, error, "sending");
         }
         tcp_moved(comm);
         uint32_t front = (size_t)n < lane->tx_front_left ? (uint32_t)n : lane->tx_front_left;
@@ -241,7 +286,8 @@ static enum mn_err push(struct tcp_comm *comm, struct tcp_lane *lane, int *out)
         lane->tx_data += data;
         lane->tx_left -= data;
         lane->tx->sent += data;
-        if (!lane->tx_header_left && lane->tx_frame.type == TCP_FIRST)
+        if (!lane->tx_header_left && lane->tx_frame.type == TCP_FIRST &&
+            lane->tx->seq == lane->tx_frame.seq)
             lane->tx->header_sent = 1;
     }
     lane->tx = NULL;
@@ -257,7 +303,7 @@ static enum mn_err pump(struct tcp_comm *comm)
     for (int i = comm->turn; busy; i = (i + 1) % comm->n_lanes) {
         struct tcp_lane *lane = &comm->lanes[i];
         int out = 0;
-        if (lane->tx || assign(comm, lane)) {
+        if (!lane->off && (lane->tx || assign(comm, lane))) {
             enum mn_err err = push(comm, lane, &out);
             if (err)
                 return err;
@@ -273,6 +319,20 @@ enum mn_err tcp_send_arm(struct tcp_comm *comm)
     enum mn_err err = pump(comm);
 
     return err ? err : read_back(comm);
+}
+
+void tcp_accept(struct tcp_comm *comm, struct tcp_send *send, int eager)
+{
+    if (eager && comm->failover && send->size) {
+        uint8_t *copy = tcp_copy_room(comm, send);
+        if (copy)
+            send->data = memcpy(copy, send->data, send->size);
+        eager = copy != NULL;
+    }
+    send->eager = (uint8_t)eager;
+    send->ack_me = !eager;
+    if (eager)
+        comm->eager_bytes += send->size + TCP_FRAME_SIZE;
 }
 
 enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
@@ -300,15 +360,13 @@ enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, vo
     *send = (struct tcp_send){
         .base.comm = base,
         .data = data,
-        .seq = comm->seq_next++,
+        .seq = comm->seq_next,
         .size = (uint32_t)size,
         .tag = tag,
         .posted = 1,
-        .eager = (uint8_t)eager,
-        .ack_me = !eager,
     };
-    if (eager)
-        comm->eager_bytes += (uint32_t)size + TCP_FRAME_SIZE;
+    tcp_accept(comm, send, eager);
+    comm->seq_next++;
     err = tcp_is_front(comm, tag) ? MN_OK : pump(comm);
     if (err)
         return err;

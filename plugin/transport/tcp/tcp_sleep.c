@@ -1,18 +1,27 @@
 /* For owners that sleep. */
 #include <sys/epoll.h>
 
-#include "plugin/transport/tcp/tcp.h"
+#include "plugin/transport/tcp/tcp_failover.h"
 
 int tcp_descriptors(struct mn_comm *base, struct mn_wake *wakes, int max)
 {
     const struct tcp_comm *comm = (const struct tcp_comm *)base;
 
-    for (int i = 0; i < comm->n_lanes && i < max; i++) {
+    int n = 0;
+
+    for (int i = 0; i < comm->n_all; i++) {
+        const struct tcp_lane *lane = &comm->lanes[i];
         unsigned events = base->is_send ? EPOLLOUT : EPOLLIN;
-        /* The way back is lane 0's. */
-        wakes[i] = (struct mn_wake){comm->lanes[i].fd, i ? events : EPOLLIN | EPOLLOUT};
+        if (lane->fd < 0)
+            continue;
+        /* Any lane may become the one that things come back by. */
+        if (comm->failover || lane == comm->first)
+            events = EPOLLIN | EPOLLOUT;
+        if (n < max)
+            wakes[n] = (struct mn_wake){lane->fd, events};
+        n++;
     }
-    return comm->n_lanes;
+    return n;
 }
 
 /* Does what test() would, which leaves each socket at the end of what it has or takes: from there
@@ -26,7 +35,13 @@ enum mn_err tcp_arm(struct mn_comm *base)
         err = tcp_idle(comm);
     if (!err)
         err = base->is_send ? tcp_send_arm(comm) : tcp_recv_arm(comm);
+    if (!err && comm->failover)
+        err = tcp_control(comm);
     if (err)
         return err;
-    return comm->idle ? tcp_look(comm) : MN_ERR_AGAIN;
+    if (!comm->idle)
+        return MN_ERR_AGAIN;
+    err = tcp_look(comm);
+    /* What has changed in this very look may have something to do. */
+    return !err && comm->n_todo && !comm->idle ? MN_ERR_AGAIN : err;
 }

@@ -1,0 +1,421 @@
+/* Sockets that break under load, on loopback: all that was sent arrives once, whatever breaks, and
+ * they come back. Both ends in one thread; what is random comes from a seed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "plugin/abi/nccl_abi.h"
+#include "plugin/context.h"
+#include "plugin/transport/tcp/tcp_failover.h"
+
+#define PATIENCE_MS 60000 /* the bound of every wait */
+#define SLOTS       16
+#define MOST        (3u << 20)
+#define CANARY      64
+
+struct ends {
+    struct mn_net *net;
+    void *send, *recv;
+    void *send_mr, *recv_mr;
+    uint8_t *from, *to; /* SLOTS of MOST + CANARY */
+    void *out[SLOTS], *in[SLOTS];
+    size_t size[SLOTS];
+    uint32_t n_sent, n_received, n_posted, n_done;
+};
+
+static uint32_t seed;
+
+static uint32_t draw(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 17;
+    seed ^= seed << 5;
+    return seed;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){0, 50000}, NULL);
+}
+
+static size_t size_of(uint32_t message)
+{
+    static const size_t sizes[] = {0,     1,      8,      127,    4096,    16384,
+                                   16385, 65535,  65536,  65537,  300000,  1 << 20,
+                                   8,     200000, 131072, 700000, 1234567, MOST};
+    uint32_t x = message * 2654435761u;
+
+    return sizes[(x >> 8) % (sizeof sizes / sizeof *sizes)];
+}
+
+static uint8_t byte_of(uint32_t message, size_t at)
+{
+    return (uint8_t)(message * 31 + at * 7 + (at >> 8) * 13);
+}
+
+static struct tcp_comm *sender(const struct ends *e)
+{
+    return (struct tcp_comm *)e->send;
+}
+
+static struct tcp_comm *receiver(const struct ends *e)
+{
+    return (struct tcp_comm *)e->recv;
+}
+
+static void open_ends(struct ends *e, int pushes)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    uint8_t handle[MN_HANDLE_SIZE];
+    void *listener;
+
+    memset(e, 0, sizeof *e);
+    assert_int_equal(mn_net_open(NULL, -1, &e->net), 0);
+    e->net->config.settings.silence_ms = 3000;
+    e->net->config.settings.sockets_per_link = 4;
+    e->net->config.settings.transport = MN_TRANSPORT_TCP;
+    e->net->config.pushes = pushes;
+    assert_int_equal(mn_net_listen(e->net, 0, handle, &listener), 0);
+    while (!e->send || !e->recv) {
+        if (!e->send)
+            assert_int_equal(mn_net_connect(e->net, 0, -1, handle, &e->send), 0);
+        if (!e->recv)
+            assert_int_equal(mn_net_accept(listener, &e->recv), 0);
+        nap();
+        assert_true(mn_now_ms() < end);
+    }
+    assert_int_equal(mn_net_close_listen(listener), 0);
+    e->from = malloc((size_t)SLOTS * MOST);
+    e->to = malloc((size_t)SLOTS * (MOST + CANARY));
+    assert_true(e->from && e->to);
+    assert_int_equal(mn_net_reg_mr(e->send, e->from, (size_t)SLOTS * MOST, NCCL_PTR_HOST,
+                                   &e->send_mr),
+                     0);
+    assert_int_equal(mn_net_reg_mr(e->recv, e->to, (size_t)SLOTS * (MOST + CANARY), NCCL_PTR_HOST,
+                                   &e->recv_mr),
+                     0);
+    assert_non_null(sender(e)->failover);
+    assert_non_null(receiver(e)->failover);
+}
+
+static void close_ends(struct ends *e)
+{
+    assert_int_equal(mn_net_close_send(e->send), 0);
+    assert_int_equal(mn_net_close_recv(e->recv), 0);
+    assert_int_equal(mn_net_finalize(e->net), 0);
+    free(e->from);
+    free(e->to);
+}
+
+static void send_one(struct ends *e)
+{
+    uint32_t slot = e->n_sent % SLOTS;
+    size_t size = size_of(e->n_sent);
+    uint8_t *data = e->from + (size_t)slot * MOST;
+
+    if (e->out[slot])
+        return;
+    for (size_t i = 0; i < size; i++)
+        data[i] = byte_of(e->n_sent, i);
+    assert_int_equal(mn_net_isend(e->send, data, size, 5, e->send_mr, &e->out[slot]), 0);
+    e->n_sent += e->out[slot] != NULL;
+}
+
+/* A buffer that was given back is its owner's: what is sent later must not come from it. */
+static void test_sends(struct ends *e)
+{
+    for (int i = 0; i < SLOTS; i++) {
+        int done = 0;
+        if (!e->out[i])
+            continue;
+        assert_int_equal(mn_net_test(e->out[i], &done, NULL), 0);
+        if (done) {
+            e->out[i] = NULL;
+            memset(e->from + (size_t)i * MOST, 0xee, 65536);
+        }
+    }
+}
+
+static void post_one(struct ends *e)
+{
+    uint32_t slot = e->n_posted % SLOTS;
+    void *data = e->to + (size_t)slot * (MOST + CANARY);
+    size_t size = MOST;
+    int tag = 5;
+
+    if (e->in[slot] || e->n_posted - e->n_received >= SLOTS)
+        return;
+    memset(data, 0xaa, MOST + CANARY);
+    assert_int_equal(mn_net_irecv(e->recv, 1, &data, &size, &tag, &e->recv_mr, &e->in[slot]), 0);
+    e->n_posted += e->in[slot] != NULL;
+}
+
+static void check(const struct ends *e, uint32_t message, int size)
+{
+    const uint8_t *data = e->to + (size_t)(message % SLOTS) * (MOST + CANARY);
+    size_t wrong = 0;
+
+    assert_int_equal(size, size_of(message));
+    for (size_t i = 0; i < (size_t)size; i++)
+        wrong += data[i] != byte_of(message, i);
+    for (size_t i = (size_t)size; i < MOST + CANARY && i < (size_t)size + 4096; i++)
+        wrong += data[i] != 0xaa;
+    assert_int_equal(wrong, 0);
+}
+
+static void test_receives(struct ends *e)
+{
+    uint32_t slot = e->n_received % SLOTS;
+    int done = 0, size = -1;
+
+    if (e->n_received == e->n_posted)
+        return;
+    assert_int_equal(mn_net_test(e->in[slot], &done, &size), 0);
+    if (!done)
+        return;
+    check(e, e->n_received, size);
+    e->in[slot] = NULL;
+    e->n_received++;
+}
+
+static void turn(struct ends *e, uint32_t messages)
+{
+    if (e->n_sent < messages && draw() % 4)
+        send_one(e);
+    test_sends(e);
+    if (e->n_posted < messages && draw() % 3)
+        post_one(e);
+    test_receives(e);
+}
+
+static void pass_until(struct ends *e, uint32_t messages)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+
+    while (e->n_received < messages) {
+        turn(e, messages);
+        assert_true(mn_now_ms() < end);
+    }
+}
+
+/* What a firewall does that forgets a connection: a reset each way. */
+static void break_socket(const struct tcp_lane *lane)
+{
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    struct linger at_once = {.l_onoff = 1};
+
+    if (lane->fd < 0)
+        return;
+    (void)setsockopt(lane->fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    (void)connect(lane->fd, &none, sizeof none);
+}
+
+static int lanes_up(const struct tcp_comm *comm)
+{
+    int n = 0;
+
+    for (int i = 0; i < comm->n_all; i++)
+        n += !comm->lanes[i].off;
+    return n;
+}
+
+/* Of the data sockets one stays, and the control socket: all others may go at a time. */
+static void break_at_random(struct ends *e)
+{
+    struct tcp_comm *comm = draw() % 2 ? sender(e) : receiver(e);
+    int n = 0;
+
+    for (int i = 0; i < comm->n_lanes; i++)
+        n += !sender(e)->lanes[i].off && !receiver(e)->lanes[i].off;
+    if (n > 1)
+        break_socket(&comm->lanes[draw() % (unsigned)comm->n_lanes]);
+}
+
+static void all_arrives_though_sockets_break(void **state)
+{
+    struct ends e;
+
+    (void)state;
+    seed = 4711;
+    open_ends(&e, 0);
+    for (int i = 0; i < 40; i++) {
+        pass_until(&e, e.n_received + draw() % 30);
+        if (draw() % 3)
+            send_one(&e);
+        break_at_random(&e);
+    }
+    pass_until(&e, e.n_sent);
+    assert_true(sender(&e)->failover->n_gone > 0);
+    assert_true(sender(&e)->failover->n_again > 0);
+    close_ends(&e);
+}
+
+static void each_socket_may_break_and_comes_back(void **state)
+{
+    struct ends e;
+
+    (void)state;
+    seed = 99;
+    open_ends(&e, 0);
+    int all = sender(&e)->n_all;
+    for (int i = 0; i < 2 * all; i++) {
+        struct tcp_comm *comm = i < all ? sender(&e) : receiver(&e);
+        uint64_t end = mn_now_ms() + PATIENCE_MS;
+        sender(&e)->failover->links[0].back_ms = 0; /* not for flapping */
+        pass_until(&e, e.n_received + 5);
+        break_socket(&comm->lanes[i % all]);
+        do {
+            pass_until(&e, e.n_received + 1);
+            assert_true(mn_now_ms() < end);
+        } while (sender(&e)->failover->n_back <= (uint64_t)i);
+        while (lanes_up(sender(&e)) < all || lanes_up(receiver(&e)) < all) {
+            pass_until(&e, e.n_received + 1);
+            assert_true(mn_now_ms() < end);
+        }
+    }
+    assert_int_equal(sender(&e)->failover->n_gone, 2 * all);
+    close_ends(&e);
+}
+
+/* What is done is in nobody's hands but ours: its socket goes before the peer has read it. */
+static void small_messages_that_are_done_arrive(void **state)
+{
+    static uint8_t data[128];
+    struct ends e;
+
+    (void)state;
+    open_ends(&e, 0);
+    for (uint32_t i = 0; i < 20; i++) {
+        void *request = NULL;
+        int done = 0;
+        memset(data, (int)(i + 1), sizeof data);
+        assert_int_equal(mn_net_isend(e.send, data, sizeof data, 5, e.send_mr, &request), 0);
+        assert_non_null(request);
+        assert_int_equal(mn_net_test(request, &done, NULL), 0);
+        assert_true(done);
+    }
+    memset(data, 0, sizeof data);
+    break_socket(sender(&e)->first);
+    for (uint32_t i = 0; i < 20; i++) {
+        uint64_t end = mn_now_ms() + PATIENCE_MS;
+        int size = -1, done = 0;
+        while (e.n_posted == i)
+            post_one(&e);
+        while (!done) {
+            void *request = NULL;
+            assert_int_equal(mn_net_test(e.in[i % SLOTS], &done, &size), 0);
+            /* Its owner has more to send. */
+            assert_int_equal(mn_net_isend(e.send, e.from, 70000, 6, e.send_mr, &request), 0);
+            assert_int_equal(tcp_idle(sender(&e)), 0);
+            assert_true(mn_now_ms() < end);
+        }
+        assert_int_equal(size, sizeof data);
+        assert_int_equal(e.to[(size_t)(i % SLOTS) * (MOST + CANARY)], i + 1);
+        e.in[i % SLOTS] = NULL;
+        e.n_received++;
+    }
+    close_ends(&e);
+}
+
+static void a_thread_that_sends_goes_on_too(void **state)
+{
+    struct ends e;
+
+    (void)state;
+    seed = 17;
+    open_ends(&e, 1);
+    for (int i = 0; i < 10; i++) {
+        pass_until(&e, e.n_received + 20);
+        break_socket(&receiver(&e)->lanes[i % (receiver(&e)->n_lanes - 1)]);
+    }
+    pass_until(&e, e.n_sent);
+    close_ends(&e);
+}
+
+/* A process that has ended is not taken for a socket that broke. */
+static void the_end_of_the_peer_is_told(void **state)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    struct ends e;
+    int err = 0;
+
+    (void)state;
+    seed = 3;
+    open_ends(&e, 0);
+    pass_until(&e, 20);
+    post_one(&e);
+    assert_int_equal(mn_net_close_send(e.send), 0);
+    while (!err) {
+        int done = 0;
+        err = mn_net_test(e.in[e.n_received % SLOTS], &done, NULL);
+        assert_false(done);
+        assert_true(mn_now_ms() < end);
+    }
+    assert_int_equal(atomic_load(&receiver(&e)->error), MN_ERR_PEER_DEAD);
+    assert_int_equal(receiver(&e)->failover->n_gone, 0);
+    assert_int_equal(mn_net_close_recv(e.recv), 0);
+    assert_int_equal(mn_net_finalize(e.net), 0);
+    free(e.from);
+    free(e.to);
+}
+
+/* Control frames are nobody's word: each of these ends the connection, and touches nothing. */
+static void bad_control_frames_are_refused(void **state)
+{
+    static const struct tcp_frame bad[] = {
+        {.magic = 1, .type = TCP_SYNC},
+        {.magic = TCP_MAGIC, .type = TCP_SYNC, .seq = 1000},
+        {.magic = TCP_MAGIC, .type = TCP_SYNC, .size = 1},
+        {.magic = TCP_MAGIC, .type = TCP_SYNC, .offset = 100000},
+        {.magic = TCP_MAGIC, .type = TCP_SYNC, .tag = 77},
+        {.magic = TCP_MAGIC, .type = TCP_SYNC, .tag = -2},
+        {.magic = TCP_MAGIC, .type = TCP_ANSWER},
+        {.magic = TCP_MAGIC, .type = TCP_FIRST},
+        {.magic = TCP_MAGIC, .type = 99},
+        {.magic = TCP_MAGIC, .type = TCP_JOIN, .zero = 1},
+        {.magic = TCP_MAGIC, .type = TCP_JOIN, .flags = 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        uint64_t end = mn_now_ms() + PATIENCE_MS;
+        struct ends e;
+        int err = 0;
+        open_ends(&e, 0);
+        assert_int_equal(send(sender(&e)->lanes[sender(&e)->n_lanes].fd, &bad[i], sizeof *bad, 0),
+                         sizeof *bad);
+        post_one(&e);
+        while (!err) {
+            int done = 0;
+            err = mn_net_test(e.in[0], &done, NULL);
+            assert_true(mn_now_ms() < end);
+        }
+        assert_int_equal(atomic_load(&receiver(&e)->error), MN_ERR_PROTO);
+        close_ends(&e);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_arrives_though_sockets_break),
+        cmocka_unit_test(each_socket_may_break_and_comes_back),
+        cmocka_unit_test(small_messages_that_are_done_arrive),
+        cmocka_unit_test(a_thread_that_sends_goes_on_too),
+        cmocka_unit_test(the_end_of_the_peer_is_told),
+        cmocka_unit_test(bad_control_frames_are_refused),
+    };
+
+    setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
+    unsetenv("MESHNET_CONFIG");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

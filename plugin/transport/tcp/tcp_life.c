@@ -1,0 +1,202 @@
+/* A comm's beginning and end. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "plugin/transport/tcp/tcp_failover.h"
+#include "topo/base/alloc.h"
+
+#define LINGER_MAX 256
+#define LINGER_MS  10000 /* at least; as long as a link may be silent */
+
+static void name_lane(const struct mn_conn *conn, int i, struct tcp_lane *lane)
+{
+    lane->fd = conn->lanes[i].fd;
+    if (!conn->plan.n_pairs) {
+        snprintf(lane->link, sizeof lane->link, "routed");
+        snprintf(lane->from, sizeof lane->from, "%s", conn->config->node);
+        snprintf(lane->to, sizeof lane->to, "%.63s", conn->peer_text);
+        return;
+    }
+    const struct mn_pair *pair = &conn->plan.pairs[conn->lanes[i].pair];
+    int ours = conn->connector;
+    const struct mn_local *us = &conn->side[ours].locals[ours ? pair->connector : pair->acceptor];
+    const struct mn_local *peer =
+        &conn->side[!ours].locals[ours ? pair->acceptor : pair->connector];
+    mn_strlcpy(lane->link, us->netdev, sizeof lane->link);
+    mn_addr_format(&us->addr, lane->from, sizeof lane->from);
+    mn_addr_format(&peer->addr, lane->to, sizeof lane->to);
+}
+
+/* A receiver never writes data, so TCP would acknowledge each small message with a packet of its
+ * own, on the way of the next. The kernel leaves the mode after a pause: it is asked for again with
+ * every acknowledgement frame. */
+void tcp_ack_late(const struct tcp_lane *lane)
+{
+    int off = 0;
+    (void)setsockopt(lane->fd, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
+}
+
+static uint32_t polled_max(void)
+{
+    static const char *const sizes[] = {"NCCL_LL128_BUFFSIZE", "NCCL_LL_BUFFSIZE"};
+    uint32_t most = TCP_POLLED_MAX;
+
+    for (int i = 0; i < 2; i++) {
+        const char *text = getenv(sizes[i]);
+        long long bytes = text ? strtoll(text, NULL, 0) : 0;
+        if (bytes / TCP_STEPS > most)
+            most = bytes / TCP_STEPS < UINT32_MAX ? (uint32_t)(bytes / TCP_STEPS) : UINT32_MAX;
+    }
+    return most;
+}
+
+void tcp_tune(const struct tcp_comm *comm, const struct tcp_lane *lane)
+{
+    /* So that a part waits in the queue of the cable that will send it soonest. */
+    int low = 512 << 10;
+
+    mn_socket_tune(lane->fd, comm->silence_ms);
+    if (!comm->base.is_send)
+        tcp_ack_late(lane);
+    if (comm->n_lanes > 1)
+        (void)setsockopt(lane->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &low, sizeof low);
+}
+
+static void free_comm(struct tcp_comm *comm)
+{
+    if (!comm)
+        return;
+    tcp_failover_close(comm);
+    for (int i = 0; comm->messages && i < TCP_WINDOW; i++)
+        if (comm->messages[i].known && comm->messages[i].aside)
+            free(comm->messages[i].into);
+    free(comm->sends);
+    free(comm->groups);
+    free(comm->messages);
+    free(comm->order);
+    free(comm);
+}
+
+static int has_memory(const struct tcp_comm *comm)
+{
+    return comm->sends || (comm->groups && comm->messages && comm->order);
+}
+
+static struct tcp_comm *make(const struct mn_conn *conn)
+{
+    const struct mn_settings *s = &conn->config->settings;
+    struct tcp_comm *comm = calloc(1, sizeof *comm + (size_t)conn->n_lanes * sizeof *comm->lanes);
+
+    if (!comm)
+        return NULL;
+    if (conn->connector) {
+        comm->sends = calloc(TCP_WINDOW, sizeof *comm->sends);
+    } else {
+        comm->groups = calloc(TCP_GROUPS, sizeof *comm->groups);
+        comm->messages = calloc(TCP_WINDOW, sizeof *comm->messages);
+        comm->order = malloc(TCP_ORDER);
+        comm->ahead = conn->config->hop ? 2 * TCP_FRAME_SIZE + MN_HEAD_SIZE : TCP_FRAME_SIZE;
+        comm->polled_max = conn->config->unpolled ? 0 : polled_max();
+    }
+    comm->base = (struct mn_comm){.ops = &mn_transport_tcp, .is_send = conn->connector};
+    comm->config = conn->config;
+    comm->silence_ms = s->silence_ms;
+    comm->chunk = s->chunk_bytes < TCP_STRIPE_MIN ? TCP_STRIPE_MIN : s->chunk_bytes;
+    comm->first = comm->lanes;
+    for (int i = 0; i < conn->n_lanes; i++) {
+        name_lane(conn, i, &comm->lanes[i]);
+        comm->n_lanes += !conn->lanes[i].control;
+    }
+    comm->n_all = conn->n_lanes;
+    mn_strlcpy(comm->peer, conn->peer_text, sizeof comm->peer);
+    return comm;
+}
+
+enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct mn_diag *diag)
+{
+    struct tcp_comm *comm = make(conn);
+    enum mn_err err = MN_OK;
+
+    if (!comm || !has_memory(comm) || tcp_failover_open(comm, conn))
+        err = mn_fail(diag, MN_ERR_NOMEM, "no memory for a connection to %s", conn->peer_text);
+    for (int i = 0; !err && i < comm->n_all; i++)
+        tcp_tune(comm, &comm->lanes[i]);
+    if (!err && conn->connector && conn->config->pushes)
+        err = tcp_push(comm, diag);
+    if (err) {
+        free_comm(comm);
+        return err;
+    }
+    *out = &comm->base;
+    return MN_OK;
+}
+
+void tcp_close(struct mn_comm *base)
+{
+    struct tcp_comm *comm = (struct tcp_comm *)base;
+    const struct tcp_lane *kept = NULL;
+
+    if (base->is_send)
+        kept = tcp_linger(comm) ? comm->first : NULL;
+    else
+        tcp_recv_flush_acks(comm);
+    for (int i = 0; i < comm->n_all; i++)
+        if (&comm->lanes[i] != kept && comm->lanes[i].fd >= 0)
+            close(comm->lanes[i].fd);
+    free_comm(comm);
+    tcp_linger_sweep();
+}
+
+/* A socket closed while the peer still writes to it answers with a reset, which discards what is
+ * queued towards the peer. Small sends reported done may be in that queue: the socket is then only
+ * shut down here, and closed when the peer has closed its side. */
+static pthread_mutex_t linger_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    int fd;
+    uint64_t deadline_ms;
+} lingering[LINGER_MAX];
+static int n_lingering;
+
+int tcp_linger(struct tcp_comm *comm)
+{
+    int taken = 0;
+
+    if (!comm->eager_bytes || atomic_load(&comm->error) || !comm->first || comm->first->off)
+        return 0;
+    pthread_mutex_lock(&linger_lock);
+    if (n_lingering < LINGER_MAX) {
+        lingering[n_lingering].fd = comm->first->fd;
+        lingering[n_lingering++].deadline_ms =
+            mn_now_ms() + (comm->silence_ms > LINGER_MS ? comm->silence_ms : LINGER_MS);
+        shutdown(comm->first->fd, SHUT_WR);
+        taken = 1;
+    }
+    pthread_mutex_unlock(&linger_lock);
+    return taken;
+}
+
+void tcp_linger_sweep(void)
+{
+    uint8_t sink[256];
+
+    pthread_mutex_lock(&linger_lock);
+    for (int i = 0; i < n_lingering; i++) {
+        ssize_t n;
+        do {
+            n = recv(lingering[i].fd, sink, sizeof sink, MSG_DONTWAIT);
+        } while (n > 0);
+        int waiting = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+        if (waiting && mn_now_ms() < lingering[i].deadline_ms)
+            continue;
+        close(lingering[i].fd);
+        lingering[i--] = lingering[--n_lingering];
+    }
+    pthread_mutex_unlock(&linger_lock);
+}
