@@ -245,20 +245,31 @@ static inline void kit_start(int node)
     assert_int_equal(pthread_create(&r->thread, NULL, kit_run, r), 0);
 }
 
-/* A figure of the relay's state: buffers.in_use, counts.refused. */
-static inline double kit_figure(int node, const char *object, const char *key)
+/* The relay's state, to be freed. One that is busy with others is asked again. */
+static inline cJSON *kit_state(int node)
 {
     struct mn_diag diag = {.text = ""};
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
     char *text;
+    enum mn_err err;
 
-    if (mn_relay_ask_state(relays[node].socket, &text, &diag))
-        fail_msg("%s", diag.text);
+    while ((err = mn_relay_ask_state(relays[node].socket, &text, &diag)))
+        if (err != MN_ERR_TIMEOUT || mn_now_ms() >= end)
+            fail_msg("%s", diag.text);
     cJSON *state = cJSON_Parse(text);
+    free(text);
+    return state;
+}
+
+/* A figure of it: buffers.in_use, counts.refused. */
+static inline double kit_figure(int node, const char *object, const char *key)
+{
+    cJSON *state = kit_state(node);
     const cJSON *figure = cJSON_GetObjectItem(cJSON_GetObjectItem(state, object), key);
+
     assert_true(cJSON_IsNumber(figure));
     double value = figure->valuedouble;
     cJSON_Delete(state);
-    free(text);
     return value;
 }
 

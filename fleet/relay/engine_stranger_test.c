@@ -191,15 +191,10 @@ static void carry(unsigned flow)
 
 static int lines_of(int node)
 {
-    struct mn_diag diag = {.text = ""};
-    char *text;
-
-    if (mn_relay_ask_state(relays[node].socket, &text, &diag))
-        fail_msg("%s", diag.text);
-    cJSON *state = cJSON_Parse(text);
+    cJSON *state = kit_state(node);
     int n = cJSON_GetArraySize(cJSON_GetObjectItem(state, "lines"));
+
     cJSON_Delete(state);
-    free(text);
     return n;
 }
 

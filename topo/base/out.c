@@ -251,17 +251,25 @@ void mn_out_mark(struct mn_out *out, const char *mark)
     out->next_mark = mark;
 }
 
+/* As it is shown: JSON has none of it. */
+static void show_cell(struct mn_out *out, const char *text)
+{
+    struct mn_out_cell *c = mn_grow((void **)&out->cells, &out->n_cells, sizeof *c);
+
+    c->text = mn_clean(mn_strdup(text));
+    c->color = out->next_color;
+    c->decimals = -1;
+    c->mark = out->next_mark;
+}
+
 static void cell(struct mn_out *out, const char *text, cJSON *item)
 {
     if (out->col >= out->n_cols || !out->row) {
         cJSON_Delete(item);
         return;
     }
-    struct mn_out_cell *c = mn_grow((void **)&out->cells, &out->n_cells, sizeof *c);
-    c->text = mn_clean(mn_strdup(text));
-    c->color = out->next_color;
-    c->decimals = -1;
-    c->mark = out->next_mark;
+    if (out->format != MN_OUT_JSON)
+        show_cell(out, text);
     out->next_color = MN_PLAIN;
     out->next_mark = NULL;
     mn_clean_json(item);
