@@ -39,11 +39,13 @@ managed_node()
 # which then is on what goes out.
 lossy()
 {
+    local some="numgen random mod 100 < $3"
+    [ "$3" -lt 100 ] || some=''
     tc -n "$NS-$1" qdisc add dev "$2" root netem loss "$3%" 2>/dev/null || on "$1" nft -f - <<-END
 	table netdev lossy {
 	  chain $2 {
 	    type filter hook ingress device "$2" priority 0;
-	    numgen random mod 100 < $3 drop
+	    $some drop
 	  }
 	}
 	END

@@ -8,7 +8,8 @@
  * or messages of each flow; 0 of both: never. Prints "connected", each second (when anything came)
  * "bytes B", and at the end a line "flow I: M messages, B bytes" for each. Exit 0: all was right;
  * 1: "failed flow I after M messages: the plugin's last warning"; 3: "wrong: ...". Warnings on
- * stderr. */
+ * stderr. Before those lines "pause MS": the longest time in which nothing was done, but for the
+ * first second and the end. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -248,7 +249,7 @@ static int step(struct traffic *t, int flow, int closing, uint64_t *moved)
 
 static int run(struct traffic *t)
 {
-    double begin = now(), said = begin;
+    double begin = now(), said = begin, last = begin, pause = 0;
     int code = 0, ended = 0, closing = 0;
     uint64_t told = 0, total = 0;
 
@@ -263,6 +264,10 @@ static int run(struct traffic *t)
         }
         if (!moved)
             sched_yield();
+        if (moved && at - last > pause && last - begin > 1)
+            pause = at - last;
+        if (moved)
+            last = at;
         if (at - said < 1)
             continue;
         said = at;
@@ -272,6 +277,8 @@ static int run(struct traffic *t)
             printf("bytes %llu\n", (unsigned long long)total);
         told = total;
     }
+    if (!code)
+        printf("pause %.0f\n", pause * 1e3);
     for (int i = 0; i < t->n && !code; i++)
         printf("flow %d: %llu messages, %llu bytes\n", i, (unsigned long long)t->flows[i].done,
                (unsigned long long)t->flows[i].bytes);

@@ -85,8 +85,12 @@ static const struct key {
     NUMBER(leaks, 0, "abort at exit: 1 if QPs, CQs or MRs remain, 2 also PDs and contexts"),
     NUMBER(strict, 1, "0: a region may be deregistered under work in flight, which then fails"),
     NUMBER(nap, 20, "microseconds between looks of a busy process's helper thread; 0 spins (shm)"),
-    TEXT(pulled, "file: while it is there, all ports are down, as with the cables pulled (shm)"),
-    TEXT(muted, "file: while it is there, nothing arrives, though the ports are up (shm)"),
+    TEXT(pulled, "file: while it is there, the ports of the devices that it names are down, all if "
+                 "it is empty, as "
+                 "with the cables pulled (shm)"),
+    TEXT(muted, "file: while it is there, nothing arrives at the devices that it names, or at any, "
+                "though the "
+                "ports are up (shm)"),
     TEXT(stats, "file that gets the counters at exit"),
     TEXT(shm, "file of a fabric shared between processes"),
 };

@@ -2,6 +2,7 @@
  * may have something to do; its peer puts it there by a bell in the arena. */
 #include "tests/fakeverbs/fv.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -191,6 +192,27 @@ static void watch(struct fv_qp *qp, uint64_t now)
         fv_send_fail(qp, IBV_WC_RETRY_EXC_ERR);
 }
 
+/* Whether such a file is there, and the words in it: "" for all devices. */
+static int words_of(const char *path, char words[256])
+{
+    int fd = *path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, words, 255);
+    words[n > 0 ? n : 0] = '\0';
+    close(fd);
+    return 1;
+}
+
+static int has_word(const char *words, const char *name)
+{
+    size_t len = strlen(name);
+    for (const char *at = words; (at = strstr(at, name)); at += len)
+        if ((at == words || at[-1] <= ' ') && at[len] <= ' ')
+            return 1;
+    return 0;
+}
+
 /* What files say of the cables. */
 static void look_at_files(uint64_t now)
 {
@@ -198,15 +220,22 @@ static void look_at_files(uint64_t now)
     if (now - fv.files_seen < 10000000u)
         return;
     fv.files_seen = now;
-    if (*c->muted) {
-        int was = fv.muted;
-        fv.muted = access(c->muted, F_OK) == 0;
-        for (int i = 0; i < fv.live_qps && was && !fv.muted; i++)
-            fv_activate(fv.live[i]);
+    char words[256] = "";
+    int was = fv.muted, there = words_of(c->muted, words);
+    fv.muted = there && !*words;
+    for (int i = 0; i < fv.live_qps && was && !fv.muted; i++)
+        fv_activate(fv.live[i]);
+    for (int i = 0; i < c->n_devices && *c->muted; i++) {
+        fv.config.devices[i].lost =
+            there && has_word(words, c->devices[i].name) ? FV_LOST_IN | FV_LOST_OUT : 0;
+        fv_loss_set(&fv.devices[i]);
     }
-    int up = access(c->pulled, F_OK) != 0;
-    for (int i = 0; i < c->n_devices && *c->pulled; i++)
-        fv_port_set(&fv.devices[i], up && !c->devices[i].down);
+    *words = '\0';
+    there = words_of(c->pulled, words);
+    for (int i = 0; i < c->n_devices && *c->pulled; i++) {
+        int pulled = there && (!*words || has_word(words, c->devices[i].name));
+        fv_port_set(&fv.devices[i], !pulled && !c->devices[i].down);
+    }
 }
 
 void fv_watch(void)

@@ -1,0 +1,104 @@
+# Rounds of ci/soak --failover, read by it: two nodes with several cables, of which one at least stays.
+# Cables are pulled, silenced, flap, and another goes while the first is out; ends are stopped for a
+# while. Nothing may fail, be wrong or hang.
+. "$TOP/tests/namespaces.bash"
+. "$TOP/tests/relay.bash"
+. "$TOP/tests/cables.bash"
+NS=mnsf$$ KIND=tcp
+[ -z "$RDMA" ] || KIND=rdma
+unset LD_LIBRARY_PATH MESHNET_REACH
+cleanup()
+{
+    traffic_kill
+    cables_end
+    [ -n "$KEEP" ] || rm -rf "$WORK"
+}
+
+# fault: one, its mending in MEND. KEPT is the cable that stays, OUT those that are out.
+fault()
+{
+    local cable i name names=("${!SENDS[@]}")
+    dice $CABLES
+    cable=$DICE
+    dice 8
+    [ $DICE -eq 7 ] || { [ $cable -ne $KEPT ] && [ -z "${OUT[$cable]-}" ]; } || return 0
+    case $DICE in
+    0 | 1 | 2)
+        did "cable $cable pulled"
+        OUT[$cable]=1
+        pull $cable
+        MEND+=("plug $cable") ;;
+    3 | 4)
+        did "cable $cable silent"
+        OUT[$cable]=1
+        silence $cable
+        MEND+=("sound $cable") ;;
+    5 | 6)
+        did "cable $cable flaps"
+        for i in 1 2 3 4 5 6 7 8 9 10; do
+            pull $cable
+            dice 4
+            sleep 0.$DICE
+            plug $cable
+            dice 4
+            sleep 0.$DICE
+        done ;;
+    7)
+        dice ${#names[@]}
+        name=${names[DICE]}
+        did "receiver of $name stopped"
+        kill -STOP ${TAKES[$name]}
+        MEND+=("kill -CONT ${TAKES[$name]}") ;;
+    esac
+}
+
+round()
+{
+    local i n names=() faults to from seconds
+    RANDOM=$SEED
+    BAD='' MEND=() OUT=() BEGAN=$EPOCHREALTIME
+    : >done
+    dice 2
+    CABLES=$((DICE + 2))
+    dice $CABLES
+    KEPT=$DICE
+    dice 3
+    n=$((DICE + 1))
+    dice 4
+    faults=$((DICE + 1)) seconds=$((faults * 4 + 4))
+    cables_up $KIND $CABLES || { echo "no network namespaces here"; exit 1; }
+    did "$CABLES cables, $KEPT stays"
+    for ((i = 0; i < n; i++)); do
+        dice 2
+        [ $DICE -eq 0 ] && from=a to=b || from=b to=a
+        dice 3
+        did "t$i from $from to $to, flows=$((DICE + 1)), $seconds s"
+        traffic t$i $from $to flows=$((DICE + 1)) seed=$SEED seconds=$seconds >ended || {
+            bad "t$i does not connect: $(cat ended)"
+            continue
+        }
+        names+=(t$i)
+    done
+    for ((i = 0; i < faults && ${#names[@]}; i++)); do
+        dice 10
+        sleep 0.$DICE
+        fault
+        # Another one while the first is recovered from.
+        dice 2
+        [ $DICE -ne 0 ] || fault
+        dice 30
+        sleep $((DICE / 10)).$((DICE % 10))
+        mend
+        OUT=()
+    done
+    mend
+    for i in "${names[@]}"; do
+        ends_well $i
+    done
+    cables_end
+}
+
+leaks()
+{
+    :
+}
