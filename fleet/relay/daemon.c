@@ -81,35 +81,40 @@ static enum mn_err adopt(struct mn_relay *relay, int fd, struct mn_diag *diag)
     return MN_OK;
 }
 
-/* Takes what was handed over; *local is the one for processes of this node, or -1. has: of which
- * families. */
-static enum mn_err take_fds(struct mn_relay *relay, int *local, int has[2], struct mn_diag *diag)
+/* has: of which families there is one. */
+static enum mn_err place(struct mn_relay *relay, int fd, int has[2], struct mn_diag *diag)
 {
-    const struct mn_relay_plan *plan = relay->plan;
+    int domain = 0;
+    socklen_t len = sizeof domain;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len))
+        return mn_fail_errno(diag, "descriptor %d, which was handed over", fd);
+    int inet = domain == AF_INET || domain == AF_INET6;
+    has[domain == AF_INET6] |= inet;
+    if (inet && relay->n_fds < RELAYD_FDS)
+        return adopt(relay, fd, diag);
+    if (domain != AF_UNIX || relay->local_fd >= 0)
+        return mn_fail(diag, MN_ERR_CONFIG,
+                       "descriptor %d, which was handed over, is none of at most %d TCP "
+                       "sockets and a local one",
+                       fd, RELAYD_FDS);
+    relay->local_fd = fd;
+    return MN_OK;
+}
+
+static enum mn_err take_fds(struct mn_relay *relay, int has[2], struct mn_diag *diag)
+{
     enum mn_err err = MN_OK;
 
-    *local = -1;
-    for (int i = 0; i < plan->n_fds && !err; i++) {
-        int domain = 0;
-        socklen_t len = sizeof domain;
-        if (getsockopt(plan->fds[i], SOL_SOCKET, SO_DOMAIN, &domain, &len))
-            return mn_fail_errno(diag, "descriptor %d, which was handed over", plan->fds[i]);
-        has[domain == AF_INET6] |= domain == AF_INET || domain == AF_INET6;
-        if (domain == AF_UNIX && *local < 0)
-            *local = plan->fds[i];
-        else if ((domain == AF_INET || domain == AF_INET6) && relay->n_fds < RELAYD_FDS)
-            err = adopt(relay, plan->fds[i], diag);
-        else
-            return mn_fail(diag, MN_ERR_CONFIG,
-                           "descriptor %d, which was handed over, is none of at most %d TCP "
-                           "sockets and a local one",
-                           plan->fds[i], RELAYD_FDS);
+    for (int i = 0; i < relay->plan->n_fds; i++) {
+        err = err ? err : place(relay, relay->plan->fds[i], has, diag);
+        if (err)
+            close(relay->plan->fds[i]);
     }
     return err;
 }
 
-static enum mn_err open_doors(struct mn_relay *relay, int fd, const int has[2],
-                              struct mn_diag *diag)
+static enum mn_err open_doors(struct mn_relay *relay, const int has[2], struct mn_diag *diag)
 {
     const struct mn_device *device = &relay->config.devices[0];
     enum mn_err err = MN_OK;
@@ -119,10 +124,10 @@ static enum mn_err open_doors(struct mn_relay *relay, int fd, const int has[2],
             err = listen_at(relay, &device->locals[i], diag);
     if (!err)
         err = watch_listeners(relay, diag);
-    if (err || (fd < 0 && !*relay->plan->socket))
+    if (err || (relay->local_fd < 0 && !*relay->plan->socket))
         return err;
     const struct mn_local_plan local = {.path = relay->plan->socket,
-                                        .fd = fd,
+                                        .fd = relay->local_fd,
                                         .cluster_key = relay->config.cluster_key,
                                         .node = (uint32_t)relay->self,
                                         .users = relay->plan->users,
@@ -130,6 +135,7 @@ static enum mn_err open_doors(struct mn_relay *relay, int fd, const int has[2],
                                         .anyone = relay->plan->anyone,
                                         .state = fill_state,
                                         .ctx = relay};
+    relay->local_fd = -1;
     err = mn_relay_local_open(&local, &relay->local, diag);
     if (!err)
         err = relayd_watch(relay, mn_relay_local_fd(relay->local), EPOLLIN, &relay->at_local, diag);
@@ -168,9 +174,9 @@ static void take_descriptors(void)
 
 static enum mn_err open_all(struct mn_relay *relay, struct mn_diag *diag)
 {
-    int fd, has[2] = {0, 0};
+    int has[2] = {0, 0};
     /* First of all: what was handed over belongs to the relay, also on errors. */
-    enum mn_err err = take_fds(relay, &fd, has, diag);
+    enum mn_err err = take_fds(relay, has, diag);
 
     if (!err)
         err = check(&relay->config, diag);
@@ -182,7 +188,7 @@ static enum mn_err open_all(struct mn_relay *relay, struct mn_diag *diag)
     if (!err && relay->epoll < 0)
         err = mn_fail_errno(diag, "opening an epoll instance");
     if (!err)
-        err = open_doors(relay, fd, has, diag);
+        err = open_doors(relay, has, diag);
     return err;
 }
 
@@ -206,7 +212,7 @@ enum mn_err mn_relay_open(const struct mn_config *config, const struct mn_relay_
     relay->listening.what = RELAYD_LISTENER;
     relay->at_local.what = RELAYD_LOCAL;
     relay->at_stop.what = RELAYD_STOP;
-    relay->epoll = -1;
+    relay->epoll = relay->local_fd = -1;
     relay->born_ms = relay->now_ms = mn_now_ms();
     take_descriptors();
     mn_arrivals_open(&relay->arrivals);
@@ -233,6 +239,8 @@ void mn_relay_close(struct mn_relay *relay)
     mn_arrivals_close(&relay->arrivals);
     for (int i = 0; i < relay->n_fds; i++)
         close(relay->fds[i]);
+    if (relay->local_fd >= 0)
+        close(relay->local_fd);
     if (relay->epoll >= 0)
         close(relay->epoll);
     mn_pool_close(&relay->pool);

@@ -146,6 +146,7 @@ struct mn_relay {
     int epoll;
     struct relayd_source listening, at_local, at_stop;
     int fds[RELAYD_FDS + MN_MAX_LOCALS], n_fds, stop;
+    int local_fd; /* handed over, not passed on yet; -1: none */
     struct mn_arrivals arrivals;
     struct mn_relay_local *local;
     struct mn_pool pool;
