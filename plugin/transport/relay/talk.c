@@ -189,7 +189,7 @@ enum mn_err relay_talk_hear(struct relay_talk *talk, uint8_t *words, size_t len,
     uint32_t number = (uint32_t)mn_get(messages, 4);
     uint32_t acked = (uint32_t)mn_get(messages, 4);
 
-    if (messages->bad || (!number) != (len == RELAY_TALK_HEAD))
+    if (messages->bad || (number && len == RELAY_TALK_HEAD))
         return MN_ERR_PROTO;
     if (acked - talk->acked <= waiting(talk)) {
         talk->acked = acked;
@@ -198,7 +198,7 @@ enum mn_err relay_talk_hear(struct relay_talk *talk, uint8_t *words, size_t len,
     } else if (talk->acked - acked > RELAY_TALKS) {
         return MN_ERR_PROTO; /* neither said nor an old one */
     }
-    if (!number || number != talk->heard + 1)
+    if (len == RELAY_TALK_HEAD || number != talk->heard + 1)
         return MN_ERR_AGAIN; /* came before, or comes again */
     talk->heard = number;
     return MN_OK;

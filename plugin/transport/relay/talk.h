@@ -1,8 +1,8 @@
 /* What the two ends of a flow say to each other (docs/relay.md, Data), and the queue that brings it
  * there whole, once and in order, over whatever way is open.
  *
- * A TALK frame's words: number 4 | the other's frames that have come 4 | messages. Number 0: none
- * but the acknowledgement. Each message {type 1, fields}, little-endian:
+ * A TALK frame's words: number 4 | the other's frames that have come 4 | messages. Without messages
+ * it has number 0 and is the acknowledgement alone; numbers go round. Each message {type 1, fields}, little-endian:
  *
  *   OPEN    way 1, pair 4                                  S: pieces for that pair can be sent
  *   CLOSED  way 1, pair 4                                  either: has closed it

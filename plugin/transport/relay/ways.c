@@ -393,6 +393,7 @@ static void serve_hops(struct relay_comm *comm, struct relay_way *way)
         return;
     }
     way->state = RELAY_IS_OPEN;
+    comm->none_ms = 0;
     way->pause_ms = 0;
     way->say_open = (uint8_t)comm->base.is_send;
     comm->moved = 1;
