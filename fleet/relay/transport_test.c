@@ -77,6 +77,38 @@ static void an_end_that_calls_nothing_attaches_anew(void **state)
     }
 }
 
+/* An outage of long ago does not count towards the bound of the next, although nothing waited while
+ * the way came back. */
+static void an_outage_that_is_over_is_forgotten(void **state)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    struct flow flow;
+    struct stream t;
+
+    (void)state;
+    kit_start(1);
+    flow_open(&flow, 0, 2);
+    stream_begin(&t, &flow, 40, 4096);
+    stream_until(&t, 10);
+    kit_stop(1);
+    while (!inside(&flow, 0)->none_ms && mn_now_ms() < end) {
+        stream_receive(&t);
+        flow_progress(&flow, 1);
+    }
+    assert_true(inside(&flow, 0)->none_ms);
+    kit_start(1);
+    while (!flow_ways(&flow, 0)) {
+        flow_progress(&flow, 0);
+        flow_progress(&flow, 1);
+        assert_true(mn_now_ms() < end);
+    }
+    assert_int_equal(inside(&flow, 0)->none_ms, 0);
+    stream_all(&t);
+    stream_end(&t);
+    flow_close(&flow);
+    kit_stop(1);
+}
+
 /* Its end is told that the message is there, and that another is asked for, all the same. */
 static void a_receiver_that_makes_no_more_calls(void **state)
 {
@@ -111,6 +143,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(through_one_relay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(through_two_relays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_end_that_calls_nothing_attaches_anew, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_outage_that_is_over_is_forgotten, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_receiver_that_makes_no_more_calls, set_up, tear_down),
     };
 

@@ -90,7 +90,10 @@ struct relay_hop {
     struct relay_flight flight[RELAY_POSTED];
     uint32_t head, tail;            /* oldest; next */
     uint8_t (*heads)[MN_HEAD_SIZE]; /* RELAY_POSTED of them */
-    uint8_t delivered;              /* D: since the last flush */
+    /* D: memory that bytes came into last; NULL: none that is registered still */
+    _Atomic(struct relay_mem *) delivered;
+    uint8_t fresh;     /* … since the last flush */
+    uint32_t flushing; /* flushes that are not done */
     /* S */
     struct relay_run runs[RELAY_POSTED];
     uint32_t run_head, run_tail;
@@ -260,8 +263,13 @@ enum mn_err relay_recv_word(struct relay_comm *comm, const struct relay_word *wo
  */
 void relay_recv_collect(struct relay_comm *comm, struct relay_way *way);
 void relay_recv_gone(struct relay_comm *comm, struct relay_way *way);
+
+/* --- flush.c --- */
 enum mn_err relay_flush(struct mn_comm *base, void *data, void *mhandle,
                         struct mn_request **request);
 enum mn_err relay_flush_test(struct relay_comm *comm, struct relay_flush *flush, int *done);
+/* All that has come over a way whose connections will be closed: waits for its device's read, some
+ * microseconds; the comm fails when that does not come. */
+void relay_flush_way(struct relay_comm *comm, struct relay_way *way);
 
 #endif

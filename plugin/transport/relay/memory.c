@@ -130,6 +130,14 @@ enum mn_err relay_reg_dmabuf(struct mn_comm *base, void *data, size_t size, int 
     return add((struct relay_comm *)base, mem, mhandle);
 }
 
+static void forget_delivered(struct relay_way *way, struct relay_mem *mem)
+{
+    for (int kind = 0; kind < MN_RELAY_KINDS; kind++) {
+        struct relay_mem *is = mem;
+        atomic_compare_exchange_strong(&way->hops[kind].delivered, &is, NULL);
+    }
+}
+
 enum mn_err relay_dereg_mr(struct mn_comm *base, void *mhandle)
 {
     struct relay_comm *comm = (struct relay_comm *)base;
@@ -140,9 +148,11 @@ enum mn_err relay_dereg_mr(struct mn_comm *base, void *mhandle)
         at = &(*at)->next;
     if ((mem = *at)) {
         *at = mem->next;
-        for (int i = 0; i < comm->n_ways; i++)
+        for (int i = 0; i < comm->n_ways; i++) {
+            forget_delivered(&comm->ways[i], mem);
             if (comm->ways[i].takes)
                 leave_way(mem, &comm->ways[i]);
+        }
     }
     pthread_mutex_unlock(&comm->memory);
     if (!mem)

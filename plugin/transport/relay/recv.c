@@ -78,7 +78,10 @@ static void take(struct relay_comm *comm, struct relay_way *way, int kind,
     way->pieces++;
     if (head.empty == MN_PIECE_DATA) {
         slot->landed++;
-        way->hops[kind].delivered |= head.length != 0;
+        if (head.length && slot->mem) {
+            atomic_store_explicit(&way->hops[kind].delivered, slot->mem, memory_order_relaxed);
+            way->hops[kind].fresh = 1;
+        }
     }
     look_whether_whole(comm, group, f->piece.slot);
 }
@@ -119,7 +122,9 @@ void relay_recv_gone(struct relay_comm *comm, struct relay_way *way)
         hop->head = hop->tail = 0;
         hop->run.which = 0;
         hop->full = 0;
-        hop->delivered = 0;
+        atomic_store_explicit(&hop->delivered, NULL, memory_order_relaxed);
+        hop->fresh = 0;
+        hop->flushing = 0;
     }
 }
 

@@ -2,7 +2,8 @@
  * there whole, once and in order, over whatever way is open.
  *
  * A TALK frame's words: number 4 | the other's frames that have come 4 | messages. Without messages
- * it has number 0 and is the acknowledgement alone; numbers go round. Each message {type 1, fields}, little-endian:
+ * it has number 0 and is the acknowledgement alone; numbers go round. Each message
+ * {type 1, fields}, little-endian:
  *
  *   OPEN    way 1, pair 4                                  S: pieces for that pair can be sent
  *   CLOSED  way 1, pair 4                                  either: has closed it

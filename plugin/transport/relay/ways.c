@@ -122,8 +122,10 @@ void relay_way_gone(struct relay_comm *comm, struct relay_way *way, enum mn_gone
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     mn_fail(&way->why, MN_ERR_LINK_DEAD, "%s", text);
-    if (was_open && !comm->base.is_send)
+    if (was_open && !comm->base.is_send) {
         relay_recv_collect(comm, way);
+        relay_flush_way(comm, way);
+    }
     if (tell && way->line && way->state >= RELAY_AWAITS)
         put_gone(comm, way, MN_GONE_PEER, text);
     close_hops(comm, way);
