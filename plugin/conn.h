@@ -58,7 +58,8 @@ enum mn_frame {
     /* after READY, on a control connection that stays */
     MN_FRAME_BYE,
     MN_FRAME_FAILED,
-    MN_FRAME_RETURN /* the first of one that is opened again, both ways */
+    MN_FRAME_RETURN, /* the first of one that is opened again, both ways */
+    MN_FRAME_LINK    /* RDMA: of a link that goes or comes back (transport/verbs/recover.h) */
 };
 
 /* One socket with the frame being read from and written to it. */

@@ -321,7 +321,20 @@ void mn_reopen_free(struct mn_reopen *r)
     free(r);
 }
 
+/* Begins behind the cable that is out. */
+static void choose_way(struct mn_reopen *r, const char *netdev)
+{
+    for (int i = 0; i < r->n_ways; i++)
+        if (!r->ways[i].routed && !strcmp(r->ways[i].local.netdev, netdev))
+            r->way = (i + 1) % r->n_ways;
+}
+
 int mn_reopen_lost(struct mn_reopen *r)
+{
+    return mn_reopen_lost_on(r, NULL);
+}
+
+int mn_reopen_lost_on(struct mn_reopen *r, const char *netdev)
 {
     int error = 0;
 
@@ -337,6 +350,8 @@ int mn_reopen_lost(struct mn_reopen *r)
         r->lost = 1;
         n_lost++;
         r->rounds = 0;
+        if (netdev)
+            choose_way(r, netdev);
         r->due_ms = mn_now_ms();
     }
     pthread_mutex_unlock(&lock);

@@ -40,6 +40,8 @@ void mn_reopen_free(struct mn_reopen *reopen);
 
 /* The control connection is no use any more. 0: it will not come back. */
 int mn_reopen_lost(struct mn_reopen *reopen);
+/* The same, and the cable of this netdev is dialled over last. */
+int mn_reopen_lost_on(struct mn_reopen *reopen, const char *netdev);
 /* Whether there is a new one to be taken. A load. */
 int mn_reopen_is_done(struct mn_reopen *reopen);
 /* Its socket, the caller's; -1: none yet. */

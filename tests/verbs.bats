@@ -176,7 +176,7 @@ short()
 }
 
 @test "verbs: cables that are pulled under load are waited for; both ends say so, and that they go on" {
-    start 4096 rdma $(short 10s)
+    start 4096 rdma $(short 10s) MESHNET_FAILOVER=off
     until_data_flows
     touch pulled
     sleep "${MESHNET_LONG-5.5}"
@@ -188,8 +188,52 @@ short()
     told sent 'goes on after'
 }
 
+# until_said TEXT: by both ends.
+until_said()
+{
+    for _ in $(seq 300); do
+        ! grep -q "$1" received.log || ! grep -q "$1" sent.log || return 0
+        sleep 0.1
+    done
+    cat received.log sent.log
+    return 1
+}
+
+# gone END: mesh0 has gone and come back once, as both ends say once each.
+gone()
+{
+    cat "$1.log"
+    [ "$(grep -c 'link mesh0 .*: is given up: ' "$1.log")" -eq 1 ]
+    grep 'link mesh0 .*: is back after ' "$1.log" | grep -oE 'still for [0-9]+ ms, and [0-9]+ bytes'
+    [ "$(grep -c 'link mesh0 .*: is back after ' "$1.log")" -eq 1 ]
+    run ! grep -E 'link mesh1 .*(given up|goes on|since)' "$1.log"
+}
+
+@test "verbs: one cable of two is pulled under load: all goes on over the other, until it is back" {
+    # The control connection's cable, too.
+    start 0 rdma MESHNET_RDMA_SILENCE=60s
+    until_data_flows
+    echo rocep1s0f0 >pulled
+    ip -n $NS-a link set mesh0 down
+    until_said 'is given up'
+    before=$(tail -n 1 received)
+    for _ in $(seq 300); do
+        [ "$(tail -n 1 received)" -lt $((before + 1024)) ] || break
+        sleep 0.1
+    done
+    [ "$(tail -n 1 received)" -ge $((before + 1024)) ] # long before anything else would end the wait
+    ip -n $NS-a link set mesh0 up
+    rm pulled
+    until_said 'is back after'
+    gone received
+    gone sent
+    kill -9 "$(pgrep -P $SENDER)"
+    wait $RECEIVER || true
+    grep -q '^failed .*: peer is gone' received
+}
+
 @test "verbs: silent links, their ports up, are told and waited for; for too long is an error" {
-    start 0 rdma $(short 5s)
+    start 0 rdma $(short 5s) MESHNET_FAILOVER=off
     until_data_flows
     touch muted
     sleep "${MESHNET_LONG-2}"

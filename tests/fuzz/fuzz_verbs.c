@@ -3,6 +3,7 @@
  * few lines here and honest. No write leaves the registered buffer or the announced size, no
  * receive reports more than was posted, nothing is left behind. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,6 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define SEGMENT  1024
 #define BUFFER   (64 * SEGMENT)
 #define REQUESTS 64
+#define RECEIVES 128
 
 static struct {
     const uint8_t *at, *end;
@@ -87,6 +89,24 @@ static int poll_cq(struct ibv_cq *cq, int most, struct ibv_wc *wcs)
     return n;
 }
 
+/* To the error state: as many receive requests are flushed as were posted. */
+static int changed_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    (void)attr, (void)mask;
+    for (int i = 0; i < RECEIVES; i++)
+        arrive((int)(qp - qps) / PER_LINK,
+               (struct ibv_wc){.wr_id = verbs_wr_pack(VERBS_RECEIVED, 0, 0, 0, 0, 0),
+                               .status = IBV_WC_WR_FLUSH_ERR,
+                               .qp_num = qp->qp_num});
+    return 0;
+}
+/* A link does not come back. */
+static struct ibv_qp *no_qp(struct ibv_pd *pds, struct ibv_qp_init_attr *attr)
+{
+    (void)pds, (void)attr;
+    errno = ENOMEM;
+    return NULL;
+}
 static int gone_qp(struct ibv_qp *qp)
 {
     (void)qp;
@@ -103,12 +123,14 @@ static int gone_mr(struct ibv_mr *region)
     return 0;
 }
 
-static const struct mn_ibv ibv = {.destroy_qp = gone_qp,
+static const struct mn_ibv ibv = {.create_qp = no_qp,
+                                  .modify_qp = changed_qp,
+                                  .destroy_qp = gone_qp,
                                   .destroy_cq = gone_cq,
                                   .dereg_mr = gone_mr};
 static struct verbs_device devices[LINKS];
 
-static struct verbs_comm *make(int sender, int control)
+static struct verbs_comm *make(int sender, int control, int failover)
 {
     struct verbs_comm *comm = calloc(1, sizeof *comm);
 
@@ -120,12 +142,13 @@ static struct verbs_comm *make(int sender, int control)
     memory.base = (uintptr_t)buffer;
     comm->base = (struct mn_comm){.ops = &mn_transport_verbs, .is_send = sender};
     comm->config = &config;
-    comm->broken_link = -1;
+    comm->broken_link = comm->job_link = -1;
+    comm->failover = failover;
     comm->n_links = LINKS;
     comm->n_qps = QPS;
     comm->max_segment = SEGMENT;
     comm->max_message = VERBS_SEGMENTS * SEGMENT;
-    comm->rq_depth = 128;
+    comm->rq_depth = RECEIVES;
     for (int i = 0; i < LINKS; i++) {
         devices[i] = (struct verbs_device){.ibv = &ibv,
                                            .context = &context,
@@ -212,9 +235,9 @@ static void deliver(struct verbs_comm *comm)
     int q = what >> 4 & 3;
 
     if (what & 2)
-        imm = verbs_imm_pack(comm->seq_landed + (imm & 15), imm >> 4 & 7, (imm >> 7 & 7) + 1);
+        imm = verbs_imm_pack(comm->seq_landed + (imm & 15), imm >> 4 & 7, (imm >> 7 & 7) + 1, 0);
     arrive(q / PER_LINK,
-           (struct ibv_wc){.wr_id = verbs_wr_pack(VERBS_RECEIVED, 0, 0, 0, 0),
+           (struct ibv_wc){.wr_id = verbs_wr_pack(VERBS_RECEIVED, 0, 0, 0, 0, 0),
                            .opcode = what & 8 ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
                            .status = (what & 0xc4) == 0xc4 ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS,
                            .qp_num = 100 + (uint32_t)q,
@@ -228,6 +251,27 @@ static void check_sizes(const struct verbs_comm *comm, const struct verbs_group 
     for (int i = 0; i < group->n; i++)
         if ((uint32_t)sizes[i] > comm->slots[(group->seq + (uint32_t)i) % VERBS_RING].capacity)
             abort();
+}
+
+/* A word of recovery with a head that fits, so that what is behind it is reached. */
+static void say(struct verbs_comm *comm, int peer)
+{
+    uint8_t frame[8 + 6 + 255] = {0x4d, 0x53, 0x46, 0x31, MN_FRAME_LINK, 0},
+                          what = (uint8_t)take(1);
+    size_t left = (size_t)(input.end - input.at), n = (size_t)take(1);
+    int link = what >> 3 & 1;
+    uint32_t turn = comm->links[link].recovery.turn + (what >> 4 & 3) - 1;
+
+    n = n < left ? n : left;
+    frame[6] = (uint8_t)(n + 6);
+    frame[7] = (uint8_t)((n + 6) >> 8);
+    frame[8] = what & 7;
+    frame[9] = (uint8_t)link;
+    memcpy(frame + 10, &turn, sizeof turn);
+    for (size_t i = 0; i < n; i++)
+        frame[14 + i] = (uint8_t)take(1);
+    if (write(peer, frame, 14 + n) == (ssize_t)(14 + n))
+        (void)verbs_look(comm);
 }
 
 static void test_one(struct verbs_comm *comm, struct mn_request **request)
@@ -256,7 +300,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&world, 0, sizeof world);
     input.at = data + 1;
     input.end = data + size;
-    struct verbs_comm *comm = make(data[0] & 1, pair[0]);
+    struct verbs_comm *comm = make(data[0] & 1, pair[0], data[0] >> 1 & 1);
     while (input.at < input.end) {
         uint8_t what = (uint8_t)take(1);
         struct mn_request **request = &requests[what >> 3 & 31];
@@ -272,6 +316,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 announce(comm);
             else
                 deliver(comm);
+            break;
+        case 5:
+            say(comm, pair[1]);
             break;
         case 4: {
             size_t left = (size_t)(input.end - input.at), n = what >> 3;
@@ -292,7 +339,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < REQUESTS; i++)
         if (requests[i])
             test_one(comm, &requests[i]);
-    verbs_free(comm);
+    mn_transport_verbs.close(&comm->base);
+    mn_transport_verbs.settle(&config);
     close(pair[1]);
     return 0;
 }

@@ -41,6 +41,9 @@ struct verbs_watch {
     struct verbs_watch *next;
 };
 
+/* Counts what was told to any watch. */
+extern atomic_uint verbs_alarm;
+
 /* device and port must be set; the rest is reset. Down already: port_down is set at once. */
 void verbs_watch_add(struct verbs_watch *watch);
 /* After it returns the event thread does not touch the watch any more. */

@@ -19,6 +19,7 @@
  * acknowledgement of its events. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct verbs_watch *watches;
+atomic_uint verbs_alarm;
 
 static void set_down(struct verbs_watch *watch)
 {
@@ -117,6 +118,8 @@ static void apply(const struct verbs_device *device, const struct event *event,
             atomic_store_explicit(&watch->port_down, 0, memory_order_relaxed);
     }
     pthread_mutex_unlock(&lock);
+    /* After what it is about: whoever sees the count sees that, too. */
+    atomic_fetch_add_explicit(&verbs_alarm, 1, memory_order_release);
 }
 
 /* Queue pairs and completion queues are their connection's to explain. */

@@ -2,15 +2,17 @@
 
 #define ALIGN 128u /* NCCL's LL128 lines stay whole */
 
-/* The way on which size bytes are done first. */
+/* The way on which size bytes are done first, of those that have a weight. */
 static uint32_t best_way(const struct verbs_way *ways, int n, int first, uint32_t size)
 {
     uint32_t best = (uint32_t)(first % n);
 
     for (int i = 1; i < n; i++) {
         uint32_t way = (uint32_t)((first + i) % n);
-        if ((ways[way].outstanding + size) * ways[best].weight <
-            (ways[best].outstanding + size) * ways[way].weight)
+        if (!ways[way].weight)
+            continue;
+        if (!ways[best].weight || (ways[way].outstanding + size) * ways[best].weight <
+                                      (ways[best].outstanding + size) * ways[way].weight)
             best = way;
     }
     return best;

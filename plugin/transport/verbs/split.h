@@ -7,7 +7,8 @@
 #define VERBS_QPS        16 /* of one connection */
 #define VERBS_STRIPE_MIN (64u << 10)
 
-/* A way out: bytes posted and not yet completed, and its speed in any unit, not 0. */
+/* A way out: bytes posted and not yet completed, and its speed in any unit; 0 = not to be used,
+ * which one at least may. */
 struct verbs_way {
     uint64_t outstanding;
     uint32_t weight;

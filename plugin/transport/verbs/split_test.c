@@ -86,12 +86,12 @@ static void test_immediate_names_every_segment(void **state)
     for (uint32_t seq = 0; seq < 20000; seq += 7)
         for (uint32_t n = 1; n <= VERBS_SEGMENTS; n += 9)
             for (uint32_t k = 0; k < n; k++) {
-                struct verbs_imm imm = verbs_imm_unpack(verbs_imm_pack(seq, k, n));
+                struct verbs_imm imm = verbs_imm_unpack(verbs_imm_pack(seq, k, n, 31));
                 assert_int_equal(imm.entry, seq % VERBS_RING);
                 assert_int_equal(imm.seq_high, seq / VERBS_RING % 16);
                 assert_int_equal(imm.segment, k);
                 assert_int_equal(imm.segments, n);
-                assert_int_equal(imm.epoch, 0);
+                assert_int_equal(imm.epoch, 31);
             }
 }
 

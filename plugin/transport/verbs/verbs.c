@@ -52,6 +52,20 @@ enum mn_err verbs_fail(struct verbs_comm *comm, int link, enum mn_err code, cons
     return verbs_fail_text(comm, link, code, text);
 }
 
+enum mn_err verbs_refused(struct verbs_comm *comm, int link, const char *what, int error)
+{
+    struct verbs_recovery *r = &comm->links[link].recovery;
+
+    if (!verbs_may_give_up(comm, link))
+        return verbs_fail(comm, link, MN_ERR_SYS, "posting %s: %s", what, strerror(error));
+    if (!r->broken)
+        snprintf(r->cause, sizeof r->cause, "posting %s: %s", what, strerror(error));
+    r->broken = 1;
+    comm->hurry = 1;
+    verbs_set_away(comm, link, 1);
+    return MN_OK;
+}
+
 static const char *status_name(enum ibv_wc_status status)
 {
     static const struct {
@@ -77,12 +91,30 @@ static const char *status_name(enum ibv_wc_status status)
     return "unexpected completion status";
 }
 
+/* Whether a link may be to blame; of the rest another link would make the same. */
+static int is_of_link(enum ibv_wc_status status)
+{
+    return status != IBV_WC_LOC_LEN_ERR && status != IBV_WC_LOC_PROT_ERR &&
+           status != IBV_WC_REM_ACCESS_ERR && status != IBV_WC_REM_INV_REQ_ERR;
+}
+
 void verbs_broken(struct verbs_comm *comm, int qp, const struct ibv_wc *wc)
 {
-    if (comm->broken_ms)
+    int link = comm->qps[qp].link;
+    struct verbs_recovery *r = &comm->links[link].recovery;
+
+    if (r->broken || comm->broken_ms)
         return;
+    if (comm->failover && is_of_link(wc->status)) {
+        snprintf(r->cause, sizeof r->cause, "%s (completion status %d, vendor 0x%x)",
+                 status_name(wc->status), (int)wc->status, wc->vendor_err);
+        r->broken = 1;
+        comm->hurry = 1;
+        verbs_set_away(comm, link, 1);
+        return;
+    }
     comm->broken_ms = mn_now_ms();
-    comm->broken_link = comm->qps[qp].link;
+    comm->broken_link = link;
     snprintf(comm->broken_text, sizeof comm->broken_text, "%s (completion status %d, vendor 0x%x)",
              status_name(wc->status), (int)wc->status, wc->vendor_err);
 }
@@ -105,6 +137,8 @@ static enum mn_err verbs_open(struct mn_conn *conn, struct mn_comm **out, struct
                 comm->links[i].self.device, comm->links[i].self.port, comm->links[i].self.gid_index,
                 comm->links[i].from, comm->links[i].peer.device, comm->links[i].peer.port,
                 comm->links[i].peer.gid_index, comm->links[i].to, comm->links[i].n_qps);
+    atomic_store(&comm->job_state, JOB_NONE);
+    comm->alarm = atomic_load(&verbs_alarm) - 1; /* what came since the handshake's beginning */
     *out = &comm->base;
     return MN_OK;
 }
@@ -117,7 +151,20 @@ static void verbs_close(struct mn_comm *base)
     if (comm->stale)
         MN_INFO("%s: %llu completions of earlier requests were dropped", comm->peer,
                 (unsigned long long)comm->stale);
-    verbs_free(comm);
+    if (comm->stats.lost)
+        MN_INFO("%s: links were given up %u times and came back %u times; %u ms without any, or "
+                "with messages waiting for what they had done; %llu bytes were sent again",
+                comm->peer, comm->stats.lost, comm->stats.back, comm->stats.stall_ms,
+                (unsigned long long)comm->stats.replayed);
+    /* What the peer writes from here on goes nowhere; what a job works at, the peer cannot reach.
+     */
+    int busy = atomic_load(&comm->job_state) == JOB_RUNNING ? comm->job_link : -1;
+    for (int i = 0; i < comm->n_links; i++)
+        if (i != busy)
+            verbs_drop(comm, i);
+    int running = JOB_RUNNING;
+    if (!atomic_compare_exchange_strong(&comm->job_state, &running, JOB_ABANDONED))
+        verbs_free(comm);
 }
 
 static enum mn_err reg(struct mn_comm *base, void *data, size_t size, int type, uint64_t offset,

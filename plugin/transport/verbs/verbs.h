@@ -8,8 +8,9 @@
  * size. Without an announcement isend has no room and says so; nothing is buffered, nothing spins.
  *
  * Receive requests are posted for every segment that may arrive, before it is announced, so that
- * RNR cannot happen: a message puts at most one part on a queue pair, cut only at the device's
- * largest write, and the receiver announces no more than it has requests for.
+ * RNR cannot happen: a message has one part a queue pair at most, cut only at the device's largest
+ * write, and the receiver announces no more than it has requests for; where links fail over to
+ * others (recover.h), all parts may come by one queue pair, and the announcement says how many.
  *
  * A send is done when its writes are acknowledged: the bytes are at the receiver. The TCP
  * connection of the handshake stays open beside: it says when the peer closes (with how far it has
@@ -22,7 +23,9 @@
  * A link that is silent, as while its cable is out, is waited for: the devices try for most of
  * rdma_silence. That, and when it goes on, is told once each.
  *
- * The first failed completion ends the connection: every later call returns that error. */
+ * While another link is there, one that fails is given up, and comes back later (recover.h). The
+ * first failed completion of the last link ends the connection: every later call returns that
+ * error. */
 #ifndef MN_VERBS_H
 #define MN_VERBS_H
 
@@ -33,6 +36,7 @@
 #include "plugin/transport.h"
 #include "plugin/transport/verbs/device.h"
 #include "plugin/transport/verbs/memory.h"
+#include "plugin/transport/verbs/recover.h"
 #include "plugin/transport/verbs/split.h"
 #include "plugin/transport/verbs/wire.h"
 #include "plugin/transport/verbs/work.h"
@@ -50,25 +54,30 @@
 enum verbs_kind { VERBS_RECEIVED, VERBS_DATA, VERBS_ANNOUNCED, VERBS_PROBE };
 struct verbs_wr {
     enum verbs_kind kind;
-    unsigned generation, slot, qp, posted; /* posted: low 16 bits of the queue pair's count */
+    unsigned generation, slot, part, qp, posted; /* posted: low 16 bits of the queue pair's count */
 };
+_Static_assert(VERBS_QPS <= 16, "four bits each name a part and a queue pair");
 
 static inline uint64_t verbs_wr_pack(enum verbs_kind kind, unsigned generation, unsigned slot,
-                                     unsigned qp, unsigned posted)
+                                     unsigned part, unsigned qp, unsigned posted)
 {
-    return (uint64_t)kind << 56 | (uint64_t)(qp & 0xff) << 48 |
+    return (uint64_t)kind << 56 | (uint64_t)(part & 15) << 52 | (uint64_t)(qp & 15) << 48 |
            (uint64_t)(generation & 0xffff) << 32 | (uint64_t)(slot & 0xffff) << 16 |
            (posted & 0xffff);
 }
 
 static inline struct verbs_wr verbs_wr_unpack(uint64_t id)
 {
-    return (struct verbs_wr){(enum verbs_kind)(id >> 56), id >> 32 & 0xffff, id >> 16 & 0xffff,
-                             id >> 48 & 0xff, id & 0xffff};
+    return (struct verbs_wr){(enum verbs_kind)(id >> 56),
+                             id >> 32 & 0xffff,
+                             id >> 16 & 0xffff,
+                             id >> 52 & 15,
+                             id >> 48 & 15,
+                             id & 0xffff};
 }
 
 struct verbs_qp {
-    struct ibv_qp *qp;
+    struct ibv_qp *qp; /* NULL while its link is DOWN */
     uint32_t number, psn, peer_number, peer_psn;
     struct ibv_ece ece, peer_ece; /* vendor 0 = none */
     uint8_t link;
@@ -76,7 +85,12 @@ struct verbs_qp {
     uint32_t posted, retired; /* send requests since the start; known to be finished */
     uint32_t unsignaled;      /* announcements since the last that completes */
     uint32_t consumed;        /* receive requests to be posted again */
+    uint32_t seen;            /* retired, at the last look */
     uint64_t probed_ms;       /* since when a probe is on its way; 0 = none is */
+    /* Announcements written anew by it: the last is posted when so many are, and until it is known
+     * to have landed, none goes from here on, where the first of them was. */
+    uint32_t anew_posted, anew_until;
+    uint8_t anew;
 };
 
 struct verbs_link {
@@ -95,6 +109,7 @@ struct verbs_link {
     uint32_t max_inline;
     char from[MN_ADDR_TEXT], to[MN_ADDR_TEXT];
     struct mn_outage outage;
+    struct verbs_recovery recovery;
 };
 
 /* Segment k of a part is the bytes from k * max_segment on. */
@@ -120,8 +135,9 @@ struct verbs_slot {
     struct verbs_group *group;
     uint64_t segments[2]; /* bit per segment that has arrived */
     uint32_t seq, capacity, received;
+    uint32_t posted; /* the queue pair's count when it was announced */
     uint16_t n_segments, arrived, reserved;
-    uint8_t active;
+    uint8_t active, qp, due; /* announced by which; to be written anew */
 };
 
 struct verbs_group {
@@ -182,7 +198,13 @@ struct verbs_comm {
     uint32_t idle;
     uint64_t looked_ms, listened_ms, stuck_ms, broken_ms, ended_ms;
     int broken_link;
-    int silent; /* links with an outage */
+    int silent;                  /* links with an outage */
+    int failover, n_away, hurry; /* links on their way out or in: looks are made at once */
+    unsigned calls, alarm;       /* since the last look; verbs_alarm, as it was then */
+    uint64_t alone_ms;           /* since when no link can be used; 0 = one can */
+    uint32_t due, anew;          /* receiver: announcements to be written anew; queue pairs that
+                                    have some not known to have landed */
+    struct verbs_failover stats;
     char broken_text[192];
     struct mn_chan control;   /* what the handshake's connection is now; fd -1 while it is lost */
     struct mn_reopen *reopen; /* NULL: what is lost stays lost */
@@ -196,7 +218,12 @@ struct verbs_comm {
     atomic_int job_state;
     struct mn_diag job_diag;
     int job_again; /* what failed may go well at another attempt */
+    int job_link;  /* whose queue pairs it makes anew; -1 = it was the handshake's, or none */
+    int job_parts; /* enum verbs_job_part */
 };
+
+enum { JOB_NONE, JOB_RUNNING, JOB_DONE, JOB_ABANDONED };
+enum verbs_job_part { VERBS_JOB_MAKE = 1, VERBS_JOB_CONNECT = 2 };
 
 /* memory was registered for this connection and covers [data, data + size). */
 static inline int verbs_covers(const struct verbs_comm *comm, const struct verbs_memory *memory,
@@ -227,6 +254,12 @@ static inline enum mn_err verbs_error(struct verbs_comm *comm)
     return (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);
 }
 
+/* The last link is dead: the comm's end. */
+enum mn_err verbs_link_dead(struct verbs_comm *comm, int link, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* A device does not take what is posted: the link's failure while there is another, else the
+ * comm's. */
+enum mn_err verbs_refused(struct verbs_comm *comm, int link, const char *what, int error);
 /* A completion failed. Why is only known after a look at the control connection: a peer that closed
  * or gave up is no broken link. verbs_idle() decides. */
 void verbs_broken(struct verbs_comm *comm, int qp, const struct ibv_wc *wc);
@@ -235,6 +268,17 @@ void verbs_broken(struct verbs_comm *comm, int qp, const struct ibv_wc *wc);
 enum mn_err verbs_idle(struct verbs_comm *comm);
 /* The same looks now, for who is going to sleep. */
 enum mn_err verbs_look(struct verbs_comm *comm);
+/* The same where a look cannot wait until nothing moves: part of every call that moves something.
+ */
+enum mn_err verbs_look_soon(struct verbs_comm *comm);
+static inline int verbs_urgent(struct verbs_comm *comm)
+{
+    return comm->failover &&
+           (comm->hurry || !(++comm->calls & 63) ||
+            comm->alarm != atomic_load_explicit(&verbs_alarm, memory_order_relaxed));
+}
+/* Asks the peer's device for a sign of life. */
+enum mn_err verbs_probe(struct verbs_comm *comm, int qp, uint64_t now);
 /* Something was completed on a link, while comm->silent. */
 void verbs_heard(struct verbs_comm *comm, int link);
 
@@ -243,6 +287,8 @@ void verbs_tell_peer(struct verbs_comm *comm, enum mn_err code, const char *text
 void verbs_say_bye(struct verbs_comm *comm);
 /* Reads what the peer says, and takes a new control connection where the old one is lost. */
 enum mn_err verbs_look_at_control(struct verbs_comm *comm, uint64_t now);
+/* Whether it goes over the link's cable. */
+int verbs_control_is_on(const struct verbs_comm *comm, const struct verbs_link *link);
 
 /* verbs_pointers.c */
 void verbs_pointers(struct mn_config *config);
@@ -264,10 +310,17 @@ void verbs_free(struct verbs_comm *comm);
 enum mn_err verbs_join(struct verbs_comm *comm, struct mn_diag *diag);
 enum mn_err verbs_step(struct mn_conn *conn, struct mn_diag *diag);
 void verbs_cancel(struct mn_conn *conn);
+/* A job that makes a link's queue pairs anew; comm->job_state says when it is done, job_diag how.
+ * Until then nothing else may touch them. 0 or an errno value. */
+int verbs_join_again(struct verbs_comm *comm, int link, int parts);
 /* A queue pair from INIT to RTS, towards a port. 0 or an errno value; may ask the kernel for the
  * way there. */
 int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struct mn_rdma_end *to,
                    const struct verbs_qp *qp);
+
+/* verbs_setup.c: a queue pair in INIT. */
+enum mn_err verbs_make_qp(struct verbs_comm *comm, struct verbs_link *link, struct verbs_qp *qp,
+                          struct mn_diag *diag);
 
 /* verbs_sleep.c: completion channels, where the owner sleeps. */
 enum mn_err verbs_channel_make(struct verbs_comm *comm, struct verbs_link *link,
@@ -283,6 +336,10 @@ enum mn_err verbs_isend(struct mn_comm *base, void *data, size_t size, int tag, 
                         struct mn_request **request);
 enum mn_err verbs_send_test(struct verbs_comm *comm, struct verbs_send *send, int *done,
                             int *sizes);
+/* Posts what a link has left over that is no more. */
+enum mn_err verbs_send_again(struct verbs_comm *comm);
+uint32_t verbs_segment_length(const struct verbs_comm *comm, const struct verbs_send_part *part,
+                              uint32_t k);
 /* What a test of something that is not done does. */
 enum mn_err verbs_send_progress(struct verbs_comm *comm);
 /* Everything before announcement seq has arrived, as the closing peer says. */
@@ -294,6 +351,10 @@ enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *
 enum mn_err verbs_recv_test(struct verbs_comm *comm, struct verbs_group *group, int *done,
                             int *sizes);
 enum mn_err verbs_recv_progress(struct verbs_comm *comm);
+/* A completion of a link's queue. */
+enum mn_err verbs_recv_completion(struct verbs_comm *comm, int link, const struct ibv_wc *wc);
+/* Posts the receive requests that a queue pair is short of. 0 or an errno value. */
+int verbs_recv_refill(const struct verbs_comm *comm, struct verbs_qp *qp);
 /* verbs_flush.c: a queue pair from each link's device to itself, for receivers of GPU memory (data
  * is some of it). Once a comm; may run beside its data path. */
 enum mn_err verbs_flush_prepare(struct verbs_comm *comm, void *data, struct mn_diag *diag);

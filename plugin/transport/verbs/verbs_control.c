@@ -1,6 +1,7 @@
 /* The control connection: what it carries, that it may be lost, and that it comes back. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/log.h"
@@ -24,9 +25,22 @@ static void renew_control(struct verbs_comm *comm)
     mn_chan_init(&comm->control, fd);
     comm->base.wakes_changed++;
     mn_socket_keep(fd);
+    verbs_say_again(comm);
     if (!comm->peer_closed)
         comm->ended_ms = 0;
     MN_WARN("%s: the control connection was opened again", verbs_name(comm, -1, who));
+}
+
+int verbs_control_is_on(const struct verbs_comm *comm, const struct verbs_link *link)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof ss;
+    struct mn_addr addr;
+
+    if (comm->control.fd < 0 || getsockname(comm->control.fd, (struct sockaddr *)&ss, &len) ||
+        mn_addr_from_sockaddr((struct sockaddr *)&ss, &addr) < 0)
+        return 0;
+    return mn_addr_equal(&addr, &link->local.addr);
 }
 
 /* --- what is said ---------------------------------------------------------------------------- */
@@ -75,6 +89,8 @@ static enum mn_err on_control(struct verbs_comm *comm, enum mn_frame type, uint8
             verbs_send_landed(comm, (uint32_t)mn_get(&b, 4));
         return MN_OK;
     }
+    if (type == MN_FRAME_LINK)
+        return verbs_hear(comm, payload, len);
     if (type != MN_FRAME_FAILED || len < 1)
         return verbs_fail(comm, -1, MN_ERR_PROTO, "control frame %d of %zu bytes", (int)type, len);
     uint64_t code = mn_get(&b, 1);

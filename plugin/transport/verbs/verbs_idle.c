@@ -1,4 +1,6 @@
 /* When nothing moves: is it the peer, the link, or nothing at all. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "plugin/transport/verbs/verbs.h"
@@ -8,6 +10,20 @@
 #define HUNG_TIMES   4
 #define BROKEN_MS    300 /* a peer's word about a broken queue pair is waited for this long */
 #define QUIET(bound) ((bound) / 8) /* nothing has moved for so long: time to ask, and to tell */
+/* A link that says nothing for so long, beside one that does, is given up. */
+#define DUMB(bound) ((bound) / 16)
+#define SOON_MS     1
+
+enum mn_err verbs_link_dead(struct verbs_comm *comm, int link, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return verbs_fail(comm, link, MN_ERR_LINK_DEAD, "%s", text);
+}
 
 static void tell_outage(struct verbs_comm *comm, int i, uint64_t since, uint64_t now,
                         const char *what)
@@ -41,13 +57,13 @@ void verbs_heard(struct verbs_comm *comm, int i)
 
 /* Asks the peer's device for a sign of life: a write of no bytes, which it acknowledges. It fails
  * where the link is dead though the control connection, over another, is not. */
-static enum mn_err probe(struct verbs_comm *comm, int q, uint64_t now)
+enum mn_err verbs_probe(struct verbs_comm *comm, int q, uint64_t now)
 {
     struct verbs_qp *qp = &comm->qps[q];
     struct verbs_link *link = &comm->links[qp->link];
     struct ibv_send_wr *bad,
         wr = {
-            .wr_id = verbs_wr_pack(VERBS_PROBE, 0, 0, (unsigned)q, qp->posted + 1),
+            .wr_id = verbs_wr_pack(VERBS_PROBE, 0, 0, 0, (unsigned)q, qp->posted + 1),
             .opcode = IBV_WR_RDMA_WRITE,
             .send_flags = IBV_SEND_SIGNALED,
             .wr.rdma = {comm->peer_ring, link->peer_ring_rkey},
@@ -55,7 +71,7 @@ static enum mn_err probe(struct verbs_comm *comm, int q, uint64_t now)
     int error = ibv_post_send(qp->qp, &wr, &bad);
 
     if (error)
-        return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting a probe: %s", strerror(error));
+        return verbs_refused(comm, qp->link, "a probe", error);
     qp->posted++;
     qp->unsignaled = 0;
     qp->probed_ms = now;
@@ -74,33 +90,70 @@ static uint64_t answer_due(const struct verbs_comm *comm, const struct verbs_qp 
     return 0;
 }
 
+/* When each link was last heard of: completions carry no time. */
+static void listen_to(struct verbs_comm *comm, uint64_t now)
+{
+    for (int q = 0; q < comm->n_qps; q++)
+        if (!comm->links[comm->qps[q].link].recovery.state &&
+            comm->qps[q].seen != comm->qps[q].retired) {
+            comm->qps[q].seen = comm->qps[q].retired;
+            comm->links[comm->qps[q].link].recovery.heard_ms = now;
+        }
+}
+
+/* Silent, while another link that is asked all the time still answers: so it is not the peer. */
+static int is_dumb(const struct verbs_comm *comm, int i, uint64_t due, uint64_t now)
+{
+    unsigned bound = DUMB(comm->config->settings.rdma_silence_ms);
+
+    if (now - due <= bound || !verbs_may_give_up(comm, i))
+        return 0;
+    for (int k = 0; k < comm->n_links; k++)
+        if (k != i && !comm->links[k].recovery.away &&
+            comm->links[k].recovery.heard_ms > due + bound / 2)
+            return 1;
+    return 0;
+}
+
 /* A device tries a write again and then says that it failed. One that says nothing at all for
  * several times as long will not any more. */
 static enum mn_err look_at_writes(struct verbs_comm *comm, uint64_t now)
 {
     unsigned silence = comm->config->settings.rdma_silence_ms;
-    int stuck = comm->in_doubt || now - comm->stuck_ms > QUIET(silence);
+    int stuck = comm->in_doubt ||
+                now - comm->stuck_ms > (comm->failover ? DUMB(silence) / 2 : QUIET(silence));
     enum mn_err err = MN_OK;
 
     comm->in_doubt = 0;
+    listen_to(comm, now);
 
     for (int q = 0; q < comm->n_qps && (stuck || comm->silent) && !comm->broken_ms && !err; q++) {
         struct verbs_qp *qp = &comm->qps[q];
         struct verbs_link *link = &comm->links[qp->link];
-        uint64_t due = answer_due(comm, qp);
-        if (port_down(link))
+        if (port_down(link) || link->recovery.state || link->recovery.broken)
             continue; /* what is sent now only shortens the device's patience */
+        uint64_t due = answer_due(comm, qp);
         if (!due && (stuck || link->outage.told_ms))
-            err = probe(comm, q, now);
+            err = verbs_probe(comm, q, now);
+        else if (due && is_dumb(comm, qp->link, due, now))
+            verbs_give_up(comm, qp->link, due, "no answer for %.1f s, though the port is up",
+                          (double)(now - due) / 1000);
         else if (due && now - due > QUIET(silence))
             tell_outage(comm, qp->link, due, now, "no answer, though the port is up,");
         if (due && now - due > HUNG_TIMES * silence && link->outage.told_ms &&
             now - link->outage.told_ms > HUNG_TIMES * silence)
-            err = verbs_fail(comm, qp->link, MN_ERR_LINK_DEAD,
-                             "the device has completed none of %u writes for %u s",
-                             qp->posted - qp->retired, HUNG_TIMES * silence / 1000);
+            err = verbs_link_dead(comm, qp->link,
+                                  "the device has completed none of %u writes for %u s",
+                                  qp->posted - qp->retired, HUNG_TIMES * silence / 1000);
     }
     return err;
+}
+
+/* A queue pair's access error is the peer's doing, whichever link it takes; a completion queue that
+ * has overrun has lost what nobody can say. */
+static int is_of_link(int event)
+{
+    return event == IBV_EVENT_QP_FATAL || event == IBV_EVENT_DEVICE_FATAL;
 }
 
 static enum mn_err look_at_ports(struct verbs_comm *comm, uint64_t now)
@@ -111,17 +164,26 @@ static enum mn_err look_at_ports(struct verbs_comm *comm, uint64_t now)
         struct verbs_link *link = &comm->links[i];
         int fatal = atomic_load_explicit(&link->watch.fatal, memory_order_relaxed);
         unsigned down = port_down(link), since = down ? (unsigned)now - down : 0;
+        if (link->recovery.state || link->recovery.broken || link->recovery.asked)
+            continue;
+        if (fatal && is_of_link(fatal - 1) && verbs_may_give_up(comm, i)) {
+            verbs_give_up(comm, i, now, "the device reports an error (event %d)", fatal - 1);
+            continue;
+        }
         if (fatal)
-            return verbs_fail(comm, i, MN_ERR_LINK_DEAD, "the device reports an error (event %d)",
-                              fatal - 1);
+            return verbs_link_dead(comm, i, "the device reports an error (event %d)", fatal - 1);
         if (!down || since >= 1u << 31)
             continue;
+        if (verbs_may_give_up(comm, i)) {
+            verbs_give_up(comm, i, now - since, "the port is down");
+            continue;
+        }
         tell_outage(comm, i, now - since, now, "the port is down");
         /* Who begins to wait when it is long down waits as long; an outage before is no part of it.
          */
         if (since > patience && now - link->outage.told_ms > patience)
-            return verbs_fail(comm, i, MN_ERR_LINK_DEAD,
-                              "the port has been down for %u s; check the cable", since / 1000);
+            return verbs_link_dead(comm, i, "the port has been down for %u s; check the cable",
+                                   since / 1000);
     }
     return MN_OK;
 }
@@ -138,21 +200,24 @@ static enum mn_err look_at_broken(struct verbs_comm *comm, uint64_t now)
         patience = quiet;
     if (now - comm->broken_ms <= patience)
         return MN_OK;
-    return verbs_fail(comm, comm->broken_link, MN_ERR_LINK_DEAD, "%s%s", comm->broken_text,
-                      comm->control.fd >= 0
-                          ? ""
-                          : "; the control connection was lost before: the peer's "
-                            "process may have ended");
+    return verbs_link_dead(comm, comm->broken_link, "%s%s", comm->broken_text,
+                           comm->control.fd >= 0
+                               ? ""
+                               : "; the control connection was lost before: the peer's "
+                                 "process may have ended");
 }
 
 static enum mn_err look(struct verbs_comm *comm, uint64_t now)
 {
     comm->looked_ms = now;
+    comm->alarm = atomic_load_explicit(&verbs_alarm, memory_order_acquire);
     enum mn_err err = verbs_look_at_control(comm, now);
     if (!err)
         err = look_at_ports(comm, now);
     if (!err)
         err = look_at_writes(comm, now);
+    if (!err && comm->failover)
+        err = verbs_recover(comm, now);
     return err ? err : look_at_broken(comm, now);
 }
 
@@ -164,6 +229,18 @@ enum mn_err verbs_idle(struct verbs_comm *comm)
     if (comm->idle <= IDLE_CALLS)
         comm->stuck_ms = now;
     if (now - comm->looked_ms < LOOK_MS && !comm->broken_ms)
+        return MN_OK;
+    return look(comm, now);
+}
+
+enum mn_err verbs_look_soon(struct verbs_comm *comm)
+{
+    uint64_t now = mn_now_ms();
+    int alarmed = comm->alarm != atomic_load_explicit(&verbs_alarm, memory_order_relaxed);
+
+    if (comm->idle < IDLE_CALLS)
+        comm->stuck_ms = now;
+    if (!alarmed && now - comm->looked_ms < (comm->hurry ? SOON_MS : LOOK_MS))
         return MN_OK;
     return look(comm, now);
 }

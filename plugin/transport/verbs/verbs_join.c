@@ -11,8 +11,6 @@
 #define RNR_TIMER 12 /* 0.64 ms */
 #define RTR_TRIES 3  /* a neighbour that is silent for a second may just be busy */
 
-enum { JOB_NONE, JOB_RUNNING, JOB_DONE, JOB_ABANDONED };
-
 static void tell_guess(const struct verbs_comm *comm, const struct verbs_link *link)
 {
     static atomic_flag told = ATOMIC_FLAG_INIT;
@@ -97,12 +95,9 @@ static int is_silence(int error)
     return error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
 }
 
-static void join(struct verbs_job *job)
+static void connect_qps(struct verbs_comm *comm, int first, int n)
 {
-    struct verbs_comm *comm = (struct verbs_comm *)((char *)job - offsetof(struct verbs_comm, job));
-    int running = JOB_RUNNING;
-
-    for (int i = 0; i < comm->n_qps && !comm->job_diag.code; i++) {
+    for (int i = first; i < first + n && !comm->job_diag.code; i++) {
         struct verbs_link *link = &comm->links[comm->qps[i].link];
         if (atomic_load(&comm->job_state) == JOB_ABANDONED)
             break;
@@ -122,8 +117,76 @@ static void join(struct verbs_job *job)
                                 : "the device refuses the connection",
                 strerror(error));
     }
+}
+
+static void end_job(struct verbs_comm *comm)
+{
+    int running = JOB_RUNNING;
+
     if (!atomic_compare_exchange_strong(&comm->job_state, &running, JOB_DONE))
         verbs_free(comm);
+}
+
+static void join(struct verbs_job *job)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)((char *)job - offsetof(struct verbs_comm, job));
+
+    connect_qps(comm, 0, comm->n_qps);
+    end_job(comm);
+}
+
+/* New numbers, so that nothing of before reaches them. */
+static void make_qps(struct verbs_comm *comm, struct verbs_link *link)
+{
+    struct mn_diag *diag = &comm->job_diag;
+    enum mn_err err = MN_OK;
+
+    for (int q = link->first_qp; q < link->first_qp + link->n_qps && !err; q++) {
+        struct verbs_qp *qp = &comm->qps[q];
+        err = verbs_make_qp(comm, link, qp, diag);
+        if (!err)
+            err = mn_random(&qp->psn, sizeof qp->psn, diag);
+        qp->psn &= 0xffffff;
+        qp->consumed = comm->base.is_send ? 0 : comm->rq_depth;
+        qp->retired = qp->posted;
+        qp->unsignaled = 0;
+        qp->probed_ms = 0;
+        int error = err ? 0 : verbs_recv_refill(comm, qp);
+        if (error)
+            err = mn_fail(diag, MN_ERR_SYS, "posting receive requests: %s", strerror(error));
+    }
+    if (err && !diag->code)
+        diag->code = err;
+}
+
+static void join_again(struct verbs_job *job)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)((char *)job - offsetof(struct verbs_comm, job));
+    struct verbs_link *link = &comm->links[comm->job_link];
+
+    if (comm->job_parts & VERBS_JOB_MAKE)
+        make_qps(comm, link);
+    if (comm->job_parts & VERBS_JOB_CONNECT && !comm->job_diag.code) {
+        refresh_gid(link);
+        connect_qps(comm, link->first_qp, link->n_qps);
+    }
+    end_job(comm);
+}
+
+int verbs_join_again(struct verbs_comm *comm, int link, int parts)
+{
+    comm->job.run = join_again;
+    comm->job.owner = comm->config;
+    comm->job_diag.code = MN_OK;
+    comm->job_link = link;
+    comm->job_parts = parts;
+    atomic_store(&comm->job_state, JOB_RUNNING);
+    int error = verbs_work(&comm->job);
+    if (error) {
+        atomic_store(&comm->job_state, JOB_NONE);
+        comm->job_link = -1;
+    }
+    return error;
 }
 
 enum mn_err verbs_join(struct verbs_comm *comm, struct mn_diag *diag)

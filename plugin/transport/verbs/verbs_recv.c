@@ -9,19 +9,27 @@
 
 /* --- receive requests ------------------------------------------------------------------------- */
 
-static enum mn_err refill(struct verbs_comm *comm, struct verbs_qp *qp)
+int verbs_recv_refill(const struct verbs_comm *comm, struct verbs_qp *qp)
 {
     struct ibv_recv_wr *bad;
 
     while (qp->consumed) {
         uint32_t n = qp->consumed < VERBS_BATCH ? qp->consumed : VERBS_BATCH;
-        int error = ibv_post_recv(qp->qp, &comm->refill[VERBS_BATCH - n], &bad);
+        /* Not changed by it: the type is the library's. */
+        struct ibv_recv_wr *first = (struct ibv_recv_wr *)&comm->refill[VERBS_BATCH - n];
+        int error = ibv_post_recv(qp->qp, first, &bad);
         if (error)
-            return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting %u receive requests: %s", n,
-                              strerror(error));
+            return error;
         qp->consumed -= n;
     }
-    return MN_OK;
+    return 0;
+}
+
+static enum mn_err refill(struct verbs_comm *comm, struct verbs_qp *qp)
+{
+    int error = verbs_recv_refill(comm, qp);
+
+    return error ? verbs_refused(comm, qp->link, "receive requests", error) : MN_OK;
 }
 
 enum mn_err verbs_recv_prepare(struct verbs_comm *comm, struct mn_diag *diag)
@@ -30,7 +38,7 @@ enum mn_err verbs_recv_prepare(struct verbs_comm *comm, struct mn_diag *diag)
 
     for (int i = 0; i < VERBS_BATCH; i++)
         comm->refill[i] = (struct ibv_recv_wr){
-            .wr_id = verbs_wr_pack(VERBS_RECEIVED, 0, 0, 0, 0),
+            .wr_id = verbs_wr_pack(VERBS_RECEIVED, 0, 0, 0, 0, 0),
             .next = i + 1 < VERBS_BATCH ? &comm->refill[i + 1] : NULL,
         };
     for (int q = 0; q < comm->n_qps && !err; q++) {
@@ -48,24 +56,28 @@ static int qp_with_room(struct verbs_comm *comm)
     for (int i = 0; i < comm->n_qps; i++) {
         int q = comm->turn;
         comm->turn = (comm->turn + 1) % comm->n_qps;
+        if (comm->links[comm->qps[q].link].recovery.away)
+            continue;
         if (comm->qps[q].posted - comm->qps[q].retired + 2 <= comm->qps[q].depth)
             return q;
     }
     return -1;
 }
 
-static enum mn_err write_entries(struct verbs_comm *comm, int q, uint32_t seq, uint32_t n)
+/* 1 when it is on its way, 0 when the link took nothing, -1 when the comm has failed. */
+static int write_entries(struct verbs_comm *comm, int q, uint32_t seq, uint32_t n, int anew)
 {
     struct verbs_qp *qp = &comm->qps[q];
     struct verbs_link *link = &comm->links[qp->link];
     uint32_t entry = seq % VERBS_RING, bytes = n * (uint32_t)sizeof *comm->ring;
-    int signal = ++qp->unsignaled >= SIGNAL_EVERY || qp->posted - qp->retired >= qp->depth / 2;
+    int signal =
+        anew || ++qp->unsignaled >= SIGNAL_EVERY || qp->posted - qp->retired >= qp->depth / 2;
     struct ibv_sge sge = {.addr = (uintptr_t)&comm->ring[entry],
                           .length = bytes,
                           .lkey = link->ring_mr->lkey};
     struct ibv_send_wr *bad,
         wr = {
-            .wr_id = verbs_wr_pack(VERBS_ANNOUNCED, 0, 0, (unsigned)q, qp->posted + 1),
+            .wr_id = verbs_wr_pack(VERBS_ANNOUNCED, 0, 0, 0, (unsigned)q, qp->posted + 1),
             .sg_list = &sge,
             .num_sge = 1,
             .opcode = IBV_WR_RDMA_WRITE,
@@ -76,12 +88,62 @@ static enum mn_err write_entries(struct verbs_comm *comm, int q, uint32_t seq, u
     int error = ibv_post_send(qp->qp, &wr, &bad);
 
     if (error)
-        return verbs_fail(comm, qp->link, MN_ERR_SYS, "posting an announcement: %s",
-                          strerror(error));
+        return verbs_refused(comm, qp->link, "an announcement", error) ? -1 : 0;
     qp->posted++;
     if (signal)
         qp->unsignaled = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct verbs_slot *slot = &comm->slots[(seq + i) % VERBS_RING];
+        slot->qp = (uint8_t)q;
+        slot->posted = qp->posted;
+    }
+    return 1;
+}
+
+/* Announcements that went by a link that is no more. A place is not used for another as long as a
+ * write to it may be under way: the first had landed when its message came, but of one that was
+ * written anew nothing is known until it completes. */
+static enum mn_err announce_again(struct verbs_comm *comm)
+{
+    for (uint32_t seq = comm->seq_landed; comm->due && seq != comm->seq_announced; seq++) {
+        struct verbs_slot *slot = &comm->slots[seq % VERBS_RING];
+        if (!slot->due)
+            continue;
+        int wanted = slot->active && !slot->arrived, q = wanted ? qp_with_room(comm) : -1;
+        if (wanted && q < 0)
+            return MN_OK;
+        if (wanted) {
+            struct verbs_qp *qp = &comm->qps[q];
+            int went = write_entries(comm, q, seq, 1, 1);
+            if (went <= 0)
+                return verbs_error(comm);
+            if (!qp->anew || (int32_t)(seq + VERBS_RING - qp->anew_until) < 0)
+                qp->anew_until = seq + VERBS_RING;
+            comm->anew += !qp->anew;
+            qp->anew = 1;
+            qp->anew_posted = qp->posted;
+        }
+        slot->due = 0;
+        comm->due--;
+    }
     return MN_OK;
+}
+
+/* Of n announcements, those whose places are free of what was written anew. */
+static uint32_t places_free(struct verbs_comm *comm, uint32_t n)
+{
+    for (int q = 0; q < comm->n_qps && comm->anew; q++) {
+        struct verbs_qp *qp = &comm->qps[q];
+        if (!qp->anew)
+            continue;
+        if ((int32_t)(qp->retired - qp->anew_posted) >= 0) {
+            qp->anew = 0;
+            comm->anew--;
+        } else if (n > qp->anew_until - comm->seq_announced) {
+            n = qp->anew_until - comm->seq_announced;
+        }
+    }
+    return n;
 }
 
 /* Announces what is posted: at once while the sender has little to fill, several buffers in one
@@ -91,17 +153,22 @@ static enum mn_err write_entries(struct verbs_comm *comm, int q, uint32_t seq, u
 static enum mn_err announce(struct verbs_comm *comm)
 {
     uint32_t n = comm->seq_next - comm->seq_announced;
+    if (comm->anew)
+        n = places_free(comm, n);
     uint32_t to_end = VERBS_RING - comm->seq_announced % VERBS_RING;
     int q = n && PART_OPEN * n >= comm->open ? qp_with_room(comm) : -1;
 
     if (q < 0)
         return MN_OK;
-    enum mn_err err = write_entries(comm, q, comm->seq_announced, n < to_end ? n : to_end);
-    if (!err && n > to_end)
-        err = write_entries(comm, q, comm->seq_announced + to_end, n - to_end);
-    comm->seq_announced += n;
-    comm->open += n;
-    return err;
+    uint32_t first = n < to_end ? n : to_end;
+    int went = write_entries(comm, q, comm->seq_announced, first, 0);
+    uint32_t done = went > 0 ? first : 0;
+    if (went > 0 && n > to_end)
+        done += write_entries(comm, q, comm->seq_announced + to_end, n - to_end, 0) > 0 ? n - to_end
+                                                                                        : 0;
+    comm->seq_announced += done;
+    comm->open += done;
+    return verbs_error(comm);
 }
 
 /* --- arrivals --------------------------------------------------------------------------------- */
@@ -124,7 +191,11 @@ static enum mn_err arrived(struct verbs_comm *comm, int link, const struct ibv_w
     struct verbs_imm imm = verbs_imm_unpack(ntohl(wc->imm_data));
     struct verbs_slot *slot = &comm->slots[imm.entry];
 
-    if (!slot->active || (slot->seq / VERBS_RING & 15) != imm.seq_high || imm.epoch)
+    if (imm.epoch != (comm->links[link].recovery.turn & 31)) {
+        comm->stale++; /* of queue pairs that are no more */
+        return MN_OK;
+    }
+    if (!slot->active || (slot->seq / VERBS_RING & 15) != imm.seq_high)
         return verbs_fail(comm, link, MN_ERR_PROTO,
                           "a write names announcement %u, which is not open", imm.entry);
     if (!slot->n_segments)
@@ -155,20 +226,22 @@ static int qp_numbered(const struct verbs_comm *comm, const struct verbs_link *l
     return q;
 }
 
-static enum mn_err on_completion(struct verbs_comm *comm, int i, const struct ibv_wc *wc)
+enum mn_err verbs_recv_completion(struct verbs_comm *comm, int i, const struct ibv_wc *wc)
 {
     struct verbs_wr id = verbs_wr_unpack(wc->wr_id);
     int q = id.kind == VERBS_RECEIVED ? qp_numbered(comm, &comm->links[i], wc->qp_num) : (int)id.qp;
 
-    if (q >= comm->n_qps) {
+    if (q >= comm->n_qps || (comm->failover && comm->qps[q].number != wc->qp_num)) {
         comm->stale++;
         return MN_OK;
     }
+    struct verbs_qp *qp = &comm->qps[q];
     if (wc->status != IBV_WC_SUCCESS) {
-        verbs_broken(comm, q, wc);
+        qp->consumed += id.kind == VERBS_RECEIVED;
+        if (comm->links[i].recovery.state != VERBS_FENCED)
+            verbs_broken(comm, q, wc);
         return MN_OK;
     }
-    struct verbs_qp *qp = &comm->qps[q];
     if (comm->silent)
         verbs_heard(comm, i);
     if (id.kind != VERBS_RECEIVED) {
@@ -186,23 +259,34 @@ static enum mn_err on_completion(struct verbs_comm *comm, int i, const struct ib
 static enum mn_err progress(struct verbs_comm *comm)
 {
     struct ibv_wc wcs[VERBS_BATCH];
-    enum mn_err err = MN_OK;
+    enum mn_err err = verbs_urgent(comm) ? verbs_look_soon(comm) : MN_OK;
     int moved = 0;
 
+    if (err)
+        return err;
     for (int i = 0; i < comm->n_links; i++) {
         struct verbs_link *link = &comm->links[i];
+        if (link->recovery.state > VERBS_FENCED)
+            continue;
         /* The barrier of the provider behind a completion's owner bit also orders the message,
          * which the device wrote before it: host memory is whole for whoever is told by test(). */
         int n = ibv_poll_cq(link->cq, VERBS_BATCH, wcs);
         if (n < 0)
             return verbs_fail(comm, i, MN_ERR_SYS, "the completion queue cannot be read");
         for (int k = 0; k < n && !err; k++) {
-            err = on_completion(comm, i, &wcs[k]);
+            err = verbs_recv_completion(comm, i, &wcs[k]);
             moved += wcs[k].status == IBV_WC_SUCCESS;
         }
         for (int q = link->first_qp; q < link->first_qp + link->n_qps && n > 0 && !err; q++)
-            if (comm->qps[q].consumed)
-                err = comm->broken_ms ? MN_OK : refill(comm, &comm->qps[q]);
+            if (comm->qps[q].consumed && !comm->broken_ms && !link->recovery.state &&
+                !link->recovery.broken)
+                err = refill(comm, &comm->qps[q]);
+        link->recovery.polls += !n;
+        if (err)
+            return err;
+    }
+    if (comm->due) {
+        err = announce_again(comm);
         if (err)
             return err;
     }
@@ -227,7 +311,7 @@ enum mn_err verbs_recv_progress(struct verbs_comm *comm)
 
 static void open_slot(struct verbs_comm *comm, struct verbs_group *group, uint8_t index, void *data,
                       uint32_t capacity, int tag, const struct verbs_memory *memory,
-                      uint32_t reserved)
+                      uint32_t reserved, uint32_t parts)
 {
     uint32_t seq = group->seq + index;
     struct verbs_cts *cts = &comm->ring[seq % VERBS_RING];
@@ -242,10 +326,25 @@ static void open_slot(struct verbs_comm *comm, struct verbs_group *group, uint8_
                               .tag = tag,
                               .seq = seq,
                               .n = group->n,
-                              .index = index};
+                              .index = index,
+                              .parts = (uint16_t)parts};
     for (int i = 0; memory && i < comm->n_links; i++)
         cts->rkeys[i] = memory->mrs[comm->links[i].device->index]->rkey;
     verbs_cts_seal(cts);
+}
+
+/* Parts that a message of so many bytes may have, which all may come by one queue pair, where no
+ * more than most receive requests are there for it. */
+static uint32_t parts_of(const struct verbs_comm *comm, uint32_t capacity, uint32_t segments,
+                         uint32_t most)
+{
+    uint32_t parts = capacity / VERBS_STRIPE_MIN;
+
+    if (parts > (uint32_t)comm->n_qps)
+        parts = (uint32_t)comm->n_qps;
+    if (parts > most - segments + 1)
+        parts = most - segments + 1;
+    return parts ? parts : 1;
 }
 
 enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
@@ -253,7 +352,7 @@ enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *
 {
     struct verbs_comm *comm = (struct verbs_comm *)base;
     struct verbs_group *group = &comm->groups[comm->group_next % VERBS_SLOTS];
-    uint32_t capacity[VERBS_RECVS], reserve[VERBS_RECVS], total = 0;
+    uint32_t capacity[VERBS_RECVS], reserve[VERBS_RECVS], parts[VERBS_RECVS], total = 0;
     uint32_t most = comm->rq_depth / (uint32_t)n;
     enum mn_err err = verbs_error(comm);
 
@@ -270,6 +369,11 @@ enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *
         limit = limit < comm->max_message ? limit : comm->max_message;
         capacity[i] = (uint32_t)(sizes[i] < limit ? sizes[i] : limit);
         reserve[i] = capacity[i] ? (capacity[i] - 1) / comm->max_segment + 1 : 1;
+        parts[i] = VERBS_QPS;
+        if (comm->failover) {
+            parts[i] = parts_of(comm, capacity[i], reserve[i], most);
+            reserve[i] += parts[i] - 1;
+        }
         total += reserve[i];
     }
     if (group->posted || comm->reserved + total > comm->rq_depth ||
@@ -280,7 +384,8 @@ enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *
                                   .n = (uint8_t)n,
                                   .posted = 1};
     for (int i = 0; i < n; i++)
-        open_slot(comm, group, (uint8_t)i, data[i], capacity[i], tags[i], mhandles[i], reserve[i]);
+        open_slot(comm, group, (uint8_t)i, data[i], capacity[i], tags[i], mhandles[i], reserve[i],
+                  parts[i]);
     comm->reserved += total;
     comm->seq_next += (uint32_t)n;
     comm->group_next++;

@@ -91,8 +91,8 @@ static void give_slot(struct verbs_comm *comm, struct verbs_send *send)
     comm->free_sends[slot / 64] |= 1ull << (slot % 64);
 }
 
-static uint32_t segment_length(const struct verbs_comm *comm, const struct verbs_send_part *part,
-                               uint32_t k)
+uint32_t verbs_segment_length(const struct verbs_comm *comm, const struct verbs_send_part *part,
+                              uint32_t k)
 {
     uint32_t left = part->length - k * comm->max_segment;
     return left < comm->max_segment ? left : comm->max_segment;
@@ -103,6 +103,8 @@ static void plan_parts(struct verbs_comm *comm, struct verbs_send *send)
     struct verbs_part parts[VERBS_QPS];
     uint64_t rounded = send->size / comm->max_segment + (uint64_t)comm->n_qps;
     int most = rounded > VERBS_SEGMENTS ? 1 : comm->n_qps;
+    if (most > send->cts.parts)
+        most = send->cts.parts ? send->cts.parts : 1;
     int n = verbs_split(comm->ways, comm->n_qps, comm->turn, send->size, most, parts);
 
     comm->turn = (comm->turn + 1) % comm->n_qps;
@@ -120,28 +122,47 @@ static void plan_parts(struct verbs_comm *comm, struct verbs_send *send)
     send->unposted = send->pending = send->segments;
 }
 
+/* The part, of which nothing is under way, goes on by a link that is there. 0: there is none, or
+ * what its own has done is not known yet. */
+static int reroute(struct verbs_comm *comm, struct verbs_send_part *part)
+{
+    const struct verbs_link *link = &comm->links[comm->qps[part->qp].link];
+    struct verbs_part whole[VERBS_QPS];
+
+    if (!link->recovery.away)
+        return 1;
+    if (comm->n_away == comm->n_links ||
+        (link->recovery.state != VERBS_DOWN && link->recovery.state != VERBS_JOINING))
+        return 0;
+    uint32_t left = part->length - part->posted * comm->max_segment;
+    (void)verbs_split(comm->ways, comm->n_qps, comm->turn, left, 1, whole);
+    part->qp = (uint8_t)whole[0].way;
+    comm->turn = (comm->turn + 1) % comm->n_qps;
+    return 1;
+}
+
 /* 1 posted, 0 no room in the send queue, -1 failed. */
 static int post_segment(struct verbs_comm *comm, struct verbs_send *send,
                         struct verbs_send_part *part)
 {
     struct verbs_qp *qp = &comm->qps[part->qp];
     struct verbs_link *link = &comm->links[qp->link];
-    uint32_t length = segment_length(comm, part, part->posted);
+    uint32_t length = verbs_segment_length(comm, part, part->posted);
     uint32_t offset = part->offset + part->posted * comm->max_segment;
     struct ibv_send_wr wr, *bad;
     struct ibv_sge sge;
 
     if (qp->posted - qp->retired >= qp->depth)
         return 0;
-    wr.wr_id =
-        verbs_wr_pack(VERBS_DATA, send->generation, slot_of(comm, send), part->qp, qp->posted + 1);
+    wr.wr_id = verbs_wr_pack(VERBS_DATA, send->generation, slot_of(comm, send),
+                             (unsigned)(part - send->parts), part->qp, qp->posted + 1);
     wr.next = NULL;
     wr.sg_list = &sge;
     wr.num_sge = length > 0;
     wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
     wr.send_flags = IBV_SEND_SIGNALED;
-    wr.imm_data =
-        htonl(verbs_imm_pack(send->cts.seq, (uint32_t)part->first + part->posted, send->segments));
+    wr.imm_data = htonl(verbs_imm_pack(send->cts.seq, (uint32_t)part->first + part->posted,
+                                       send->segments, link->recovery.turn & 31));
     wr.wr.rdma.remote_addr = send->cts.address + offset;
     wr.wr.rdma.rkey = send->cts.rkeys[qp->link];
     if (length) {
@@ -152,11 +173,8 @@ static int post_segment(struct verbs_comm *comm, struct verbs_send *send,
             wr.send_flags |= IBV_SEND_INLINE;
     }
     int error = ibv_post_send(qp->qp, &wr, &bad);
-    if (error) {
-        verbs_fail(comm, qp->link, MN_ERR_SYS, "posting a write of %u bytes: %s", length,
-                   strerror(error));
-        return -1;
-    }
+    if (error)
+        return verbs_refused(comm, qp->link, "a write", error) ? -1 : 0;
     qp->posted++;
     part->posted++;
     send->unposted--;
@@ -169,7 +187,7 @@ static enum mn_err post_all(struct verbs_comm *comm, struct verbs_send *send)
 {
     for (int i = 0; i < send->n_parts; i++) {
         struct verbs_send_part *part = &send->parts[i];
-        int posted = 1;
+        int posted = part->posted == part->n_segments || reroute(comm, part);
         while (posted > 0 && part->posted < part->n_segments)
             posted = post_segment(comm, send, part);
         if (posted < 0)
@@ -204,6 +222,8 @@ static void adapt(struct verbs_comm *comm, const struct verbs_send *send, unsign
         unsigned q = send->parts[i].qp;
         uint32_t full = comm->full_weight[q], step = full / 64 + 1;
         uint32_t *weight = &comm->ways[q].weight;
+        if (!*weight)
+            continue; /* its link is away */
         if (q == last)
             *weight = *weight > full / 2 + step ? *weight - step : full / 2 + 1;
         else
@@ -219,12 +239,19 @@ static void on_completion(struct verbs_comm *comm, struct verbs_link *link, cons
         comm->stale++;
         return;
     }
+    struct verbs_qp *qp = &comm->qps[id.qp];
+    if (qp->number != wc->qp_num) {
+        comm->stale++;
+        return;
+    }
     link->pending--;
+    /* What a link that was given up has done, the receiver tells. */
+    if (link->recovery.state == VERBS_FENCED)
+        return;
     if (wc->status != IBV_WC_SUCCESS) {
         verbs_broken(comm, (int)id.qp, wc);
         return;
     }
-    struct verbs_qp *qp = &comm->qps[id.qp];
     qp->retired += (uint16_t)(id.posted - qp->retired);
     if (comm->silent)
         verbs_heard(comm, qp->link);
@@ -233,18 +260,14 @@ static void on_completion(struct verbs_comm *comm, struct verbs_link *link, cons
         return;
     }
     struct verbs_send *send = &comm->sends[id.slot];
-    if (!send->active || send->done || send->generation != id.generation) {
+    if (!send->active || send->done || send->generation != id.generation ||
+        id.part >= send->n_parts) {
         comm->stale++;
         return;
     }
-    for (int i = 0; i < send->n_parts; i++) {
-        struct verbs_send_part *part = &send->parts[i];
-        if (part->qp != id.qp)
-            continue;
-        comm->ways[id.qp].outstanding -= segment_length(comm, part, part->acked);
-        part->acked++;
-        break;
-    }
+    struct verbs_send_part *part = &send->parts[id.part];
+    comm->ways[id.qp].outstanding -= verbs_segment_length(comm, part, part->acked);
+    part->acked++;
     if (--send->pending)
         return;
     send->done = 1;
@@ -255,8 +278,11 @@ static void on_completion(struct verbs_comm *comm, struct verbs_link *link, cons
 static enum mn_err progress(struct verbs_comm *comm)
 {
     struct ibv_wc wcs[VERBS_BATCH];
+    enum mn_err err = verbs_urgent(comm) ? verbs_look_soon(comm) : MN_OK;
     int moved = 0;
 
+    if (err)
+        return err;
     for (int i = 0; i < comm->n_links; i++) {
         struct verbs_link *link = &comm->links[i];
         if (!link->pending)
@@ -272,7 +298,7 @@ static enum mn_err progress(struct verbs_comm *comm)
         }
     }
     if (comm->waiting && moved) {
-        enum mn_err err = post_waiting(comm);
+        err = post_waiting(comm);
         if (err)
             return err;
     }
@@ -281,6 +307,14 @@ static enum mn_err progress(struct verbs_comm *comm)
         return MN_OK;
     }
     return verbs_idle(comm);
+}
+
+enum mn_err verbs_send_again(struct verbs_comm *comm)
+{
+    comm->waiting = 0;
+    for (unsigned i = 0; i < VERBS_SLOTS; i++)
+        comm->waiting += comm->sends[i].active && comm->sends[i].unposted;
+    return post_waiting(comm);
 }
 
 enum mn_err verbs_send_progress(struct verbs_comm *comm)
@@ -308,7 +342,7 @@ enum mn_err verbs_isend(struct mn_comm *base, void *data, size_t size, int tag, 
     *request = NULL;
     if (err)
         return err;
-    int place = place_for(comm, tag);
+    int place = comm->n_away == comm->n_links ? -1 : place_for(comm, tag);
     if (place < 0)
         return progress(comm);
     const struct verbs_cts *cts = &comm->head[place];

@@ -10,7 +10,8 @@
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-#define SETUP_VERSION 3
+#define SETUP_VERSION  4
+#define SETUP_FAILOVER 1 /* flag: links may go and come back */
 
 void verbs_offer(struct mn_side *self)
 {
@@ -91,8 +92,8 @@ static void name_link(const struct mn_conn *conn, int i, struct verbs_link *link
 }
 
 /* Asks for the queues wanted and for less while the device refuses. */
-static enum mn_err make_qp(struct verbs_comm *comm, struct verbs_link *link, struct verbs_qp *qp,
-                           struct mn_diag *diag)
+enum mn_err verbs_make_qp(struct verbs_comm *comm, struct verbs_link *link, struct verbs_qp *qp,
+                          struct mn_diag *diag)
 {
     const struct ibv_device_attr *attr = &link->device->attr;
     uint32_t most = attr->max_qp_wr > 0 ? (uint32_t)attr->max_qp_wr : 16;
@@ -191,7 +192,7 @@ static enum mn_err make_link(struct verbs_comm *comm, const struct mn_conn *conn
         qp->link = (uint8_t)i;
         comm->ways[comm->n_qps].weight = comm->full_weight[comm->n_qps] =
             conn->plan.weights[i] / (uint32_t)per_link + 1;
-        err = make_qp(comm, link, qp, diag);
+        err = verbs_make_qp(comm, link, qp, diag);
         if (!err) {
             link->n_qps++;
             comm->n_qps++;
@@ -231,7 +232,7 @@ static struct verbs_comm *make_comm(const struct mn_conn *conn)
     comm->base = (struct mn_comm){.ops = &mn_transport_verbs, .is_send = conn->connector};
     comm->config = conn->config;
     comm->n_links = conn->plan.n_pairs;
-    comm->broken_link = -1;
+    comm->broken_link = comm->job_link = -1;
     mn_chan_init(&comm->control, -1);
     mn_strlcpy(comm->peer, conn->peer_text, sizeof comm->peer);
     comm->ring = verbs_pages_new(VERBS_RING * sizeof *comm->ring);
@@ -261,11 +262,12 @@ static int own_class(const struct mn_conn *conn)
     return conn->traffic_class >= 0 ? conn->traffic_class : conn->config->settings.traffic_class;
 }
 
-/* Layout: version 1, traffic class + 1 (0 = none) 2, queue pairs 1, ring address 8, {ring key 4} a
- * link, {number 4, psn 4, ECE vendor 4, options 4, mask 4} each. */
+/* Layout: version 1, flags 1, traffic class + 1 (0 = none) 2, queue pairs 1, ring address 8, {ring
+ * key 4} a link, {number 4, psn 4, ECE vendor 4, options 4, mask 4} each. */
 static void write_setup(struct verbs_comm *comm, int traffic_class, struct mn_bytes *out)
 {
     mn_put(out, SETUP_VERSION, 1);
+    mn_put(out, comm->config->settings.failover ? SETUP_FAILOVER : 0, 1);
     mn_put(out, (uint64_t)(traffic_class + 1), 2);
     mn_put(out, (uint64_t)comm->n_qps, 1);
     mn_put(out, (uintptr_t)comm->ring, 8);
@@ -312,7 +314,8 @@ void verbs_free(struct verbs_comm *comm)
 {
     verbs_flush_free(comm);
     for (int i = 0; i < comm->n_qps; i++)
-        comm->links[comm->qps[i].link].device->ibv->destroy_qp(comm->qps[i].qp);
+        if (comm->qps[i].qp)
+            comm->links[comm->qps[i].link].device->ibv->destroy_qp(comm->qps[i].qp);
     for (int i = 0; i < comm->n_links; i++) {
         struct verbs_link *link = &comm->links[i];
         if (link->watch.device)
@@ -337,7 +340,8 @@ void verbs_free(struct verbs_comm *comm)
 enum mn_err verbs_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag *diag)
 {
     struct verbs_comm *comm = conn->setup;
-    uint64_t version = mn_get(in, 1), peer_class = mn_get(in, 2), n_qps = mn_get(in, 1);
+    uint64_t version = mn_get(in, 1), flags = mn_get(in, 1), peer_class = mn_get(in, 2),
+             n_qps = mn_get(in, 1);
 
     comm->peer_ring = mn_get(in, 8);
     for (int i = 0; i < comm->n_links; i++)
@@ -349,9 +353,10 @@ enum mn_err verbs_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag
         comm->qps[i].peer_ece.options = (uint32_t)mn_get(in, 4);
         comm->qps[i].peer_ece.comp_mask = (uint32_t)mn_get(in, 4);
     }
-    if (in->bad || in->at != in->end || version != SETUP_VERSION || peer_class > 256 ||
-        n_qps != (uint64_t)comm->n_qps)
+    if (in->bad || in->at != in->end || version != SETUP_VERSION || flags > SETUP_FAILOVER ||
+        peer_class > 256 || n_qps != (uint64_t)comm->n_qps)
         return mn_fail(diag, MN_ERR_PROTO, "SETUP frame of another kind than the plan's");
+    comm->failover = flags && comm->config->settings.failover && comm->n_links > 1;
     /* The sender's class is that of the connection: announcements go back by it, too. */
     int traffic_class = own_class(conn);
     if (!conn->connector && peer_class > 0)

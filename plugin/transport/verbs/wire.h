@@ -22,7 +22,7 @@ struct verbs_cts {
     int32_t tag;
     uint32_t seq;
     uint8_t n, index;
-    uint16_t zero;
+    uint16_t parts; /* at most so many parts has the message */
     uint32_t check, seq_again;
 };
 _Static_assert(sizeof(struct verbs_cts) == 64, "the layout is the protocol");
@@ -43,7 +43,6 @@ static inline uint32_t verbs_cts_check(const struct verbs_cts *cts)
 
 static inline void verbs_cts_seal(struct verbs_cts *cts)
 {
-    cts->zero = 0;
     cts->check = verbs_cts_check(cts);
     cts->seq_again = cts->seq;
 }
@@ -55,14 +54,16 @@ static inline int verbs_cts_valid(const struct verbs_cts *cts, uint32_t seq)
 }
 
 /* Immediate: announcement 9 | segment 7 | segments-1 7 | next bits of seq 4 | epoch 5. The epoch is
- * that of a link's replacement; 0 until links are replaced. */
+ * that of the link's queue pairs: its turn (recover.h). */
 struct verbs_imm {
     uint32_t entry, segment, segments, seq_high, epoch;
 };
 
-static inline uint32_t verbs_imm_pack(uint32_t seq, uint32_t segment, uint32_t segments)
+static inline uint32_t verbs_imm_pack(uint32_t seq, uint32_t segment, uint32_t segments,
+                                      uint32_t epoch)
 {
-    return (seq & (VERBS_RING - 1)) | segment << 9 | (segments - 1) << 16 | (seq >> 9 & 15) << 23;
+    return (seq & (VERBS_RING - 1)) | segment << 9 | (segments - 1) << 16 | (seq >> 9 & 15) << 23 |
+           epoch << 27;
 }
 
 static inline struct verbs_imm verbs_imm_unpack(uint32_t imm)

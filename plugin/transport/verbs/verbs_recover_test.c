@@ -1,0 +1,172 @@
+/* Links that go and come back under traffic: both ends in one thread, on the libibverbs double. */
+#include "plugin/transport/verbs/recover_kit.h"
+
+static void everything_arrives_without_a_fault(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, 3, 2, 4000, 1);
+    assert_int_equal(kit_move(&kit, 300), MN_OK);
+    assert_string_equal(kit_warnings, "");
+    kit_close(&kit);
+}
+
+static void a_link_goes_and_comes_back(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, 2, 1, 4000, 2);
+    assert_int_equal(kit_move(&kit, 50), MN_OK);
+    for (int i = 0; i < 40; i++)
+        assert_int_equal((kit.messages = 1000, kit_step(&kit)), MN_OK);
+    kit_set("link=fv1:down");
+    assert_int_equal(kit_move(&kit, 200), MN_OK);
+    assert_int_equal(kit_count("is given up: "), 2);
+    kit_set("link=fv1:up");
+    unsigned n = 200;
+    while (kit_count("is back after") < 2)
+        assert_int_equal(kit_move(&kit, n += 10), MN_OK);
+    assert_int_equal(kit_move(&kit, n + 100), MN_OK);
+    assert_int_equal(kit_count("\n"), 5);
+    kit_close(&kit);
+}
+
+/* No event tells: one way or both, without the peer's knowledge. */
+static void silence_beside_a_link_that_answers(void **state)
+{
+    static const char *const ways[] = {"in", "out", "both"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct kit kit;
+        char text[32];
+        kit_open(&kit, 2, 1, 2000, 3 + i);
+        assert_int_equal(kit_move(&kit, 40), MN_OK);
+        for (int k = 0; k < 40; k++)
+            assert_int_equal((kit.messages = 1000, kit_step(&kit)), MN_OK);
+        snprintf(text, sizeof text, "lost=fv1:%s", ways[i]);
+        kit_set(text);
+        assert_int_equal(kit_move(&kit, 200), MN_OK);
+        assert_int_equal(kit_count("is given up: "), 2);
+        kit_set("lost=fv1:none");
+        unsigned n = 200;
+        while (kit_count("is back after") < 2)
+            assert_int_equal(kit_move(&kit, n += 10), MN_OK);
+        assert_int_equal(kit_move(&kit, n + 100), MN_OK);
+        kit_close(&kit);
+    }
+}
+
+static uint64_t draw(uint64_t *state, uint64_t n)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % n;
+}
+
+/* A fault, or its end, on any link but the one that stays. */
+static void disturb(uint64_t *chance, int links, int stays)
+{
+    static const char *const links_do[] = {"link", "link", "lost", "lost", "lost", "lost"};
+    static const char *const what[] = {"down", "up", "in", "out", "both", "none"};
+    static const char *const calls[] = {"create_qp", "modify_qp", "rtr"};
+    int link = (int)draw(chance, (uint64_t)links), fault = (int)draw(chance, 6);
+    char text[64];
+
+    if (link == stays)
+        snprintf(text, sizeof text, "fail=%s:%d", calls[fault % 3], 1 + (int)draw(chance, 6));
+    else
+        snprintf(text, sizeof text, "%s=fv%d:%s", links_do[fault], link, what[fault]);
+    kit_set(text);
+}
+
+static void heal(int links)
+{
+    kit_set("fail=create_qp:0,fail=modify_qp:0,fail=rtr:0");
+    for (int i = 0; i < links; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "link=fv%d:up,lost=fv%d:none", i, i);
+        kit_set(text);
+    }
+}
+
+static void one_scenario(uint64_t seed)
+{
+    uint64_t chance = seed * 77777 + 1;
+    int links = 2 + (int)draw(&chance, 2), lanes = 1 + (int)draw(&chance, 2);
+    int stays = (int)draw(&chance, (uint64_t)links);
+    char world[256];
+    struct kit kit;
+
+    snprintf(world, sizeof world, "seed=%d,delay=%d,reorder=%d,slowcq=%d,linger=%d,portmute=%d",
+             (int)seed, (int)(draw(&chance, 3) * 10), (int)draw(&chance, 2), draw(&chance, 4) == 0,
+             (int)(draw(&chance, 3) * 20), draw(&chance, 3) == 0);
+    kit_set(world);
+    kit_open(&kit, links, lanes, 2000, seed);
+    kit.messages = 1000000;
+    for (int k = 0; k < 30; k++) {
+        for (uint64_t n = draw(&chance, 300); n; n--)
+            assert_int_equal(kit_step(&kit), MN_OK);
+        disturb(&chance, links, stays);
+        if (draw(&chance, 3) == 0) /* time for what waits for time */
+            for (uint64_t until = mn_now_ms() + draw(&chance, 200); mn_now_ms() < until;)
+                assert_int_equal(kit_step(&kit), MN_OK);
+    }
+    assert_int_equal(kit_move(&kit, kit.n_recvs > kit.n_sends ? kit.n_recvs : kit.n_sends), MN_OK);
+    heal(links);
+    assert_int_equal(kit_move(&kit, kit.messages + 50), MN_OK);
+    kit_set("link=fv0:up,seed=1,delay=0,reorder=0,slowcq=0,linger=0,portmute=0");
+    kit_close(&kit);
+}
+
+/* KIT_FROM, KIT_SEEDS: which, and how many. */
+static void whatever_fails_one_link_is_enough(void **state)
+{
+    const char *from = getenv("KIT_FROM"), *count = getenv("KIT_SEEDS");
+    int first = from ? atoi(from) : 1, n = count ? atoi(count) : 8;
+
+    (void)state;
+    for (int seed = first; seed < first + n; seed++) {
+        print_message("seed %d\n", seed);
+        one_scenario((uint64_t)seed);
+    }
+}
+
+/* tests/models/failover.pml is what was proved: the code says its words and has its states. DONE is
+ * the relay's. */
+static void the_model_has_the_same_words_and_states(void **state)
+{
+    char model[32768], expected[256];
+    FILE *f = fopen(SOURCE_DIR "/tests/models/failover.pml", "re");
+
+    (void)state;
+    assert_non_null(f);
+    model[fread(model, 1, sizeof model - 1, f)] = 0;
+    fclose(f);
+    snprintf(expected, sizeof expected, "mtype:control = { %s, %s, %s, DONE, %s, %s };",
+             verbs_word_names[VERBS_SYNC], verbs_word_names[VERBS_SYNC_REQUEST],
+             verbs_word_names[VERBS_ANSWER], verbs_word_names[VERBS_JOIN],
+             verbs_word_names[VERBS_JOINED]);
+    assert_non_null(strstr(model, expected));
+    snprintf(expected, sizeof expected, "mtype:pair = { %s, %s, %s, %s };",
+             verbs_state_names[VERBS_UP], verbs_state_names[VERBS_FENCED],
+             verbs_state_names[VERBS_DOWN], verbs_state_names[VERBS_JOINING]);
+    assert_non_null(strstr(model, expected));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_model_has_the_same_words_and_states),
+        cmocka_unit_test(everything_arrives_without_a_fault),
+        cmocka_unit_test(a_link_goes_and_comes_back),
+        cmocka_unit_test(silence_beside_a_link_that_answers),
+        cmocka_unit_test(whatever_fails_one_link_is_enough),
+    };
+
+    setenv("FAKEVERBS",
+           "dev=fv0:lo:127.0.0.1,dev=fv1:lo:127.0.0.2,dev=fv2:lo:127.0.0.3,timeout=100000000", 1);
+    kit_find_double();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
