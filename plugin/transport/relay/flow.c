@@ -6,11 +6,13 @@
 #include "plugin/transport/relay/flow.h"
 #include "topo/base/log.h"
 
-#define LOOK_US  3 /* between looks at lines while nothing moves */
-#define TICK_MS  100
-#define ENDED_MS 3000
+#define LOOK_US   3 /* between looks at lines while nothing moves */
+#define TICK_MS   100
+#define ENDED_MS  3000
+#define HOLD_US   30 /* what is said of small messages, while … */
+#define HOLD_LEFT 4  /* … so many receives are posted of which the sender knows */
 
-static uint64_t now_us(void)
+uint64_t relay_now_us(void)
 {
     struct timespec ts;
 
@@ -73,6 +75,7 @@ void relay_talk_flush(struct relay_comm *comm)
     struct mn_line_talk f;
     uint8_t payload[MN_LINE_MAX];
 
+    comm->held = comm->hurry = 0;
     put_states(comm);
     struct relay_way *way = who_talks(comm);
     if (!way)
@@ -111,15 +114,24 @@ static void look_for_silence(struct relay_comm *comm)
     }
 }
 
+/* Small messages one by one, while S knows of receives enough: a relay has less to pass on. */
+static int may_hold(const struct relay_comm *comm, uint64_t us)
+{
+    return !comm->hurry && comm->owes && comm->waits >= HOLD_LEFT + comm->held &&
+           us - comm->owed_us < HOLD_US;
+}
+
 enum mn_err relay_progress(struct relay_comm *comm)
 {
-    uint64_t us = now_us(), ms = us / 1000;
+    uint64_t us = relay_now_us(), ms = us / 1000;
 
     if (relay_error(comm))
         return (enum mn_err)relay_error(comm);
     /* What D has said since its last call. */
-    if (comm->defers)
+    if (comm->defers && !may_hold(comm, us)) {
         relay_talk_flush(comm);
+        atomic_store(&comm->owes, RELAY_OWES_NOTHING);
+    }
     if (comm->moved || us - comm->looked_us >= LOOK_US) {
         comm->looked_us = us;
         comm->moved = 0;

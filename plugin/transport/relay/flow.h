@@ -161,6 +161,9 @@ struct relay_comm {
     struct relay_talk talk;
     int talk_way;      /* -1: none */
     int defers;        /* D: what is said waits for the next call, or for the idle thread */
+    uint32_t held;     /* D: receives that are posted and not told yet */
+    uint8_t hurry;     /* D: what is said is of large messages */
+    uint64_t owed_us;  /* D: since when */
     atomic_int owes;   /* enum relay_owes: … something does */
     atomic_int error;  /* enum mn_err, explained */
     uint64_t ended_ms; /* when a relay said that the peer's process has ended; 0: none did */
@@ -197,6 +200,7 @@ enum mn_err relay_fail(struct relay_comm *comm, enum mn_err code, const char *fm
     __attribute__((format(printf, 3, 4)));
 
 /* --- flow.c --- */
+uint64_t relay_now_us(void);
 /* Everything that can be done now. */
 enum mn_err relay_progress(struct relay_comm *comm);
 /* What one that waits comes to when no way is open. */

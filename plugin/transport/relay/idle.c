@@ -125,6 +125,8 @@ void relay_defer(struct relay_comm *comm)
 {
     int owes = relay_talk_is_out(&comm->talk) ? RELAY_OWES_NOTHING : RELAY_OWES;
 
+    if (owes && !atomic_load(&comm->owes))
+        comm->owed_us = relay_now_us();
     if (owes || atomic_load(&comm->owes))
         atomic_store(&comm->owes, owes);
     if (owes && atomic_exchange(&rests, 0))

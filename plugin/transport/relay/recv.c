@@ -25,6 +25,7 @@ static void look_whether_whole(struct relay_comm *comm, struct relay_group *grou
         return;
     slot->done = 1;
     group->left--;
+    comm->hurry |= kind_of(slot) == MN_RELAY_BULK;
     if (!relay_talk_put(&comm->talk, &word))
         relay_fail(comm, MN_ERR_INTERNAL, "no room to say that a receive is whole");
 }
@@ -157,6 +158,7 @@ static void note(struct relay_comm *comm, const struct relay_way *way, struct re
         bit = 0;
     }
     run->which |= 1ull << bit;
+    comm->hurry |= hop == &way->hops[MN_RELAY_BULK];
 }
 
 static int is_usable(const struct relay_way *way)
@@ -373,6 +375,7 @@ enum mn_err relay_irecv(struct mn_comm *base, int n, void **data, const size_t *
                                               .tag = tags[i],
                                               .mem = mhandles[i]};
     comm->waits++;
+    comm->held++;
     ask(comm);
     if (comm->defers)
         relay_defer(comm);
