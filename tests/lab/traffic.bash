@@ -65,6 +65,7 @@ collectives_at()
 # opposite_keeps_rules NODE PEER FILE: verify-plugin between the two.
 opposite_keeps_rules()
 {
+    local -x LAB_TIMEOUT=500 # a little more than the judge takes at most
     serve_on "$2" "$3" --port 18517
     run --separate-stderr on "$1" "(umask 077; echo $TOKEN >/root/token)
         $SLOW MESHNET_CONFIG=$3 $MESHNET verify-plugin --peer $2 --port 18517 --rule connect \
