@@ -11,6 +11,20 @@
 
 #define MOST_COLUMNS 24
 
+/* What a narrow terminal does without, the first of these first. */
+static const char *const spared[] = {"uid",     "pid",       "pieces", "class",
+                                     "through", "oldest_ms", "since_s"};
+
+static int how_of(const cJSON *item)
+{
+    int how = cJSON_IsNumber(item);
+
+    for (int i = 0; i < (int)(sizeof spared / sizeof *spared); i++)
+        if (!strcmp(item->string, spared[i]))
+            how |= MN_DROP(i + 1);
+    return how;
+}
+
 /* "uptime_s" is "uptime s". */
 static char *label_of(const char *key)
 {
@@ -69,7 +83,7 @@ static void put_table(struct mn_out *out, const cJSON *list)
         if (n == MOST_COLUMNS)
             break;
         labels[n] = label_of(item->string);
-        cols[n] = (struct mn_col){item->string, labels[n], cJSON_IsNumber(item)};
+        cols[n] = (struct mn_col){item->string, labels[n], how_of(item)};
         n++;
     }
     mn_out_table(out, list->string, list->string, cols, n);

@@ -173,6 +173,47 @@ right()
     [ "$(relayed n3)" -gt $((sent / 5)) ]
 }
 
+# closed WAY FILE: bytes that went through it, as the end says that wrote the file.
+closed()
+{
+    sed -n "s/.*closed after.*[ :]\([0-9]*\) bytes ([0-9]* %) in [0-9]* pieces through $1\(,.*\|\)$/\1/p" "$2"
+}
+
+@test "relay: each end says at its close what went by which way, and relays count the same" {
+    local sent end through
+    relayed_shape ring 4
+    MESHNET_LOG=info traffic far n0 n2 seed=3 seconds=4 size=1048576
+    traffic_moves far 20000000
+    relay_state n1 >state
+    cat state
+    jq -e '.flows | length == 1 and (.[0] | .from == "n0" and .to == "n2" and .through == "n1" and
+        .state == "open" and .bytes > 0 and .pieces > 0 and .credits == 0)' state
+    traffic_ended far 60
+    sent=$(sed -n 's/^flow 0: .*, \([0-9]*\) bytes$/\1/p' far.take)
+    for end in send take; do
+        grep 'closed after' far.$end
+        # And the word that it was the last message.
+        [ $(($(closed n1 far.$end) + $(closed n3 far.$end) - sent)) -lt 65536 ]
+        [ $(($(closed n1 far.$end) + $(closed n3 far.$end))) -ge $sent ]
+    done
+    for through in n1 n3; do
+        [ "$(closed $through far.send)" -gt $((sent / 5)) ]
+        [ "$(closed $through far.send)" -eq "$(closed $through far.take)" ]
+        [ "$(relayed $through)" -eq "$(closed $through far.take)" ]
+    done
+}
+
+@test "relay: a way of three hops shows what each flow has waiting and at the next relay" {
+    relayed_shape line 4
+    traffic far n0 n3 flows=2 seed=4 seconds=600
+    traffic_moves far 20000000
+    relay_state n1 | jq -e '.flows | length == 2 and all(.through == "n1, n2" and .since_s >= 0)'
+    relay_state n1 | jq -e '[.trunks[] | select(.kind == "bulk" and .bytes > 0) | .way] == ["out"]'
+    (of_node n1 "$MESHNET" relayd --status) >table
+    cat table
+    grep -Eq '^id +way +from +to +through .* bytes +pieces +waiting +oldest ms +credits' table
+}
+
 @test "relay: nobody runs it: nodes reach each other as before, and when it is forced the error says so" {
     NODES=4
     shape_of ring 4

@@ -44,9 +44,12 @@ void mn_relay_close(struct mn_relay *relay);
  *
  *   lines: [{peer, kind: process or relay, uid, pid, since_s}]
  *
- *   trunks: [{neighbor, class, kind: bulk or small, way: in or out, transport, waiting, free}]
+ *   trunks: [{neighbor, class, kind: bulk or small, way: in or out, transport, bytes, waiting,
+ * free}]
  *
- *   flows: [{id, way, from, to, uid, pid, state, bytes, waiting, oldest_ms, gbps}]
+ *   flows: [{id, way, from, to, through, uid, pid, state, since_s, bytes, pieces, waiting,
+ *            oldest_ms, credits, gbps}], one for each way of a flow that leads through here;
+ * credits: pieces of it that the next relay has
  *
  *   counts: {flows, bytes, pieces, refused, gone}, since it was started */
 void mn_relay_state(const struct mn_relay *relay, struct mn_out *out);

@@ -64,15 +64,12 @@ static void say_lines(const struct mn_relay *relay, struct mn_out *out)
 /* Free: buffers that the sending end may still fill. */
 static void say_trunks(const struct mn_relay *relay, struct mn_out *out)
 {
-    static const struct mn_col cols[] = {{"neighbor", "neighbour", 0},
-                                         {"class", "class", 1},
-                                         {"kind", "kind", 0},
-                                         {"way", "way", 0},
-                                         {"transport", "transport", 0},
-                                         {"waiting", "waiting", 1},
-                                         {"free", "free", 1}};
+    static const struct mn_col cols[] = {{"neighbor", "neighbour", 0},  {"class", "class", 1},
+                                         {"kind", "kind", 0},           {"way", "way", 0},
+                                         {"transport", "transport", 0}, {"bytes", "bytes", 1},
+                                         {"waiting", "waiting", 1},     {"free", "free", 1}};
 
-    mn_out_table(out, "trunks", "trunks", cols, 7);
+    mn_out_table(out, "trunks", "trunks", cols, 8);
     for (const struct relayd_hop *hop = relay->hops; hop; hop = hop->next) {
         if (hop->way || !hop->line || hop->state == RELAYD_HOP_ENDED)
             continue;
@@ -82,24 +79,49 @@ static void say_trunks(const struct mn_relay *relay, struct mn_out *out)
         mn_out_cell(out, kind_name(hop->kind));
         mn_out_cell(out, hop->is_in ? "in" : "out");
         mn_out_cell(out, hop->comm ? hop->comm->ops->name : NULL);
+        mn_out_cell_int(out, (int64_t)hop->bytes);
         mn_out_cell_int(out, hop->is_in ? hop->busy : hop->share.used);
         mn_out_cell_int(out, hop->is_in ? hop->posted.n : hop->share.cap - hop->share.used);
     }
     mn_out_table_end(out);
 }
 
-static void say_flow(const struct mn_relay *relay, const struct relayd_way *w, struct mn_out *out)
+static void say_whose(const struct relayd_way *w, struct mn_out *out)
 {
     const struct relayd_line *process = NULL;
-    uint64_t now = mn_now_ms(), oldest = 0;
-    uint32_t waiting = 0;
 
     for (int side = 0; side < RELAYD_SIDES; side++)
         if (w->line[side] && w->line[side]->who.kind == MN_LINE_PROCESS && !process)
             process = w->line[side];
+    for (int i = 0; i < 2; i++)
+        if (process)
+            mn_out_cell_int(out, i ? process->who.pid : process->who.uid);
+        else
+            mn_out_cell(out, NULL);
+}
+
+static void say_relays(const struct mn_relay *relay, const struct mn_relay_way *nodes,
+                       struct mn_out *out)
+{
+    char text[MN_RELAY_MAX * (MN_NAME_MAX + 2)];
+    size_t at = 0;
+
+    for (int i = 1; i + 1 < nodes->n && at < sizeof text; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", i > 1 ? ", " : "",
+                               relayd_node_name(relay, nodes->nodes[i]));
+    mn_out_cell(out, text);
+}
+
+/* Credits: pieces that the next relay has of it; none where D is next. */
+static void say_flow(const struct mn_relay *relay, const struct relayd_way *w, struct mn_out *out)
+{
+    uint64_t now = mn_now_ms(), oldest = 0;
+    uint32_t waiting = 0, credits = 0;
+
     for (int kind = 0; kind < MN_RELAY_KINDS; kind++) {
         const struct relayd_buf *first = w->waiting[kind].first;
         waiting += w->waiting[kind].n;
+        credits += w->turn[kind].used;
         if (first && now - first->came_ms > oldest)
             oldest = now - first->came_ms;
     }
@@ -110,32 +132,40 @@ static void say_flow(const struct mn_relay *relay, const struct relayd_way *w, s
     mn_out_cell_int(out, w->key.way);
     mn_out_cell(out, relayd_node_name(relay, w->nodes.nodes[0]));
     mn_out_cell(out, relayd_node_name(relay, w->nodes.nodes[w->nodes.n - 1]));
-    if (process)
-        mn_out_cell_int(out, process->who.uid);
-    else
-        mn_out_cell(out, NULL);
-    if (process)
-        mn_out_cell_int(out, process->who.pid);
-    else
-        mn_out_cell(out, NULL);
+    say_relays(relay, &w->nodes, out);
+    say_whose(w, out);
     mn_out_cell(out, w->pair ? "open" : "attaching");
+    mn_out_cell_int(out, (int64_t)(now - w->born_ms) / 1000);
     mn_out_cell_int(out, (int64_t)w->bytes);
+    mn_out_cell_int(out, (int64_t)w->pieces);
     mn_out_cell_int(out, waiting);
     mn_out_cell_int(out, (int64_t)oldest);
+    mn_out_cell_int(out, credits);
     mn_out_cell_num(out,
                     window ? (double)(w->bytes - w->rated_bytes[1]) * 8e-6 / (double)window : 0, 3);
 }
 
 static void say_flows(const struct mn_relay *relay, struct mn_out *out)
 {
-    static const struct mn_col cols[] = {{"id", "flow", 0},         {"way", "way", 1},
-                                         {"from", "from", 0},       {"to", "to", 0},
-                                         {"uid", "uid", 1},         {"pid", "pid", 1},
-                                         {"state", "state", 0},     {"bytes", "bytes", 1},
-                                         {"waiting", "waiting", 1}, {"oldest_ms", "oldest (ms)", 1},
-                                         {"gbps", "Gb/s", 1}};
+    static const struct mn_col cols[] = {
+        {"id", "flow", 0},
+        {"way", "way", 1},
+        {"from", "from", 0},
+        {"to", "to", 0},
+        {"through", "through", 0},
+        {"uid", "uid", 1},
+        {"pid", "pid", 1},
+        {"state", "state", 0},
+        {"since_s", "since (s)", 1},
+        {"bytes", "bytes", 1},
+        {"pieces", "pieces", 1},
+        {"waiting", "waiting", 1},
+        {"oldest_ms", "oldest (ms)", 1},
+        {"credits", "credits", 1},
+        {"gbps", "Gb/s", 1},
+    };
 
-    mn_out_table(out, "flows", "flows", cols, 11);
+    mn_out_table(out, "flows", "flows", cols, sizeof cols / sizeof *cols);
     for (const struct relayd_way *w = relay->ways; w; w = w->next)
         if (!w->ended)
             say_flow(relay, w, out);

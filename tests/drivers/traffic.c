@@ -8,8 +8,8 @@
  * or messages of each flow; 0 of both: never. Prints "connected", each second (when anything came)
  * "bytes B", and at the end a line "flow I: M messages, B bytes" for each. Exit 0: all was right;
  * 1: "failed flow I after M messages: the plugin's last warning"; 3: "wrong: ...". Warnings on
- * stderr. Before those lines "pause MS": the longest time in which nothing was done, but for the
- * first second and the end. */
+ * stderr, and with MESHNET_LOG=info what each end says when it is closed. Before those lines "pause
+ * MS": the longest time in which nothing was done, but for the first second and the end. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +34,8 @@ static char warning[1024] = "no warning";
 static void on_log(void *ctx, int level, const char *line)
 {
     (void)ctx;
+    if (level == NCCL_LOG_INFO && strstr(line, "closed after"))
+        fprintf(stderr, "%s\n", line);
     if (level != NCCL_LOG_WARN)
         return;
     mn_strlcpy(warning, line, sizeof warning);

@@ -185,3 +185,24 @@ enum mn_err relay_look_hopeless(struct relay_comm *comm)
                           relay_way_text(comm, way, through, sizeof through), way->why.text);
     return MN_OK;
 }
+
+void relay_ways_sum(const struct relay_comm *comm)
+{
+    uint64_t all = 0;
+    char text[512] = "", through[256];
+    size_t at = 0;
+
+    for (int i = 0; i < comm->n_ways; i++)
+        all += comm->ways[i].bytes;
+    for (int i = 0; i < comm->n_ways && at < sizeof text; i++) {
+        const struct relay_way *way = &comm->ways[i];
+        at += (size_t)snprintf(text + at, sizeof text - at,
+                               "%s%llu bytes (%.0f %%) in %llu pieces through %s", i ? ", " : "",
+                               (unsigned long long)way->bytes,
+                               all ? 100.0 * (double)way->bytes / (double)all : 0,
+                               (unsigned long long)way->pieces,
+                               relay_way_text(comm, way, through, sizeof through));
+    }
+    MN_INFO("%s peer %s, closed after %.1f s: %s", comm->base.is_send ? "send to" : "receive from",
+            comm->peer, (double)(mn_now_ms() - comm->born_ms) / 1000, text);
+}

@@ -133,6 +133,7 @@ struct relay_way {
     uint64_t broken_ms; /* when a data connection was closed by the relay; 0: none is */
     uint64_t again;     /* pieces under way when it went */
     uint64_t pieces;    /* that went over it */
+    uint64_t bytes;     /* S: that were sent; D: that came */
     struct mn_diag why;
     struct relay_hop hops[MN_RELAY_KINDS];
 };
@@ -155,6 +156,7 @@ struct relay_comm {
     uint32_t calls, calls_seen;
     uint64_t called_ms;      /* when the idle thread saw the last of them */
     struct relay_comm *next; /* the idle thread's */
+    uint64_t born_ms;
     struct mn_relay_flow flow;
     int n_ways;
     struct relay_way ways[MN_RELAY_WAYS];
@@ -206,6 +208,8 @@ enum mn_err relay_progress(struct relay_comm *comm);
 /* What one that waits comes to when no way is open. */
 enum mn_err relay_look_hopeless(struct relay_comm *comm);
 void relay_talk_flush(struct relay_comm *comm);
+/* At INFO: what each way carried. */
+void relay_ways_sum(const struct relay_comm *comm);
 
 /* --- idle.c: from open to close, neither with busy held --- */
 void relay_idle_join(struct relay_comm *comm);

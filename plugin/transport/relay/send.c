@@ -99,6 +99,14 @@ enum mn_err relay_send_word(struct relay_comm *comm, const struct relay_word *wo
 
 /* --- pieces ----------------------------------------------------------------------------------- */
 
+static uint32_t length_of(const struct relay_send *send, uint32_t piece)
+{
+    size_t from = (size_t)piece * MN_RELAY_PIECE;
+    size_t left = from < send->size ? send->size - from : 0;
+
+    return (uint32_t)(left < MN_RELAY_PIECE ? left : MN_RELAY_PIECE);
+}
+
 /* What the first relay has. MN_OK also when it has no more of it. */
 static enum mn_err reap(struct relay_comm *comm, struct relay_way *way, int kind)
 {
@@ -114,8 +122,10 @@ static enum mn_err reap(struct relay_comm *comm, struct relay_way *way, int kind
                 return err;
             f->requests[i] = NULL;
         }
-        if (f->send)
+        if (f->send) {
+            way->bytes += length_of(f->send, f->piece.piece);
             f->send->out--;
+        }
         hop->head++;
         way->pieces++;
         comm->moved = 1;
@@ -141,14 +151,6 @@ static int others_can(struct relay_comm *comm, const struct relay_hop *hop)
             return 1;
     }
     return 0;
-}
-
-static uint32_t length_of(const struct relay_send *send, uint32_t piece)
-{
-    size_t from = (size_t)piece * MN_RELAY_PIECE;
-    size_t left = from < send->size ? send->size - from : 0;
-
-    return (uint32_t)(left < MN_RELAY_PIECE ? left : MN_RELAY_PIECE);
 }
 
 /* The header of what is next. *now 0: it has to wait. */

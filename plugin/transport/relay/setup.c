@@ -230,6 +230,7 @@ static enum mn_err relay_open(struct mn_conn *conn, struct mn_comm **out, struct
     for (int i = 0; i < conn->n_lanes; i++)
         close(conn->lanes[i].fd);
     *out = &comm->base;
+    comm->born_ms = mn_now_ms();
     relay_idle_join(comm);
     return MN_OK;
 }
@@ -240,6 +241,7 @@ static void relay_close(struct mn_comm *base)
 
     relay_idle_leave(comm);
     relay_talk_flush(comm);
+    relay_ways_sum(comm);
     release(comm);
 }
 
