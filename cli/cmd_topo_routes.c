@@ -226,7 +226,7 @@ static void put_notes(const struct view *v)
     } notes[] = {
         {MN_PAIR_RELAY, "relay: meshnet relayd on the nodes in between, along all of their cables; "
                         "where it does not run,"},
-        {MN_PAIR_RELAY, "  TCP takes it, slower. The way beside it is used, too."},
+        {MN_PAIR_RELAY, "  TCP takes it, slower. The way beside it is used, too: Gb/s is of both."},
         {MN_PAIR_NODES, "nodes: TCP, passed on by the kernels in between where meshnet topo apply "
                         "has set routes;"},
         {MN_PAIR_NODES, "  at most at that speed, and the cables are others' too: one of its own "

@@ -185,6 +185,21 @@ matrix()
     [[ "$stderr" =~ "how fast link "[a-d]-[a-d]" is, is not known: give a NIC of it a speed" ]]
 }
 
+@test "bench --predict-only: over relays, what goes further takes both ways round" {
+    local ways
+    printf 'plugin: {key_file: %s/key}\n' "$PWD" >>mesh.yaml
+    (umask 077 && echo 00112233445566778899aabbccddeeff >key)
+    for ways in 1 2; do
+        (cat mesh.yaml && echo "relay: {ways: $ways}") >ways.yaml
+        "$MESHNET" bench --predict-only --collective all-to-all --algorithm direct --sizes 64M --mesh ways.yaml \
+            --json >report.$ways
+    done
+    jq -c .prediction[] report.1 report.2
+    # Twice 16 MiB over each cable and direction, at 1 Gb/s less headers.
+    jq -e '.prediction[0].predicted_us | . > 268000 and . < 290000' report.2
+    jq -es '.[0].prediction[0].predicted_us > 1.2 * .[1].prediction[0].predicted_us' report.1 report.2
+}
+
 @test "bench --predict-only: of a mesh that has no addresses yet it says so" {
     "$MESHNET" topo plan --nodes 4 --ports 2 -o bare.yaml
     for engine in own nccl; do

@@ -193,6 +193,12 @@ teardown()
     [ "$status" -eq 0 ]
     [ "$(of n0 n1 .way)" = cable ]
     [ "$(of n0 n2 '[.way, .hops] | @text')" = '["relay",2]' ]
+    # Both ways round together.
+    [ "$(of n0 n2 '.gbps > 15')" = true ]
+    (cat mesh.yaml && echo 'relay: {ways: 1}') >one.yaml
+    routes --mesh one.yaml --json
+    [ "$(of n0 n2 '.gbps > 5 and .gbps < 10.1')" = true ]
+    routes --mesh mesh.yaml --json
     # The way back is the same: no pair has a second row.
     [ "$(jq '.pairs | length' <<<"$output")" -eq 6 ]
     routes --mesh mesh.yaml

@@ -132,4 +132,6 @@ void mn_fabric_from_mesh(const struct mn_mesh *mesh, struct mn_fabric *fabric)
     join_groups(mesh, fabric);
     if (!relays)
         find_doors(mesh, fabric);
+    else if (fabric->n <= MN_FABRIC_SPLITS)
+        fabric->relay_ways = mn_reach_ways(&mesh->settings);
 }

@@ -36,7 +36,13 @@ struct mn_fabric {
     /* By node the cable at whose address nodes without a cable to it find it, -1: has none; NULL:
      * they come by the shortest way, over all cables of each hop, as by the relay. */
     int *doors;
+    /* Where doors is NULL: how many ways beside each other nodes without a common cable use, each
+     * for what it can carry; below 2: one. */
+    int relay_ways;
 };
+
+/* Of a mesh of more nodes all use one: to look for more costs too much there. */
+#define MN_FABRIC_SPLITS 64
 
 /* Latencies that cables have until they are measured: RDMA NICs on a short cable and kernel TCP,
  * half of a round trip of 8 bytes, as bench measures it. */

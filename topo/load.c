@@ -109,11 +109,41 @@ double mn_load_latency(const struct mn_model *model, const struct mn_way_edge *e
     return longest;
 }
 
-int mn_load_flow(struct mn_load *load, const struct mn_model *model, int from, int to, double bytes,
-                 int *path, double *latency, int *unknown)
+/* As the plugin weighs them; all the same where a rate is not known. */
+static void share_out(const struct mn_model *model, struct mn_load_ways *ways)
+{
+    double sum = 0;
+    int known = 1;
+
+    for (int w = 0; w < ways->n; w++) {
+        ways->share[w] =
+            mn_pair_way_rate(model->fabric, model->routes, ways->nodes[w], ways->hops[w], 1);
+        known &= ways->share[w] > 0;
+        sum += ways->share[w];
+    }
+    for (int w = 0; w < ways->n; w++)
+        ways->share[w] = known ? ways->share[w] / sum : 1.0 / ways->n;
+}
+
+int mn_load_ways(const struct mn_model *model, int from, int to, struct mn_load_ways *ways)
+{
+    const struct mn_fabric *f = model->fabric;
+    int most = f->relay_ways < MN_LOAD_WAYS ? f->relay_ways : MN_LOAD_WAYS;
+
+    ways->n = 0;
+    if (f->doors || most < 2 || from == to || mn_routes_edge(model->routes, from, to))
+        return 0;
+    ways->n = mn_routes_apart(model->routes, from, to, MN_PAIR_RELAYS + 1, most, ways->nodes[0],
+                              ways->hops);
+    ways->n = ways->n < 2 ? 0 : ways->n;
+    share_out(model, ways);
+    return ways->n;
+}
+
+static double add_way(struct mn_load *load, const struct mn_model *model, const int *path, int hops,
+                      double bytes, int *unknown)
 {
     const struct mn_model_host *host = &model->host;
-    int hops = mn_load_path(model, from, to, path);
     double wait = host->message + (hops > 1 ? model->fabric->far : 0);
 
     for (int i = 0; i < hops; i++) {
@@ -122,6 +152,26 @@ int mn_load_flow(struct mn_load *load, const struct mn_model *model, int from, i
         wait += mn_load_latency(model, edge) + (i ? host->hop : 0);
         if (i && host->forward > 0)
             load->forward[path[i]] += bytes / host->forward;
+    }
+    return wait;
+}
+
+int mn_load_flow(struct mn_load *load, const struct mn_model *model, int from, int to, double bytes,
+                 int *path, double *latency, int *unknown)
+{
+    struct mn_load_ways ways;
+    double wait = 0;
+    int hops;
+
+    if (mn_load_ways(model, from, to, &ways)) {
+        /* What is short, and so waits for latency, goes by the first. */
+        for (int w = ways.n; w-- > 0;)
+            wait =
+                add_way(load, model, ways.nodes[w], ways.hops[w], bytes * ways.share[w], unknown);
+        hops = ways.hops[0];
+    } else {
+        hops = mn_load_path(model, from, to, path);
+        wait = add_way(load, model, path, hops, bytes, unknown);
     }
     if (hops > 0) {
         mn_load_node(load, from, bytes);

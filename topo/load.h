@@ -3,6 +3,7 @@
 #define MN_LOAD_H
 
 #include "topo/model.h"
+#include "topo/pair_way.h"
 
 struct mn_load {
     const struct mn_fabric *fabric;
@@ -35,12 +36,22 @@ int mn_load_edge(struct mn_load *load, const struct mn_routes *routes,
                  const struct mn_way_edge *edge, int node, double bytes, int far, int *unknown);
 /* Bytes that node sends, or receives. */
 void mn_load_node(struct mn_load *load, int node, double bytes);
-/* Bytes from node to node by their way, ends and nodes in between included; path is room for as
- * many nodes as the fabric has. *latency (may be NULL): of the way. Returns its cables: 0 within a
- * node, -1: there is no way. */
+/* The ways that two nodes use beside each other over relays. */
+#define MN_LOAD_WAYS 4
+struct mn_load_ways {
+    int n;
+    int hops[MN_LOAD_WAYS];
+    int nodes[MN_LOAD_WAYS][MN_PAIR_RELAYS + 2];
+    double share[MN_LOAD_WAYS]; /* of the bytes, by what each way can carry */
+};
+/* Returns n; 0: there is one way, mn_load_path. */
+int mn_load_ways(const struct mn_model *model, int from, int to, struct mn_load_ways *ways);
+/* Bytes from node to node by their way or ways, ends and nodes in between included; path is room
+ * for as many nodes as the fabric has. *latency (may be NULL): of the way. Returns its cables: 0
+ * within a node, -1: there is no way. */
 int mn_load_flow(struct mn_load *load, const struct mn_model *model, int from, int to, double bytes,
                  int *path, double *latency, int *unknown);
-/* The way that bytes from node to node take: what mn_load_flow goes over. */
+/* The way that bytes from node to node take: what mn_load_flow goes over, where it is one. */
 int mn_load_path(const struct mn_model *model, int from, int to, int *path);
 double mn_load_latency(const struct mn_model *model, const struct mn_way_edge *edge);
 

@@ -144,6 +144,8 @@ const char *mn_reach_barred_by(enum mn_reach reach, enum mn_transport_kind kind,
 /* Whether nodes without a common cable are to reach each other by meshnet relayd: where nothing but
  * the relay is allowed, or the cluster key that it needs is named. Whether it runs no file says. */
 int mn_reach_relays(const struct mn_settings *settings);
+/* relay.ways, whose auto is two. */
+int mn_reach_ways(const struct mn_settings *settings);
 
 void mn_settings_default(struct mn_settings *settings);
 /* MESHNET_SILENCE=30s, MESHNET_DEVICE_MODE=per-link, … override; a bad value is MN_ERR_CONFIG

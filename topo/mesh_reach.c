@@ -10,6 +10,11 @@ const char *mn_reach_barred_by(enum mn_reach reach, enum mn_transport_kind kind,
                                         : NULL;
 }
 
+int mn_reach_ways(const struct mn_settings *settings)
+{
+    return settings->relay_ways ? settings->relay_ways : 2;
+}
+
 int mn_reach_relays(const struct mn_settings *settings)
 {
     return settings->reach == MN_REACH_RELAY ||

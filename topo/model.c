@@ -115,29 +115,40 @@ void mn_model_round(struct mn_model_sum *s, double message)
     forget(s);
 }
 
-/* What the flow's message waits for: the most loaded part of its way. */
-static double own_time(struct mn_model_sum *s, const struct mn_model_flow *flow)
+static double time_of_way(const struct mn_model_sum *s, const int *path, int hops)
 {
     const struct mn_fabric *f = s->model->fabric;
-    double most = fmax(s->now.nodes[flow->from], s->now.nodes[flow->to]);
-    int hops = mn_load_path(s->model, flow->from, flow->to, s->path);
+    double most = 0;
 
     for (int i = 0; i < hops; i++) {
-        const struct mn_way_edge *edge =
-            mn_routes_edge(s->model->routes, s->path[i], s->path[i + 1]);
-        most = i ? fmax(most, s->now.forward[s->path[i]]) : most;
+        const struct mn_way_edge *edge = mn_routes_edge(s->model->routes, path[i], path[i + 1]);
+        most = i ? fmax(most, s->now.forward[path[i]]) : most;
         for (size_t k = 0; k < edge->count; k++) {
             size_t cable = s->model->routes->cables[edge->first + k];
             const struct mn_fabric_cable *c = &f->cables[cable];
-            int direction = mn_fabric_direction(c, s->path[i]);
+            int direction = mn_fabric_direction(c, path[i]);
             most = fmax(most, s->now.cables[2 * cable + (size_t)direction]);
             most = fmax(most, s->now.duplex[cable]);
             for (int e = 0; e < 2; e++)
                 if (c->groups[e] >= 0)
-                    most =
-                        fmax(most, s->now.groups[2 * c->groups[e] + (c->nodes[e] != s->path[i])]);
+                    most = fmax(most, s->now.groups[2 * c->groups[e] + (c->nodes[e] != path[i])]);
         }
     }
+    return most;
+}
+
+/* What the flow's message waits for: the most loaded part of its ways. */
+static double own_time(struct mn_model_sum *s, const struct mn_model_flow *flow)
+{
+    double most = fmax(s->now.nodes[flow->from], s->now.nodes[flow->to]);
+    struct mn_load_ways ways;
+
+    if (!mn_load_ways(s->model, flow->from, flow->to, &ways)) {
+        int hops = mn_load_path(s->model, flow->from, flow->to, s->path);
+        return fmax(most, time_of_way(s, s->path, hops));
+    }
+    for (int w = 0; w < ways.n; w++)
+        most = fmax(most, time_of_way(s, ways.nodes[w], ways.hops[w]));
     return most;
 }
 
@@ -255,8 +266,33 @@ static void add_exchanged(struct exchange *x)
         s->now.forward[n] += x->through[n] / s->model->host.forward;
 }
 
+/* Where pairs have ways beside each other, pair by pair. */
+static void exchange_apart(struct mn_model_sum *s, double bytes)
+{
+    int n = s->model->fabric->n;
+    double *ranks = mn_zalloc(((size_t)n + 1) * sizeof *ranks), latency;
+
+    for (int r = 0; r < s->n; r++)
+        ranks[mn_model_node(s->model, r)]++;
+    for (int i = 0; i < n * n; i++) {
+        int from = i / n, to = i % n;
+        double all = bytes * ranks[from] * ranks[to];
+        if (from == to || !(ranks[from] > 0 && ranks[to] > 0))
+            continue;
+        s->no_way |=
+            mn_load_flow(&s->now, s->model, from, to, all, s->path, &latency, &s->unknown) < 0;
+        handle(s, from, to, all);
+        note_flow(s, from, to, latency);
+    }
+    free(ranks);
+}
+
 void mn_model_exchange(struct mn_model_sum *s, double bytes)
 {
+    if (!s->model->fabric->doors && s->model->fabric->relay_ways > 1) {
+        exchange_apart(s, bytes);
+        return;
+    }
     const struct mn_ways *ways = &s->model->routes->ways;
     size_t n = ways->n + 1, edges = ways->n_edges + 1;
     double *all = mn_zalloc((4 * n + 5 * edges) * sizeof *all), longest = 0;

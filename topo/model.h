@@ -6,7 +6,8 @@
  * what a round waits before its first bytes are there is its latency. Data travels in chunks, so
  * that rounds overlap: time is the latency of all rounds, each with a chunk, and the rest as fast
  * as the slowest part lets it. Neighbours use all their cables together; ranks without a common
- * cable one cable each hop, through nodes in between that forward. Ranks of one node share its
+ * cable one cable each hop, through nodes in between that forward; over relays all cables of a hop,
+ * and up to four ways beside each other, each its part of the bytes. Ranks of one node share its
  * memory, which costs nothing.
  *
  * Sources: rings and busbw: nccl-tests, doc/PERFORMANCE.md; which pairs trees and PAT connect:

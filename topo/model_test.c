@@ -104,6 +104,42 @@ static void what_limits_is_named(void **state)
     end();
 }
 
+/* What goes further takes both ways round, each for what it can carry. */
+static void ways_beside_each_other(void **state)
+{
+    double alone;
+
+    (void)state;
+    ring(4);
+    alone = seconds(MN_MODEL_ALL_TO_ALL, MN_MODEL_DIRECT, 4e9);
+    fabric.relay_ways = 2;
+    /* Each cable and direction: 1 GB of neighbours, and half a GB of four pairs that are opposite.
+     */
+    assert_near(seconds(MN_MODEL_ALL_TO_ALL, MN_MODEL_DIRECT, 4e9) - got.latency, 2.0);
+    assert_true(alone > 2.5);
+    /* A ring goes by cables alone: nothing else. */
+    seconds(MN_MODEL_ALL_REDUCE, MN_MODEL_RING, 4e9);
+    assert_true(got.busbw > 0.99 * RATE && got.busbw <= RATE);
+    end();
+
+    ring(4);
+    int opposite[2] = {0, 2};
+    fabric.relay_ways = 2;
+    fabric.cables[2].rate = 3 * RATE; /* 2 to 3 to 0: three times as much */
+    fabric.cables[3].rate = 3 * RATE;
+    model.node_of_rank = opposite;
+    model.n_ranks = 2;
+    assert_near(seconds(MN_MODEL_SEND_RECV, MN_MODEL_DIRECT, 4e9) - got.latency, 1.0);
+    /* Both ways leave by halves of a port that carries no more than one. */
+    fabric.groups = mn_zalloc(sizeof *fabric.groups);
+    fabric.groups[0] = (struct mn_fabric_group){0, RATE};
+    fabric.n_groups = 1;
+    fabric.cables[0].groups[0] = fabric.cables[3].groups[1] = 0;
+    assert_near(seconds(MN_MODEL_SEND_RECV, MN_MODEL_DIRECT, 4e9) - got.latency, 4.0);
+    assert_int_equal(got.limit, MN_LIMIT_GROUP);
+    end();
+}
+
 /* A cable that carries less both ways at once: a ring goes one way round and does not see it. */
 static void both_ways_at_once(void **state)
 {
@@ -334,6 +370,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rings_on_rings),
         cmocka_unit_test(what_limits_is_named),
+        cmocka_unit_test(ways_beside_each_other),
         cmocka_unit_test(both_ways_at_once),
         cmocka_unit_test(parallel_cables_and_ports),
         cmocka_unit_test(a_ring_on_a_line),

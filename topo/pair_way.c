@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "topo/base/alloc.h"
+#include "topo/load.h"
 #include "topo/mesh_check.h"
 
 /* --- what ways can carry -------------------------------------------------------------------- */
@@ -157,6 +158,24 @@ static enum mn_pair_kind kind_of(const struct mn_mesh *mesh, const struct mn_fab
                                                                                   : MN_PAIR_OUTSIDE;
 }
 
+/* Over all ways beside each other: what they carry in their shares until a part is full. */
+static double relayed_rate(const struct mn_fabric *fabric, struct mn_routes *routes, int from,
+                           int to, int *nodes, int hops)
+{
+    struct mn_model model = {.fabric = fabric, .routes = routes, .n_ranks = fabric->n};
+    struct mn_load_ways ways;
+    struct mn_load load;
+    int unknown = -1;
+
+    if (!mn_load_ways(&model, from, to, &ways))
+        return mn_pair_way_rate(fabric, routes, nodes, hops, 1);
+    mn_load_make(fabric, &load);
+    mn_load_flow(&load, &model, from, to, 1, nodes, NULL, &unknown);
+    double seconds = mn_load_worst(&load).seconds;
+    mn_load_free(&load);
+    return unknown < 0 && seconds > 0 ? 1 / seconds : 0;
+}
+
 void mn_pair_way_find(const struct mn_mesh *mesh, const struct mn_fabric *fabric,
                       struct mn_routes *routes, int from, int to, int *nodes,
                       struct mn_pair_way *way)
@@ -167,6 +186,8 @@ void mn_pair_way_find(const struct mn_mesh *mesh, const struct mn_fabric *fabric
     *way = (struct mn_pair_way){.rate = 0};
     way->kind = kind_of(mesh, fabric, routes, from, to, nodes, way);
     way->text = texts[way->kind];
-    if (way->hops)
-        way->rate = mn_pair_way_rate(fabric, routes, nodes, way->hops, way->kind == MN_PAIR_RELAY);
+    if (way->kind == MN_PAIR_RELAY)
+        way->rate = relayed_rate(fabric, routes, from, to, nodes, way->hops);
+    else if (way->hops)
+        way->rate = mn_pair_way_rate(fabric, routes, nodes, way->hops, 0);
 }

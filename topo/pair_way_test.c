@@ -193,6 +193,24 @@ static void test_relays(void **state)
     mn_mesh_free(&mesh);
 }
 
+/* Both ways of a ring, each as much as its narrowest hop. */
+static void test_relays_beside_each_other(void **state)
+{
+    (void)state;
+    begin(4);
+    add_cable(0, 1, 10000, "");
+    add_cable(1, 2, 10000, "");
+    add_cable(2, 3, 30000, "");
+    add_cable(3, 0, 40000, "");
+    strcpy(mesh.settings.key_file, "/etc/meshnet/key");
+    expect(0, 2, MN_PAIR_RELAY, "032", 40000);
+    expect(2, 0, MN_PAIR_RELAY, "230", 40000);
+    expect(1, 3, MN_PAIR_RELAY, "123", 20000);
+    mesh.settings.relay_ways = 1;
+    expect(0, 2, MN_PAIR_RELAY, "032", 30000);
+    mn_mesh_free(&mesh);
+}
+
 static void test_routers(void **state)
 {
     (void)state;
@@ -214,7 +232,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cables),     cmocka_unit_test(test_halves_of_a_port),
         cmocka_unit_test(test_management), cmocka_unit_test(test_settings),
-        cmocka_unit_test(test_relays),     cmocka_unit_test(test_routers),
+        cmocka_unit_test(test_relays),     cmocka_unit_test(test_relays_beside_each_other),
+        cmocka_unit_test(test_routers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

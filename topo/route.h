@@ -89,6 +89,12 @@ int mn_routes_path_by(const struct mn_fabric *fabric, struct mn_routes *routes, 
 int mn_route_other(struct mn_routes *routes, int from, int to, int *nodes);
 /* The same beside a way of so many hops over these nodes; other: room for n, or NULL. */
 int mn_route_beside(struct mn_routes *routes, const int *nodes, int hops, int *other);
+/* Up to max ways from node to node with 2 to max_hops cables one after the other, best first: the
+ * shortest, then the shortest of those that share no cable with the ones before, and no node
+ * between either where there are such; back they are the same. nodes: room for max times max_hops +
+ * 1, each way begins at a multiple of that; hops: of each. Returns how many. */
+int mn_routes_apart(struct mn_routes *routes, int from, int to, int max_hops, int max, int *nodes,
+                    int *hops);
 /* The longest of all ways; -1: not all nodes are joined. Remembers no ways. */
 int mn_routes_diameter(struct mn_routes *routes);
 

@@ -5,18 +5,16 @@
 #include "plugin/relay/able.h"
 #include "plugin/relay/way.h"
 
-#define WAYS_AUTO 2
-
 static int find(const struct mn_conn *conn, struct mn_relay_way ways[MN_RELAY_WAYS],
                 uint32_t weights[MN_RELAY_WAYS])
 {
     const struct mn_relay_own *own = conn->config->relay;
     int from = conn->side[conn->connector].relay_node, to = conn->side[!conn->connector].relay_node;
-    int max = conn->config->settings.relay_ways;
 
     if (!own || conn->side[0].mesh != conn->side[1].mesh || from == to)
         return 0;
-    return mn_relay_ways(&own->mesh, from, to, max ? max : WAYS_AUTO, ways, weights);
+    return mn_relay_ways(&own->mesh, from, to, mn_reach_ways(&conn->config->settings), ways,
+                         weights);
 }
 
 /* "through b, c and through f, e"; each: the word in front of every way. */

@@ -10,54 +10,13 @@
 
 struct search {
     const struct mn_mesh *mesh;
-    int ends[2]; /* the lower index first, so that both directions find the same */
-    int max, n;
+    int from, to, max, n;
     struct mn_relay_way *ways;
     uint32_t *weights;
     /* made here */
     struct mn_fabric fabric;
     struct mn_routes routes;
-    char *used;   /* edges of ways that are found, and the direct one */
-    char *barred; /* … and in a first try those of their relays */
 };
-
-static int edge_of(const struct search *s, int a, int b)
-{
-    const struct mn_way_edge *edge = mn_routes_edge(&s->routes, a, b);
-
-    return edge ? (int)(edge - s->routes.ways.edges) : -1;
-}
-
-/* From the last node back. 0: there is none, or it has too many relays. */
-static int look(struct search *s, const char *barred, struct mn_relay_way *way)
-{
-    const struct mn_ways *graph = &s->routes.ways;
-    struct mn_way_view *view = &s->routes.view;
-
-    s->routes.looked = -1;
-    mn_way_look(graph, s->ends[0], barred, view);
-    int hops = view->hops[s->ends[1]];
-    if (hops < 2 || hops > MN_RELAY_MAX + 1)
-        return 0;
-    way->n = hops + 1;
-    for (int i = hops, node = s->ends[1]; i >= 0; i--) {
-        way->nodes[i] = (uint16_t)node;
-        if (i)
-            node = mn_way_other_end(&graph->edges[view->last[node]], node);
-    }
-    return 1;
-}
-
-static void bar_relays(struct search *s)
-{
-    memcpy(s->barred, s->used, s->routes.ways.n_edges);
-    for (int w = 0; w < s->n; w++)
-        for (int i = 1; i + 1 < s->ways[w].n; i++) {
-            int relay = s->ways[w].nodes[i];
-            for (size_t k = s->routes.ways.start[relay]; k < s->routes.ways.start[relay + 1]; k++)
-                s->barred[s->routes.ways.steps[k].edge] = 1;
-        }
-}
 
 /* Of all cables between neighbours together, as a hop uses them; 0: not known. */
 static double rate_of(const struct search *s, int from, int to)
@@ -89,39 +48,18 @@ static uint32_t weight_of(const struct search *s, const struct mn_relay_way *way
     return mbps < 1 ? 1 : mbps > UINT32_MAX ? UINT32_MAX : (uint32_t)mbps;
 }
 
-static void take(struct search *s)
-{
-    const struct mn_relay_way *way = &s->ways[s->n++];
-
-    for (int i = 0; i + 1 < way->n; i++)
-        s->used[edge_of(s, way->nodes[i], way->nodes[i + 1])] = 1;
-}
-
 static void find(void *arg)
 {
     struct search *s = arg;
+    int nodes[MN_RELAY_WAYS][MN_RELAY_NODES], hops[MN_RELAY_WAYS];
 
     mn_fabric_from_mesh(s->mesh, &s->fabric);
     mn_routes_find(&s->fabric, &s->routes);
-    s->used = mn_zalloc(s->routes.ways.n_edges + 1);
-    s->barred = mn_zalloc(s->routes.ways.n_edges + 1);
-    int direct = edge_of(s, s->ends[0], s->ends[1]);
-    if (direct >= 0)
-        s->used[direct] = 1;
-    while (s->n < s->max) {
-        bar_relays(s);
-        if (!look(s, s->barred, &s->ways[s->n]) && !look(s, s->used, &s->ways[s->n]))
-            break;
-        take(s);
-    }
-}
-
-static void turn(struct mn_relay_way *way)
-{
-    for (int i = 0, k = way->n - 1; i < k; i++, k--) {
-        uint16_t swap = way->nodes[i];
-        way->nodes[i] = way->nodes[k];
-        way->nodes[k] = swap;
+    s->n = mn_routes_apart(&s->routes, s->from, s->to, MN_RELAY_MAX + 1, s->max, nodes[0], hops);
+    for (int w = 0; w < s->n; w++) {
+        s->ways[w].n = hops[w] + 1;
+        for (int i = 0; i <= hops[w]; i++)
+            s->ways[w].nodes[i] = (uint16_t)nodes[w][i];
     }
 }
 
@@ -139,21 +77,18 @@ int mn_relay_ways(const struct mn_mesh *mesh, int from, int to, int max,
                   struct mn_relay_way ways[MN_RELAY_WAYS], uint32_t weights[MN_RELAY_WAYS])
 {
     struct search s = {.mesh = mesh,
-                       .ends = {from < to ? from : to, from < to ? to : from},
+                       .from = from,
+                       .to = to,
                        .max = max < MN_RELAY_WAYS ? max : MN_RELAY_WAYS,
                        .ways = ways,
                        .weights = weights};
 
-    if (from == to || s.ends[0] < 0 || (size_t)s.ends[1] >= mesh->n_nodes ||
-        mesh->n_nodes > UINT16_MAX)
+    if (from == to || from < 0 || to < 0 || (size_t)from >= mesh->n_nodes ||
+        (size_t)to >= mesh->n_nodes || mesh->n_nodes > UINT16_MAX)
         return 0;
     if (mn_memory_try(find, &s, NULL))
         return 0; /* what it had is lost, as mn_memory_try says */
-    for (int w = 0; w < s.n && from > to; w++)
-        turn(&ways[w]);
     weigh(&s);
-    free(s.used);
-    free(s.barred);
     mn_routes_free(&s.routes);
     mn_fabric_free(&s.fabric);
     return s.n;

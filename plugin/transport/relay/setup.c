@@ -16,7 +16,6 @@
 #include "topo/base/log.h"
 
 #define SETUP_VERSION 1
-#define WAYS_AUTO     2
 
 /* --- made and freed --------------------------------------------------------------------------- */
 
@@ -74,11 +73,11 @@ static enum mn_err find_ways(struct relay_comm *comm, const struct mn_conn *conn
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     struct mn_relay_way ways[MN_RELAY_WAYS];
     uint32_t weights[MN_RELAY_WAYS];
-    int most = conn->config->settings.relay_ways;
 
     pthread_mutex_lock(&one_at_a_time);
     comm->n_ways = mn_relay_ways(&conn->config->relay->mesh, conn->side[1].relay_node,
-                                 conn->side[0].relay_node, most ? most : WAYS_AUTO, ways, weights);
+                                 conn->side[0].relay_node, mn_reach_ways(&conn->config->settings),
+                                 ways, weights);
     pthread_mutex_unlock(&one_at_a_time);
     if (comm->n_ways < 1)
         return mn_fail(diag, MN_ERR_CONFIG, "the mesh file has no way of at most %d relays to %s",
