@@ -12,7 +12,7 @@
  * and after; nothing written once a receive is done; sizes; order by tag; no send done whose bytes
  * are not there; no RNR; no queue pair, region, descriptor or thread left; within a minute of the
  * plugin's time everything either goes on or ends with an error at both ends, which names a link.
- * failover=on: nothing ends while a link was left alone. any (which is what is not said): it may.
+ * failover=on (which is what is not said): nothing ends while a link was left alone. any: it may.
  *
  * Makes its own network namespace: needs root or user namespaces. Exit 0: all was right; 1: of each
  * seed that was not, a line and the command that runs it again; 77: no namespace. */
@@ -253,7 +253,7 @@ static int read_options(int argc, char **argv)
 {
     run.count = 100;
     run.jobs = 1;
-    run.options.failover = -1;
+    run.options.failover = 1;
     for (int i = 2; i < argc; i++) {
         char *value = strchr(argv[i], '=');
         if (!value)
