@@ -5,9 +5,12 @@
  *
  * IDLE: a file; the sender calls nothing while it is there and no message is on its way.
  *
- * Messages have 256 KiB; each carries its number, which the receiver compares. MESSAGES 0: until an
- * error. Prints "connected", a line with the count every 256 messages, then "done COUNT" (exit 0),
- * or "failed COUNT RESULT: the plugin's last warning" (exit 1); each warning on stderr. */
+ * Messages have 256 KiB; each carries its number, which the receiver compares. With
+ * STREAM_SIZES=all in the environment they have from none to 1 MiB, and every byte is compared;
+ * with STREAM_END=FILE the sender ends the stream, at both ends, when the file is there. MESSAGES
+ * 0: until an error. Prints "connected", a line with the count every 256 messages, then "done
+ * COUNT" (exit 0), or "failed COUNT RESULT: the plugin's last warning" (exit 1); each warning on
+ * stderr. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +22,9 @@
 #include "topo/base/alloc.h"
 
 #define SIZE  (256u << 10)
+#define MOST  (1u << 20)
 #define DEPTH 8
+#define LAST  3   /* bytes of the message that ends a stream: no other has so many */
 #define LIMIT 300 /* seconds until the test is given up */
 
 static char warning[1024] = "no warning";
@@ -31,6 +36,47 @@ static void on_log(void *ctx, int level, const char *line)
         return;
     mn_strlcpy(warning, line, sizeof warning);
     fprintf(stderr, "%s\n", line);
+}
+
+static int all_sizes;
+static uint64_t last = UINT64_MAX;
+
+static size_t size_of(uint64_t number)
+{
+    static const uint32_t sizes[] = {0,     8,     64,     1000, 4096, 16384, 16385, 65535,
+                                     65536, 65537, 100000, SIZE, SIZE, MOST,  127,   700001};
+    uint32_t draw = (uint32_t)number * 2654435761u;
+
+    if (number == last)
+        return LAST;
+    return all_sizes ? sizes[draw >> 8 & 15] : SIZE;
+}
+
+/* Eight bytes of a message, of which the last may be cut. */
+static uint64_t word(uint64_t number, size_t at)
+{
+    return (number + 1) * 0x9e3779b97f4a7c15u + at;
+}
+
+static void fill(uint8_t *data, uint64_t number, size_t size)
+{
+    for (size_t at = 0; at < size; at += 8) {
+        uint64_t w = word(number, at);
+        memcpy(data + at, &w, size - at < 8 ? size - at : 8);
+    }
+}
+
+static int is_right(const uint8_t *data, uint64_t number, size_t size)
+{
+    if (!all_sizes)
+        return !memcmp(data, &number, sizeof number) &&
+               !memcmp(data + SIZE - sizeof number, &number, sizeof number);
+    for (size_t at = 0; at < size; at += 8) {
+        uint64_t w = word(number, at);
+        if (memcmp(data + at, &w, size - at < 8 ? size - at : 8))
+            return 0;
+    }
+    return 1;
 }
 
 static double now(void)
@@ -79,14 +125,19 @@ static int post(struct mn_plugin *p, int receiving, void *comm, void *mh, uint8_
                 uint64_t number, void **request)
 {
     void *at = data;
-    size_t size = SIZE;
+    size_t size = MOST;
     int tag = 0;
 
     if (receiving)
         return mn_plugin_irecv(p, comm, 1, &at, &size, &tag, &mh, request);
-    memcpy(data, &number, sizeof number);
-    memcpy(data + SIZE - sizeof number, &number, sizeof number);
-    return mn_plugin_isend(p, comm, data, SIZE, tag, mh, request);
+    size = size_of(number);
+    if (all_sizes)
+        fill(data, number, size);
+    else {
+        memcpy(data, &number, sizeof number);
+        memcpy(data + SIZE - sizeof number, &number, sizeof number);
+    }
+    return mn_plugin_isend(p, comm, data, size, tag, mh, request);
 }
 
 /* 1: nothing is to be posted now. With nothing in flight either, waits while the file is there. */
@@ -105,7 +156,8 @@ static int is_idle(const char *file, int in_flight, double end)
 static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messages,
                   const char *idle_file)
 {
-    static uint8_t area[DEPTH * SIZE];
+    static uint8_t area[DEPTH * MOST];
+    const char *end_file = all_sizes ? getenv("STREAM_END") : NULL;
     void *requests[DEPTH], *mh;
     uint64_t posted = 0, done = 0;
     double end = now() + LIMIT;
@@ -116,15 +168,23 @@ static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messa
         if (!is_idle(idle_file, posted > done, end) && posted - done < DEPTH &&
             (!messages || posted < messages)) {
             void **request = &requests[posted % DEPTH];
-            result = post(p, receiving, comm, mh, area + posted % DEPTH * SIZE, posted, request);
+            if (!receiving && end_file && !messages && !access(end_file, F_OK)) {
+                last = posted;
+                messages = posted + 1;
+            }
+            result = post(p, receiving, comm, mh, area + posted % DEPTH * MOST, posted, request);
             posted += !result && *request;
         }
         if (!result && posted > done)
             result = mn_plugin_test(p, requests[done % DEPTH], &finished, sizes);
         if (!result && finished) {
-            const uint8_t *data = area + done % DEPTH * SIZE;
-            if (receiving && (sizes[0] != (int)SIZE || memcmp(data, &done, sizeof done) ||
-                              memcmp(data + SIZE - sizeof done, &done, sizeof done))) {
+            const uint8_t *data = area + done % DEPTH * MOST;
+            if (receiving && end_file && sizes[0] == LAST) {
+                last = done;
+                messages = done + 1;
+            }
+            if (receiving &&
+                (sizes[0] != (int)size_of(done) || !is_right(data, done, (size_t)sizes[0]))) {
                 mn_strlcpy(warning, "the data is wrong", sizeof warning);
                 return fail(done, ncclInternalError);
             }
@@ -150,7 +210,9 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     if (argc != 5 && argc != 6)
         return 2;
+    const char *sizes = getenv("STREAM_SIZES");
     int receiving = !strcmp(argv[2], "receive");
+    all_sizes = sizes && !strcmp(sizes, "all");
     if (mn_plugin_open(argv[1], 0, &p, &diag)) {
         puts(diag.text);
         return 2;

@@ -68,6 +68,7 @@ static void write_frame(const struct tcp_comm *comm, const struct tcp_lane *lane
         break;
     case TCP_SAY_REQUEST:
         frame->type = TCP_REQUEST;
+        frame->offset = tcp_has_carrier(comm, lane) ? 0 : TCP_NO_CARRIER;
         break;
     case TCP_SAY_ANSWER:
         frame->type = TCP_ANSWER;
@@ -158,7 +159,10 @@ static enum mn_err to_sender(struct tcp_comm *comm, struct tcp_lane *control, st
     if (frame->type != TCP_REQUEST)
         return bad(comm, control, frame);
     if (lane->state == TCP_UP && frame->size == lane->turn)
-        tcp_give_up(comm, lane, mn_now_ms(), "the receiver hears nothing of it");
+        tcp_give_up(comm, lane, mn_now_ms(),
+                    frame->offset == TCP_NO_CARRIER || !tcp_has_carrier(comm, lane)
+                        ? "its carrier is lost"
+                        : "the receiver hears nothing of it");
     return MN_OK;
 }
 

@@ -29,11 +29,13 @@
 
 #include "plugin/transport/tcp/tcp.h"
 
-#define TCP_LINKS 8
+#define TCP_LINKS      8
+#define TCP_NO_CARRIER 1 /* REQUEST's offset; else 0 */
 
 /* On the control sockets: seq is the lane, size its turn. tag: the lane that carries FIRST and ACK,
  * -1 = none, and in length the number of that choice, ANSWER's apart; SYNC: offset is the next
- * message's number, spare the socket's attempt; ANSWER: the count in offset and length. */
+ * message's number, spare the socket's attempt; REQUEST: offset is why; ANSWER: the count in offset
+ * and length. */
 enum { TCP_SAY_SYNC = 1, TCP_SAY_REQUEST = 2, TCP_SAY_ANSWER = 4, TCP_SAY_JOIN = 8 };
 
 struct tcp_failover {
@@ -65,6 +67,8 @@ enum mn_err tcp_last_link(struct tcp_comm *comm, const struct tcp_lane *lane, in
                           const char *doing);
 /* No other link is known to be well: silence of this one is waited for. */
 int tcp_is_last(const struct tcp_comm *comm, const struct tcp_lane *lane);
+/* Of its link, as this end sees it. */
+int tcp_has_carrier(const struct tcp_comm *comm, const struct tcp_lane *lane);
 /* Sender: gives a socket up. cause: in words, "its carrier is lost". */
 void tcp_give_up(struct tcp_comm *comm, struct tcp_lane *lane, uint64_t now, const char *cause);
 /* Closes a lane's socket, in whatever state. by_reset: the peer shall not take it for an end. */

@@ -237,6 +237,11 @@ static int has_carrier(const struct tcp_link *link, int fd)
     return (request.ifr_flags & (IFF_UP | IFF_RUNNING)) == (IFF_UP | IFF_RUNNING);
 }
 
+int tcp_has_carrier(const struct tcp_comm *comm, const struct tcp_lane *lane)
+{
+    return has_carrier(&comm->failover->links[lane->way], lane->fd);
+}
+
 static void look_at_lane(const struct tcp_comm *comm, struct tcp_lane *lane, struct view *view,
                          uint64_t now)
 {
