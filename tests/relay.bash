@@ -47,6 +47,8 @@ relayd()
 relayd_ends()
 {
     kill -${2-TERM} ${RELAYD[$1]}
+    # One that is stopped would not hear it.
+    kill -CONT ${RELAYD[$1]} 2>/dev/null || true
     wait ${RELAYD[$1]} 2>/dev/null || true
     unset "RELAYD[$1]"
 }
