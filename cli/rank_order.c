@@ -36,11 +36,21 @@ enum mn_err mn_rank_nodes(const struct mn_mesh *mesh, const char *option,
     return err;
 }
 
+/* Two nodes are one pair: the step back is the same. */
+static void count_once(struct mn_rank_order *order)
+{
+    if (order->n == 2) {
+        order->missing = order->missing > 0;
+        order->least = order->least > 0;
+    }
+}
+
 void mn_rank_order_best(const struct mn_mesh *mesh, const int *nodes, int n,
                         struct mn_rank_order *order)
 {
     *order = (struct mn_rank_order){.n = n, .nodes = mn_zalloc((size_t)(n + 1) * sizeof *nodes)};
     order->missing = mn_mesh_ring(mesh, nodes, n, order->nodes, &order->least);
+    count_once(order);
 }
 
 void mn_rank_order_given(const struct mn_mesh *mesh, const int *nodes, int n,
@@ -49,6 +59,7 @@ void mn_rank_order_given(const struct mn_mesh *mesh, const int *nodes, int n,
     *order = (struct mn_rank_order){.n = n, .nodes = mn_zalloc((size_t)(n + 1) * sizeof *nodes)};
     memcpy(order->nodes, nodes, (size_t)n * sizeof *nodes);
     order->missing = mn_mesh_ring_gaps(mesh, nodes, n);
+    count_once(order);
 }
 
 void mn_rank_order_free(struct mn_rank_order *order)

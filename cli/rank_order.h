@@ -9,7 +9,7 @@
 struct mn_rank_order {
     int *nodes; /* of the mesh, all different */
     int n;
-    int missing; /* steps without a cable, the one from the last to the first too */
+    int missing; /* steps without a cable, of three nodes and more the last to the first too */
     int least;   /* no order of these nodes has fewer; equal to missing: none is better */
 };
 

@@ -39,6 +39,11 @@ ranks()
     [ "$status" -eq 0 ]
     [ "$output" = host0,host1,host2,host3 ]
     [[ "$stderr" == *"the ring of 4 goes over 1 pair without a cable: n3-n0; no order has fewer."*"a large all-reduce has at most 1.18 GB/s of bus bandwidth"* ]]
+    # There and back is one pair.
+    ranks --mesh line.yaml --hosts n0,n2
+    [[ "$stderr" == *"the ring of 2 goes over 1 pair without a cable: n0-n2; no order has fewer."* ]]
+    ranks --mesh line.yaml --hosts n0,n2 --json
+    [ "$(jq .steps_without_cable <<<"$output")" -eq 1 ]
     mesh_of star.yaml 5 0-1 0-2 0-3 0-4
     ranks --mesh star.yaml
     [[ "$stderr" == *"3 pairs without a cable: "*"no order has fewer"* ]]
