@@ -262,12 +262,18 @@ static int own_class(const struct mn_conn *conn)
     return conn->traffic_class >= 0 ? conn->traffic_class : conn->config->settings.traffic_class;
 }
 
+/* A relay's hops have ways beside each other, and owners that sleep. */
+static int wants_failover(const struct verbs_comm *comm)
+{
+    return comm->config->settings.failover && !comm->config->hop;
+}
+
 /* Layout: version 1, flags 1, traffic class + 1 (0 = none) 2, queue pairs 1, ring address 8, {ring
  * key 4} a link, {number 4, psn 4, ECE vendor 4, options 4, mask 4} each. */
 static void write_setup(struct verbs_comm *comm, int traffic_class, struct mn_bytes *out)
 {
     mn_put(out, SETUP_VERSION, 1);
-    mn_put(out, comm->config->settings.failover ? SETUP_FAILOVER : 0, 1);
+    mn_put(out, wants_failover(comm) ? SETUP_FAILOVER : 0, 1);
     mn_put(out, (uint64_t)(traffic_class + 1), 2);
     mn_put(out, (uint64_t)comm->n_qps, 1);
     mn_put(out, (uintptr_t)comm->ring, 8);
@@ -356,7 +362,7 @@ enum mn_err verbs_peer(struct mn_conn *conn, struct mn_bytes *in, struct mn_diag
     if (in->bad || in->at != in->end || version != SETUP_VERSION || flags > SETUP_FAILOVER ||
         peer_class > 256 || n_qps != (uint64_t)comm->n_qps)
         return mn_fail(diag, MN_ERR_PROTO, "SETUP frame of another kind than the plan's");
-    comm->failover = flags && comm->config->settings.failover && comm->n_links > 1;
+    comm->failover = flags && wants_failover(comm) && comm->n_links > 1;
     /* The sender's class is that of the connection: announcements go back by it, too. */
     int traffic_class = own_class(conn);
     if (!conn->connector && peer_class > 0)

@@ -81,7 +81,7 @@ static enum mn_err arm_link(struct verbs_comm *comm, int i)
 }
 
 /* What completed before it was armed makes no event: so that is looked for afterwards. Of an end
- * that is waited for, the peer's or a broken queue pair's, the clock alone tells. */
+ * that is waited for, the peer's, a broken queue pair's or a link's, the clock alone tells. */
 enum mn_err verbs_arm(struct mn_comm *base)
 {
     struct verbs_comm *comm = (struct verbs_comm *)base;
@@ -101,5 +101,7 @@ enum mn_err verbs_arm(struct mn_comm *base)
         err = verbs_look(comm);
     if (err)
         return err;
-    return comm->broken_ms || comm->ended_ms || closed != comm->peer_closed ? MN_ERR_AGAIN : MN_OK;
+    return comm->broken_ms || comm->ended_ms || closed != comm->peer_closed || comm->hurry
+               ? MN_ERR_AGAIN
+               : MN_OK;
 }
