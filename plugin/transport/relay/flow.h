@@ -1,9 +1,9 @@
 /* The relay's transport: the two ends of a flow (docs/relay.md). S is who sends, D who receives.
  *
  * ways.c has its ways, each with a line and two data connections; it goes on without those that are
- * gone while one is left. send.c cuts, recv.c asks for pieces and counts them. All is advanced by
- * isend, irecv and test, none of which blocks; while the process calls none of them, by a thread of
- * idle.c now and then. Whoever does it holds busy. */
+ * gone while one is left. send.c cuts, ask.c asks for pieces, recv.c counts them. All is advanced
+ * by isend, irecv and test, none of which blocks; while the process calls none of them, by a thread
+ * of idle.c now and then. Whoever does it holds busy. */
 #ifndef MN_RELAY_TRANSPORT_H
 #define MN_RELAY_TRANSPORT_H
 
@@ -74,6 +74,7 @@ struct relay_piece {
 struct relay_flight {
     struct relay_piece piece;
     struct relay_send *send; /* S: whose bytes; NULL: of nobody */
+    uint8_t guess;           /* D: asked for before its message was known */
     struct mn_request *requests[2];
 };
 
@@ -100,7 +101,9 @@ struct relay_hop {
     uint8_t half;    /* flight[tail]'s header is sent, its payload not */
     uint32_t misses; /* calls for which what is next had no send */
     /* D */
+    uint32_t guesses;      /* under way */
     uint8_t full;          /* until RELAY_TOGETHER can be asked for: not one for each that lands */
+    uint8_t guessed;       /* … of guesses */
     struct relay_word run; /* being put together */
 };
 
@@ -185,6 +188,7 @@ struct relay_comm {
     uint32_t group_next; /* the next number; S: that is to come */
     uint32_t group_at;   /* S: the oldest with a slot that has no send. D: … that is not all asked
                             for */
+    uint32_t front;      /* D: the oldest with a slot whose message is not known */
     struct relay_send sends[RELAY_SENDS];
     uint32_t send_turn;
     struct relay_piece lost[RELAY_LOST]; /* D: to be asked for again */
@@ -200,6 +204,16 @@ static inline int relay_error(const struct relay_comm *comm)
 /* Fails the comm: explains at WARN, once, tells the peer, returns the code that stays. */
 enum mn_err relay_fail(struct relay_comm *comm, enum mn_err code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+
+static inline enum mn_relay_kind relay_kind_of(const struct relay_slot *slot)
+{
+    return slot->size > MN_RELAY_SMALL ? MN_RELAY_BULK : MN_RELAY_SMALL_ONES;
+}
+
+static inline uint32_t relay_pieces(uint64_t bytes)
+{
+    return bytes ? (uint32_t)((bytes - 1) / MN_RELAY_PIECE) + 1 : 1;
+}
 
 /* --- flow.c --- */
 uint64_t relay_now_us(void);
@@ -271,6 +285,11 @@ enum mn_err relay_recv_word(struct relay_comm *comm, const struct relay_word *wo
  */
 void relay_recv_collect(struct relay_comm *comm, struct relay_way *way);
 void relay_recv_gone(struct relay_comm *comm, struct relay_way *way);
+/* Says so when it is. */
+void relay_look_whether_whole(struct relay_comm *comm, struct relay_group *group, int slot);
+
+/* --- ask.c: all that there is room for --- */
+void relay_ask(struct relay_comm *comm);
 
 /* --- flush.c --- */
 enum mn_err relay_flush(struct mn_comm *base, void *data, void *mhandle,

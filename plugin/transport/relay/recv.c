@@ -1,31 +1,20 @@
-/* The receiving end: posts pieces on the ways' data connections, asks the sender for them, counts
- * what lands, and says when a receive is whole. */
+/* The receiving end: counts what lands, and says when a receive is whole. ask.c asks for it. */
 #include <string.h>
 
 #include "plugin/transport/relay/flow.h"
 
-static int kind_of(const struct relay_slot *slot)
-{
-    return slot->size > MN_RELAY_SMALL ? MN_RELAY_BULK : MN_RELAY_SMALL_ONES;
-}
-
-static uint32_t pieces(uint64_t bytes)
-{
-    return bytes ? (uint32_t)((bytes - 1) / MN_RELAY_PIECE) + 1 : 1;
-}
-
 /* --- what is whole ---------------------------------------------------------------------------- */
 
-static void look_whether_whole(struct relay_comm *comm, struct relay_group *group, int i)
+void relay_look_whether_whole(struct relay_comm *comm, struct relay_group *group, int i)
 {
     struct relay_slot *slot = &group->slots[i];
     const struct relay_word word = {.type = RELAY_DONE, .group = group->number, .slot = (uint8_t)i};
 
-    if (slot->done || !slot->known || slot->out || slot->landed < pieces(slot->total))
+    if (slot->done || !slot->known || slot->out || slot->landed < relay_pieces(slot->total))
         return;
     slot->done = 1;
     group->left--;
-    comm->hurry |= kind_of(slot) == MN_RELAY_BULK;
+    comm->hurry |= relay_kind_of(slot) == MN_RELAY_BULK;
     if (!relay_talk_put(&comm->talk, &word))
         relay_fail(comm, MN_ERR_INTERNAL, "no room to say that a receive is whole");
 }
@@ -54,7 +43,8 @@ static void take(struct relay_comm *comm, struct relay_way *way, int kind,
     struct mn_relay_head head;
 
     if (sizes[0] != MN_HEAD_SIZE || !mn_relay_head_get(bytes, &head) ||
-        !is_asked(comm, way, kind, &f->piece, &head) || (int)head.length != sizes[1]) {
+        !is_asked(comm, way, kind, &f->piece, &head) || (int)head.length != sizes[1] ||
+        (head.empty == MN_PIECE_EMPTY && !head.piece)) {
         relay_fail(comm, MN_ERR_PROTO, "what came is not the piece that was asked for");
         return;
     }
@@ -72,12 +62,11 @@ static void take(struct relay_comm *comm, struct relay_way *way, int kind,
         slot->known = 1;
         slot->total = head.total;
         if (kind == MN_RELAY_BULK)
-            comm->falls_short = pieces(head.total) < pieces(slot->size);
+            comm->falls_short = relay_pieces(head.total) < relay_pieces(slot->size);
         comm->asks = 1;
     }
     slot->out--;
     way->pieces++;
-    way->bytes += head.length;
     if (head.empty == MN_PIECE_DATA) {
         slot->landed++;
         if (head.length && slot->mem) {
@@ -85,7 +74,7 @@ static void take(struct relay_comm *comm, struct relay_way *way, int kind,
             way->hops[kind].fresh = 1;
         }
     }
-    look_whether_whole(comm, group, f->piece.slot);
+    relay_look_whether_whole(comm, group, f->piece.slot);
 }
 
 /* All that has landed. */
@@ -100,6 +89,7 @@ static enum mn_err reap(struct relay_comm *comm, struct relay_way *way, int kind
         if (err || !done)
             return err;
         hop->head++;
+        hop->guesses -= f->guess;
         comm->moved = comm->asks = 1;
         take(comm, way, kind, f, hop->heads[(hop->head - 1) % RELAY_POSTED], sizes);
     }
@@ -123,184 +113,12 @@ void relay_recv_gone(struct relay_comm *comm, struct relay_way *way)
         }
         hop->head = hop->tail = 0;
         hop->run.which = 0;
-        hop->full = 0;
+        hop->full = hop->guessed = 0;
+        hop->guesses = 0;
         atomic_store_explicit(&hop->delivered, NULL, memory_order_relaxed);
         hop->fresh = 0;
         hop->flushing = 0;
     }
-}
-
-/* --- asking ----------------------------------------------------------------------------------- */
-
-static void say_run(struct relay_comm *comm, struct relay_hop *hop)
-{
-    if (hop->run.which && !relay_talk_put(&comm->talk, &hop->run))
-        relay_fail(comm, MN_ERR_INTERNAL, "no room to ask for pieces");
-    hop->run.which = 0;
-}
-
-/* Pieces of one slot on one way are asked for together. */
-static void note(struct relay_comm *comm, const struct relay_way *way, struct relay_hop *hop,
-                 const struct relay_piece *piece)
-{
-    struct relay_word *run = &hop->run;
-    uint32_t bit = piece->piece - run->first;
-
-    if (run->which &&
-        (run->group != piece->group || run->slot != piece->slot || bit > 63 || run->which >> bit))
-        say_run(comm, hop);
-    if (!run->which) {
-        *run = (struct relay_word){.type = RELAY_PIECES,
-                                   .way = way->number,
-                                   .pair = way->pair,
-                                   .group = piece->group,
-                                   .slot = piece->slot,
-                                   .first = piece->piece};
-        bit = 0;
-    }
-    run->which |= 1ull << bit;
-    comm->hurry |= hop == &way->hops[MN_RELAY_BULK];
-}
-
-static int is_usable(const struct relay_way *way)
-{
-    return relay_way_works(way) && way->peer_pair == way->pair;
-}
-
-/* The one that will be through with it first, by what it has and can carry. tried: bits. NULL:
- * there is no room. */
-static struct relay_way *choose(struct relay_comm *comm, int kind, unsigned tried)
-{
-    struct relay_way *best = NULL;
-    uint64_t least = 0;
-
-    for (int i = 0; i < comm->n_ways; i++) {
-        struct relay_way *way = &comm->ways[i];
-        uint32_t out = way->hops[kind].tail - way->hops[kind].head;
-        if (tried >> i & 1 || !is_usable(way) ||
-            (way->hops[kind].full && out > RELAY_POSTED - RELAY_TOGETHER))
-            continue;
-        uint64_t load = ((uint64_t)out + 1) * (1ull << 32) / way->weight;
-        if (!best || load < least) {
-            best = way;
-            least = load;
-        }
-    }
-    return best;
-}
-
-/* *now 0: the way has no room. */
-static enum mn_err post_on(struct relay_comm *comm, struct relay_way *way,
-                           const struct relay_slot *slot, const struct relay_piece *piece, int *now)
-{
-    int kind = kind_of(slot);
-    struct relay_hop *hop = &way->hops[kind];
-    uint32_t at = hop->tail % RELAY_POSTED;
-    size_t from = (size_t)piece->piece * MN_RELAY_PIECE, most = slot->size - from;
-    size_t sizes[2] = {MN_HEAD_SIZE, most < MN_RELAY_PIECE ? most : MN_RELAY_PIECE};
-    const struct relay_mem *mem = sizes[1] && slot->mem ? slot->mem : &comm->heads_mem;
-    void *data[2] = {hop->heads[at], sizes[1] ? slot->data + from : (void *)hop->heads[at]};
-    void *handles[2] = {comm->heads_mem.handles[way->number][kind],
-                        mem->handles[way->number][kind]};
-    int tags[2] = {MN_TAG_HEAD, MN_TAG_PAYLOAD};
-    struct mn_request *request = NULL;
-    enum mn_err err = hop->comm->ops->irecv(hop->comm, 2, data, sizes, tags, handles, &request);
-
-    *now = !err && request;
-    if (!*now)
-        return err;
-    hop->flight[at] = (struct relay_flight){.piece = *piece, .requests = {request, NULL}};
-    hop->tail++;
-    hop->full = hop->tail - hop->head == RELAY_POSTED;
-    note(comm, way, hop, piece);
-    return MN_OK;
-}
-
-/* 0: there is no room for now. */
-static int post(struct relay_comm *comm, const struct relay_slot *slot,
-                const struct relay_piece *piece)
-{
-    struct relay_way *way;
-    int now = 0;
-
-    for (unsigned tried = 0; relay_talk_has_room(&comm->talk) && !relay_error(comm) &&
-                             (way = choose(comm, kind_of(slot), tried));
-         tried |= 1u << way->number) {
-        enum mn_err err = post_on(comm, way, slot, piece, &now);
-        if (now)
-            return 1;
-        if (err)
-            relay_way_broken(comm, way, err);
-    }
-    return 0;
-}
-
-/* 1: none is left. */
-static int ask_for_lost(struct relay_comm *comm)
-{
-    while (comm->lost_head != comm->lost_tail) {
-        struct relay_piece piece = comm->lost[comm->lost_head % RELAY_LOST];
-        struct relay_group *group = &comm->groups[piece.group % RELAY_GROUPS];
-        struct relay_slot *slot = &group->slots[piece.slot];
-        if (slot->known && piece.piece >= pieces(slot->total)) { /* would be empty */
-            slot->out--;
-            comm->lost_head++;
-            look_whether_whole(comm, group, piece.slot);
-            continue;
-        }
-        if (!post(comm, slot, &piece))
-            return 0;
-        comm->lost_head++;
-    }
-    return 1;
-}
-
-/* 0: there is no room. */
-static int ask_for(struct relay_comm *comm, struct relay_group *group, int i)
-{
-    struct relay_slot *slot = &group->slots[i];
-    uint32_t end = pieces(slot->known ? slot->total : slot->size);
-
-    /* What is asked for in vain costs its header; what is not asked for, a way there and back. */
-    if (!slot->known && comm->falls_short && end > MN_RELAY_AHEAD)
-        end = MN_RELAY_AHEAD;
-    while (slot->asked < end) {
-        struct relay_piece piece = {group->number, slot->asked, (uint8_t)i};
-        if (!post(comm, slot, &piece))
-            return 0;
-        slot->asked++;
-        slot->out++;
-    }
-    return 1;
-}
-
-static int is_all_asked(const struct relay_group *group)
-{
-    for (int i = 0; i < group->n; i++) {
-        const struct relay_slot *slot = &group->slots[i];
-        if (slot->asked < pieces(slot->known ? slot->total : slot->size))
-            return 0;
-    }
-    return 1;
-}
-
-/* Each receive in turn, of those whose size is not known perhaps MN_RELAY_AHEAD pieces alone. */
-static void ask(struct relay_comm *comm)
-{
-    comm->asks = 0;
-    int room = ask_for_lost(comm);
-    for (uint32_t number = comm->group_at; number != comm->group_next && room; number++) {
-        struct relay_group *group = &comm->groups[number % RELAY_GROUPS];
-        int is_live = group->used && group->number == number;
-        for (int i = 0; is_live && i < group->n && room; i++)
-            room = ask_for(comm, group, i);
-        if (number == comm->group_at && room && (!is_live || is_all_asked(group)))
-            comm->group_at++;
-    }
-    comm->short_of = !room;
-    for (int i = 0; i < comm->n_ways; i++)
-        for (int kind = 0; kind < MN_RELAY_KINDS; kind++)
-            say_run(comm, &comm->ways[i].hops[kind]);
 }
 
 void relay_recv_advance(struct relay_comm *comm)
@@ -314,7 +132,7 @@ void relay_recv_advance(struct relay_comm *comm)
         }
     }
     if (comm->asks || comm->short_of)
-        ask(comm);
+        relay_ask(comm);
 }
 
 enum mn_err relay_recv_word(struct relay_comm *comm, const struct relay_word *word)
@@ -377,7 +195,7 @@ enum mn_err relay_irecv(struct mn_comm *base, int n, void **data, const size_t *
                                               .mem = mhandles[i]};
     comm->waits++;
     comm->held++;
-    ask(comm);
+    relay_ask(comm);
     if (comm->defers)
         relay_defer(comm);
     else

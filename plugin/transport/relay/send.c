@@ -12,11 +12,6 @@ static struct relay_group *group_of(struct relay_comm *comm, uint32_t number)
     return group->used && group->number == number ? group : NULL;
 }
 
-static uint32_t pieces_of(const struct relay_slot *slot)
-{
-    return slot->size > MN_RELAY_SMALL ? (uint32_t)((slot->size - 1) / MN_RELAY_PIECE) + 1 : 1;
-}
-
 /* --- what the receiver says ------------------------------------------------------------------- */
 
 static enum mn_err on_group(struct relay_comm *comm, const struct relay_word *word)
@@ -45,10 +40,10 @@ static enum mn_err on_pieces(struct relay_comm *comm, const struct relay_word *w
     if (way->state != RELAY_IS_OPEN || way->pair != word->pair)
         return MN_OK;
     const struct relay_slot *slot = &group->slots[word->slot];
-    struct relay_hop *hop =
-        &way->hops[slot->size > MN_RELAY_SMALL ? MN_RELAY_BULK : MN_RELAY_SMALL_ONES];
+    struct relay_hop *hop = &way->hops[relay_kind_of(slot)];
     uint32_t last = word->first + 63 - (uint32_t)__builtin_clzll(word->which);
-    if (slot->done || last >= pieces_of(slot) || hop->run_tail - hop->run_head == RELAY_POSTED)
+    if (slot->done || last >= relay_pieces(slot->size) ||
+        hop->run_tail - hop->run_head == RELAY_POSTED)
         return MN_ERR_PROTO;
     hop->runs[hop->run_tail++ % RELAY_POSTED] = (struct relay_run){.group = word->group,
                                                                    .first = word->first,
@@ -177,8 +172,8 @@ static enum mn_err send_head(struct relay_comm *comm, struct relay_way *way, int
     }
     if (!slot->send && (!others_can(comm, hop) || hop->misses++ < PATIENT_CALLS))
         return MN_OK;
-    hop->misses = 0;
     if (slot->send) {
+        hop->misses = 0;
         head.total = slot->send->size;
         head.length = length_of(slot->send, head.piece);
         head.empty = !head.length && head.piece ? MN_PIECE_EMPTY : MN_PIECE_DATA;
