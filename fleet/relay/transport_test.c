@@ -109,6 +109,47 @@ static void an_outage_that_is_over_is_forgotten(void **state)
     kit_stop(1);
 }
 
+/* Of a set-up: 1 when both ends have a way, 0 when a relay has told one of them that it is full. */
+static int fits(struct flow *flow)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+
+    flow_begin(flow, 0, 2);
+    while (flow->err[0] == MN_ERR_AGAIN || flow->err[1] == MN_ERR_AGAIN) {
+        for (int side = 0; side < 2; side++) {
+            const struct relay_comm *comm = flow->conn[side]->setup;
+            if (flow->err[side] == MN_ERR_AGAIN)
+                flow->err[side] = mn_transport_relay.step(flow->conn[side], &flow->diag[side]);
+            if (comm->ways[0].why.code)
+                return 0;
+        }
+        assert_true(mn_now_ms() < end);
+        kit_nap();
+    }
+    return 1;
+}
+
+static void buffers_that_come_free_are_waited_for(void **state)
+{
+    struct flow flows[64];
+    int n = 0;
+
+    (void)state;
+    configs[1].settings.relay_buffers = 8u << 20;
+    kit_start(1);
+    while (n < 64 && fits(&flows[n]))
+        n++;
+    assert_in_range(n, 1, 63);
+    flow_close(&flows[0]);
+    flow_step(&flows[n]);
+    for (int side = 0; side < 2; side++)
+        if (flows[n].err[side])
+            fail_msg("%s", flows[n].diag[side].text);
+    for (int i = 1; i <= n; i++)
+        flow_close(&flows[i]);
+    kit_stop(1);
+}
+
 /* Its end is told that the message is there, and that another is asked for, all the same. */
 static void a_receiver_that_makes_no_more_calls(void **state)
 {
@@ -144,6 +185,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(through_two_relays, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_end_that_calls_nothing_attaches_anew, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_outage_that_is_over_is_forgotten, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(buffers_that_come_free_are_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_receiver_that_makes_no_more_calls, set_up, tear_down),
     };
 

@@ -281,6 +281,9 @@ static void on_gone(struct relay_comm *comm, struct relay_way *way, const uint8_
         comm->ended_ms = mn_now_ms();
         mn_strlcpy(comm->ended_text, f.text, sizeof comm->ended_text);
     }
+    /* At a set-up it is tried again: others end, and give back what they had. */
+    if (f.why == MN_GONE_FULL)
+        way->tries++;
     relay_way_gone(comm, way, f.why, 0, "%s", f.text);
 }
 
