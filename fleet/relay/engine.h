@@ -126,6 +126,7 @@ struct relayd_line {
     int held;                    /* what it is told goes together */
     int buried;                  /* all that belongs to it has ended, too */
     int left;                    /* the process has ended, or closed it: that is no silence */
+    int reset;                   /* … or may have given it up */
     int dialled;                 /* the neighbour, -1: it was accepted */
     int fd;                      /* in epoll, -1: none */
     unsigned events;

@@ -40,6 +40,24 @@ static void an_end_that_leaves_is_told_to_the_other(void **state)
     stop(1, 3);
 }
 
+/* As by the system of one that gave it up, so that the other must not take it for ended. */
+static void an_end_whose_line_is_reset_may_come_again(void **state)
+{
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+
+    (void)state;
+    start(1, 2);
+    kit_attach(&s, &d, 0, 3, 1);
+    carry(&s, &d, 1);
+    assert_int_equal(setsockopt(mn_line_fd(d.line), SOL_SOCKET, SO_LINGER, &at_once,
+                                sizeof at_once),
+                     0);
+    kit_leave(&d);
+    kit_until_gone(&s, MN_GONE_LOST);
+    kit_leave(&s);
+    stop(1, 2);
+}
+
 /* Its trunks' buffers stay; all else is given back. */
 static void nothing_is_left_of_who_has_left(void **state)
 {
@@ -362,6 +380,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_end_that_leaves_is_told_to_the_other),
+        cmocka_unit_test(an_end_whose_line_is_reset_may_come_again),
         cmocka_unit_test(nothing_is_left_of_who_has_left),
         cmocka_unit_test(a_relay_that_ends_is_told_and_used_again_when_it_is_back),
         cmocka_unit_test(who_attaches_anew_is_another_to_the_other_end),

@@ -258,6 +258,7 @@ void relayd_line_step(struct relayd_line *line)
         err = mn_line_step(line->line, &diag);
     if (err && err != MN_ERR_AGAIN) {
         line->left = err == MN_ERR_PEER_DEAD || err == MN_ERR_CLOSED;
+        line->reset = mn_line_was_reset(line->line);
         relayd_line_fail(line, "%s", diag.text);
     }
     if (!line->ended)

@@ -16,6 +16,7 @@ static void end_line(struct relayd_line *line)
 {
     struct mn_relay *relay = line->relay;
     int process = line->up && line->who.kind == MN_LINE_PROCESS;
+    enum mn_gone why = !line->left ? MN_GONE_PEER : line->reset ? MN_GONE_LOST : MN_GONE_ENDED;
 
     line->buried = 1;
     if (line->up || line->dialled >= 0)
@@ -23,10 +24,9 @@ static void end_line(struct relayd_line *line)
     for (struct relayd_way *w = relay->ways; w; w = w->next)
         for (int side = 0; side < RELAYD_SIDES; side++)
             if (w->line[side] == line && process)
-                relayd_way_end(w, line, line->left ? MN_GONE_ENDED : MN_GONE_PEER,
-                               "process %u of %s has ended its line to relay %s: %s", line->who.pid,
-                               relayd_node_name(relay, (int)line->who.node), self_name(relay),
-                               line->text);
+                relayd_way_end(w, line, why, "process %u of %s has ended its line to relay %s: %s",
+                               line->who.pid, relayd_node_name(relay, (int)line->who.node),
+                               self_name(relay), line->text);
             else if (w->line[side] == line)
                 relayd_way_end(w, line, MN_GONE_RELAY, "relay %s has no line to relay %s: %s",
                                self_name(relay), line->peer, line->text);

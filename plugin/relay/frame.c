@@ -164,8 +164,7 @@ int mn_line_gone_get(const uint8_t *payload, size_t len, struct mn_line_gone *f)
     if (left >= sizeof f->text)
         return 0;
     mn_get_raw(&b, f->text, left);
-    return whole(&b) && f->why >= MN_GONE_RELAY && f->why <= MN_GONE_ENDED &&
-           is_text(f->text, left);
+    return whole(&b) && f->why >= MN_GONE_RELAY && f->why <= MN_GONE_LOST && is_text(f->text, left);
 }
 
 /* to 1, words to the end, one at least. */

@@ -54,8 +54,10 @@ enum mn_gone {
     MN_GONE_PEER,      /* the other end has detached or died: it attaches again, or not */
     MN_GONE_FULL,      /* no buffers, or a quota */
     MN_GONE_REFUSED,   /* another mesh file, no such way, no right: attaching again is of no use */
-    MN_GONE_ENDED      /* the other end's process has closed the flow, or ended: it does not attach
+    MN_GONE_ENDED,     /* the other end's process has closed the flow, or ended: it does not attach
                           again */
+    MN_GONE_LOST       /* its line was reset: it has ended, or gave a silent line up and attaches
+                          again in a moment */
 };
 struct mn_line_gone {
     struct mn_relay_flow flow;

@@ -31,12 +31,18 @@ enum mn_err mn_line_end_errno(struct mn_line *line, int error)
 {
     char text[160];
 
-    if (error == EPIPE || error == ECONNRESET)
+    line->reset = error == EPIPE || error == ECONNRESET;
+    if (line->reset)
         return mn_line_end(line, MN_ERR_PEER_DEAD, "%s: the other end of the line is gone",
                            line->peer);
     int silent = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
     return mn_line_end(line, silent ? MN_ERR_LINK_DEAD : MN_ERR_SYS, "%s: the line has ended: %s",
                        line->peer, mn_reach_error(error, text, sizeof text));
+}
+
+int mn_line_was_reset(const struct mn_line *line)
+{
+    return line->reset;
 }
 
 /* --- its beginning ---------------------------------------------------------------------------- */

@@ -70,6 +70,10 @@ enum mn_err mn_line_get(struct mn_line *line, enum mn_line_frame *type, uint8_t 
 void mn_line_ping(struct mn_line *line);
 unsigned mn_line_silent_ms(const struct mn_line *line);
 
+/* Whether a line that has ended was reset: by a process that has ended with something unread, or by
+ * the system of one that had given it up, whose cable was silent for a while. */
+int mn_line_was_reset(const struct mn_line *line);
+
 /* For poll(2) or epoll(7), level-triggered: descriptor (it may change until the line is up; -1:
  * none now) and events wanted. */
 int mn_line_fd(const struct mn_line *line);

@@ -47,6 +47,7 @@ struct mn_line {
     uint8_t rx[MN_LINE_READ];
     size_t rx_len, rx_off;
     int held;
+    int reset;    /* by the other end */
     int tx_error; /* errno of a send; 0 = none */
     int over;     /* nothing comes any more, as why says; what has come is still to be taken */
     uint32_t pings;

@@ -9,8 +9,9 @@
 #define LOOK_US   3 /* between looks at lines while nothing moves */
 #define TICK_MS   100
 #define ENDED_MS  3000
-#define HOLD_US   30 /* what is said of small messages, while … */
-#define HOLD_LEFT 4  /* … so many receives are posted of which the sender knows */
+#define LOST_MS   6000 /* a way attaches anew within some 2 s of its line\'s end */
+#define HOLD_US   30   /* what is said of small messages, while … */
+#define HOLD_LEFT 4    /* … so many receives are posted of which the sender knows */
 
 uint64_t relay_now_us(void)
 {
@@ -144,6 +145,8 @@ enum mn_err relay_progress(struct relay_comm *comm)
          */
         if (comm->ended_ms && ms - comm->ended_ms > ENDED_MS && relay_ways_open(comm))
             comm->ended_ms = 0;
+        if (comm->lost_ms && ms - comm->lost_ms > ENDED_MS && relay_ways_open(comm))
+            comm->lost_ms = 0;
         look_for_silence(comm);
     }
     if (!relay_error(comm)) {
@@ -172,7 +175,8 @@ enum mn_err relay_look_hopeless(struct relay_comm *comm)
         comm->none_ms = 0;
         return MN_OK;
     }
-    if (comm->ended_ms)
+    if (comm->ended_ms ||
+        (comm->lost_ms && mn_now_ms() - comm->lost_ms > (bound < LOST_MS ? bound : LOST_MS)))
         return relay_fail(comm, MN_ERR_PEER_DEAD, "peer is gone: %s", comm->ended_text);
     for (int i = 0; i < comm->n_ways; i++)
         refused += comm->ways[i].state == RELAY_IS_REFUSED;

@@ -172,6 +172,7 @@ struct relay_comm {
     atomic_int owes;   /* enum relay_owes: … something does */
     atomic_int error;  /* enum mn_err, explained */
     uint64_t ended_ms; /* when a relay said that the peer's process has ended; 0: none did */
+    uint64_t lost_ms;  /* … that it has, or will be back in a moment; 0: none did, or it is */
     char ended_text[MN_WORDS_MAX];
     uint32_t waits;         /* requests that are not done */
     uint8_t wants;          /* S: a send had no receive */

@@ -277,8 +277,8 @@ static void on_gone(struct relay_comm *comm, struct relay_way *way, const uint8_
                        mn_line_peer(way->line));
         return;
     }
-    if (f.why == MN_GONE_ENDED && !comm->ended_ms) {
-        comm->ended_ms = mn_now_ms();
+    if ((f.why == MN_GONE_ENDED && !comm->ended_ms) || (f.why == MN_GONE_LOST && !comm->lost_ms)) {
+        *(f.why == MN_GONE_LOST ? &comm->lost_ms : &comm->ended_ms) = mn_now_ms();
         mn_strlcpy(comm->ended_text, f.text, sizeof comm->ended_text);
     }
     /* At a set-up it is tried again: others end, and give back what they had. */
