@@ -203,6 +203,26 @@ closed()
     done
 }
 
+# slow NODE NIC MBITS: what it sends there.
+slow()
+{
+    tc -n $NS-$1 qdisc add dev $2 root tbf rate ${3}mbit burst 64k latency 50ms
+}
+
+@test "relay: of two ways whose cables are of different speeds each carries its part" {
+    local fast slow
+    relayed_shape ring 4
+    slow n0 l0a 90
+    slow n0 l3b 30
+    MESHNET_LOG=info traffic far n0 n2 seed=6 messages=40 size=1048576
+    traffic_ended far 100
+    grep 'closed after' far.take
+    fast=$(closed n1 far.take) slow=$(closed n3 far.take)
+    # Three times as much, by what each takes: their speeds are in no file.
+    [ $((fast * 10)) -gt $((slow * 13)) ]
+    [ $((fast * 10)) -lt $((slow * 60)) ]
+}
+
 @test "relay: a way of three hops shows what each flow has waiting and at the next relay" {
     relayed_shape line 4
     traffic far n0 n3 flows=2 seed=4 seconds=600
