@@ -20,6 +20,7 @@ static void plan_mac(const struct mn_conn *conn, int connector, uint8_t mac[MN_M
     mn_put(&b, connector ? 'c' : 'a', 1);
     mn_put_raw(&b, conn->links_mac, MN_MAC_SIZE);
     mn_put(&b, conn->plan.kind, 1);
+    mn_put(&b, conn->plan.detour, 1);
     mn_put(&b, (uint64_t)conn->plan.n_pairs, 1);
     mn_put(&b, (uint64_t)conn->plan.lanes_per_pair, 1);
     for (int i = 0; i < conn->plan.n_pairs; i++) {
@@ -98,6 +99,7 @@ static void put_side(const struct mn_conn *conn, struct mn_bytes *b)
     mn_put(b, (uint64_t)side->sockets_per_link, 1);
     mn_put(b, (uint64_t)side->qps_per_link, 1);
     mn_put(b, (uint64_t)side->failover, 1);
+    mn_put(b, side->detour, 1);
     mn_put(b, side->relay, 1);
     mn_put(b, (uint64_t)side->relay_node, 2);
     put_text(b, side->node);
@@ -181,6 +183,7 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     side->sockets_per_link = (int)mn_get(&b, 1);
     side->qps_per_link = (int)mn_get(&b, 1);
     side->failover = (int)mn_get(&b, 1);
+    side->detour = (enum mn_detour)mn_get(&b, 1);
     side->relay = (enum mn_relay_able)mn_get(&b, 1);
     side->relay_node = (int)mn_get(&b, 2);
     get_text(&b, side->node, sizeof side->node);
@@ -189,7 +192,7 @@ enum mn_err mn_conn_get_side(struct mn_conn *conn, uint8_t *payload, size_t len,
     uint64_t count = mn_get(&b, 1);
     if (b.bad || count > MN_MAX_LOCALS || side->sockets_per_link > 8 || side->qps_per_link > 4 ||
         side->failover > 1 || side->kind > MN_TRANSPORT_TCP || side->allow_tcp > MN_TCP_AUTO ||
-        side->reach > MN_REACH_RELAY || side->relay > MN_RELAY_ABLE)
+        side->detour > MN_DETOUR_ON || side->reach > MN_REACH_RELAY || side->relay > MN_RELAY_ABLE)
         return mn_fail(diag, MN_ERR_PROTO, "LINKS frame out of bounds");
     for (uint64_t i = 0; i < count; i++, side->n_locals++)
         if (!get_local(&b, &side->locals[i]) || !get_end(&b, &side->rdma[i]))

@@ -45,6 +45,7 @@ void mn_side_self(const struct mn_config *config, const struct mn_device *device
     side->kind = config->settings.transport;
     side->allow_tcp = config->settings.allow_tcp;
     side->reach = config->settings.reach;
+    side->detour = config->settings.detour;
     side->sockets_per_link = config->settings.sockets_per_link;
     /* A hop of the relay is given up, and the message goes another way. */
     side->failover = config->settings.failover && !config->hop;
@@ -195,7 +196,8 @@ enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_dev
     memcpy(h.nonce, l->nonce, sizeof h.nonce);
     memcpy(h.locals, device->locals, sizeof h.locals);
     h.n_locals = device->n_locals;
-    if (tell_gids(config, device, &h) || (config->settings.failover && !config->hop))
+    if (tell_gids(config, device, &h) || config->settings.detour ||
+        (config->settings.failover && !config->hop))
         l->door = mn_reopen_hold_door(config);
     mn_handle_write(&h, mn_config_key(config), handle);
     *listener = l;

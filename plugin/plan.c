@@ -298,6 +298,14 @@ static void weigh(const struct mn_side *c, const struct mn_side *a, struct mn_pl
         plan->weights[i] = 1000;
 }
 
+/* What both want. */
+static enum mn_detour detours(const struct mn_side *c, const struct mn_side *a)
+{
+    enum mn_detour least = c->detour < a->detour ? c->detour : a->detour;
+
+    return c->node_id != a->node_id && takes_relay(c, a) ? least : MN_DETOUR_OFF;
+}
+
 enum mn_err mn_plan_make(const struct mn_side *c, const struct mn_side *a, struct mn_pair control,
                          struct mn_plan *plan, struct mn_diag *diag)
 {
@@ -316,6 +324,11 @@ enum mn_err mn_plan_make(const struct mn_side *c, const struct mn_side *a, struc
     if (err || !plan->n_pairs)
         return err;
     weigh(c, a, plan);
+    plan->detour = detours(c, a);
+    if (plan->detour) {
+        plan->kind = MN_TRANSPORT_RELAY;
+        return MN_OK;
+    }
     int verbs = plan->kind == MN_TRANSPORT_VERBS;
     int x = verbs ? c->qps_per_link : c->sockets_per_link;
     int y = verbs ? a->qps_per_link : a->sockets_per_link;

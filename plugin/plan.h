@@ -43,6 +43,7 @@ struct mn_side {
     enum mn_reach reach;
     int sockets_per_link, qps_per_link; /* 0 = auto */
     int failover;                       /* goes on over its other links when one is out */
+    enum mn_detour detour;              /* besides a common cable */
     enum mn_relay_able relay;
     int relay_node; /* of config->relay; 0 where there is none */
     uint64_t mesh;  /* digest of the mesh file; 0 = none */
@@ -68,6 +69,7 @@ struct mn_plan {
     int n_pairs;                     /* 0 = routed: the control connection is all there is, or
                                         the relay's own ways */
     int lanes_per_pair;              /* sockets, or queue pairs */
+    enum mn_detour detour;           /* of the relay: the pairs are a way of their own */
 };
 
 /* All pairs that share a subnet under both real netmasks, or have a route, each NIC used once,

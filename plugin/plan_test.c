@@ -337,6 +337,49 @@ static void test_the_relay_where_both_can(void **state)
     }
 }
 
+/* Neighbours take the relay besides their cables where both want it and can; as the less willing
+ * says. */
+static void test_a_detour_is_what_both_want(void **state)
+{
+    static const struct {
+        enum mn_detour c, a;
+        enum mn_relay_able able;
+        uint64_t node_id; /* the acceptor's; the connector's is 1 */
+        enum mn_detour detour;
+    } rows[] = {
+        {MN_DETOUR_OFF, MN_DETOUR_OFF, MN_RELAY_ABLE, 2, MN_DETOUR_OFF},
+        {MN_DETOUR_ON, MN_DETOUR_OFF, MN_RELAY_ABLE, 2, MN_DETOUR_OFF},
+        {MN_DETOUR_SPARE, MN_DETOUR_ON, MN_RELAY_ABLE, 2, MN_DETOUR_SPARE},
+        {MN_DETOUR_ON, MN_DETOUR_ON, MN_RELAY_ABLE, 2, MN_DETOUR_ON},
+        {MN_DETOUR_ON, MN_DETOUR_ON, MN_RELAY_LATELY, 2, MN_DETOUR_OFF},
+        {MN_DETOUR_ON, MN_DETOUR_ON, MN_RELAY_KEYLESS, 2, MN_DETOUR_OFF},
+        {MN_DETOUR_ON, MN_DETOUR_ON, MN_RELAY_ABLE, 1, MN_DETOUR_OFF},
+    };
+    const struct mn_pair routed = {MN_ROUTED, 0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct mn_side a, b;
+        struct mn_plan plan;
+        two_cables(&a, &b);
+        a.node_id = 1;
+        b.node_id = rows[i].node_id;
+        a.detour = rows[i].c;
+        b.detour = rows[i].a;
+        a.relay = rows[i].able;
+        b.relay = MN_RELAY_ABLE;
+        a.mesh = b.mesh = 7;
+        b.relay_node = 2;
+        assert_int_equal(mn_plan_make(&a, &b, first_pair, &plan, NULL), MN_OK);
+        assert_int_equal(plan.detour, rows[i].detour);
+        assert_int_equal(plan.kind, rows[i].detour ? MN_TRANSPORT_RELAY : MN_TRANSPORT_TCP);
+        assert_int_equal(plan.n_pairs, a.node_id == b.node_id ? 1 : 2);
+        /* Without a cable there is nothing to go besides. */
+        if (!mn_plan_make(&a, &b, routed, &plan, NULL))
+            assert_int_equal(plan.detour, MN_DETOUR_OFF);
+    }
+}
+
 static void test_shared_ports_are_weighed(void **state)
 {
     struct mn_side a, b;
@@ -379,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_rdma_where_both_ends_can),
         cmocka_unit_test(test_tcp_only_when_allowed),
         cmocka_unit_test(test_the_relay_where_both_can),
+        cmocka_unit_test(test_a_detour_is_what_both_want),
         cmocka_unit_test(test_shared_ports_are_weighed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

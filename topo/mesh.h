@@ -87,6 +87,9 @@ struct mn_ports {
     int first, last;
 };
 
+/* Whether neighbours use meshnet relayd on others besides their own cable. */
+enum mn_detour { MN_DETOUR_OFF, MN_DETOUR_SPARE, MN_DETOUR_ON };
+
 /* Every setting is a row in mesh_setting.c: section, key, type, default, range, help. The reader,
  * the writer, the man page and MESHNET_<KEY> environment overrides come from the row. */
 struct mn_settings {
@@ -100,6 +103,7 @@ struct mn_settings {
     unsigned silence_ms;      /* silence: default 60s, 2s..1h: how long a link may be silent */
     unsigned rdma_silence_ms; /* rdma_silence: default 40s, 2s..1h: the same for RDMA */
     int failover;             /* default true */
+    enum mn_detour detour;    /* detour: off (default) | spare | on */
     unsigned handshake_ms;    /* handshake: default 5s per attempt, 1s..5m */
     unsigned connect_ms;      /* connect: default 60s: how long connect() keeps trying */
     int traffic_class;        /* -1 = default */

@@ -37,6 +37,10 @@ const struct mn_setting mn_setting_rows[] = {
      "How long a peer or a link may be silent under RDMA before it counts as dead."},
     {"transport", "failover", MN_SETTING_BOOL, "true", 0, 0, NULL, AT(failover), "MESHNET_FAILOVER",
      "Whether a connection goes on over its other cables at once when one of them is out."},
+    {"transport", "detour", MN_SETTING_CHOICE, "off", 0, 0, "off|spare|on", AT(detour),
+     "MESHNET_DETOUR",
+     "Whether neighbours go through meshnet relayd on other nodes besides their own cable: spare: "
+     "while it is out; on: also what it has no room for."},
     {"transport", "handshake", MN_SETTING_DURATION, "5s", 1000, 300000, NULL, AT(handshake_ms),
      "MESHNET_HANDSHAKE", "How long one handshake attempt may take."},
     {"transport", "connect", MN_SETTING_DURATION, "60s", 1000, 3600000, NULL, AT(connect_ms),

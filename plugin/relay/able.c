@@ -57,7 +57,8 @@ enum mn_relay_able mn_relay_able(const struct mn_config *config, uint64_t peer)
 {
     const struct mn_settings *s = &config->settings;
 
-    if (!config->uncabled || (s->reach != MN_REACH_AUTO && s->reach != MN_REACH_RELAY))
+    if ((!config->uncabled && !(s->detour && config->relay)) ||
+        (s->reach != MN_REACH_AUTO && s->reach != MN_REACH_RELAY))
         return MN_RELAY_OFF;
     if (!config->has_key && !signs_here(s))
         return MN_RELAY_KEYLESS;

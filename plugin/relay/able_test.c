@@ -24,6 +24,14 @@ static void what_it_takes(void **state)
     assert_int_equal(mn_relay_able(&config, 1), MN_RELAY_ABLE);
     config.uncabled = 0;
     assert_int_equal(mn_relay_able(&config, 1), MN_RELAY_OFF);
+    /* A detour is for neighbours too, by a mesh file. */
+    config.settings.detour = MN_DETOUR_SPARE;
+    assert_int_equal(mn_relay_able(&config, 1), MN_RELAY_OFF);
+    config.relay = &(struct mn_relay_own){.node = 1};
+    assert_int_equal(mn_relay_able(&config, 1), MN_RELAY_ABLE);
+    config.settings.detour = MN_DETOUR_OFF;
+    assert_int_equal(mn_relay_able(&config, 1), MN_RELAY_OFF);
+    config.relay = NULL;
     config.uncabled = 1;
     for (int reach = MN_REACH_AUTO; reach <= MN_REACH_RELAY; reach++) {
         config.settings.reach = (enum mn_reach)reach;

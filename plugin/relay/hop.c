@@ -40,6 +40,7 @@ static struct shared *copy_of(const struct mn_config *config, const uint8_t key[
     s->users = 1;
     s->config = *config;
     s->config.settings.reach = MN_REACH_DIRECT;
+    s->config.settings.detour = MN_DETOUR_OFF;
     s->config.routes.n = s->config.n_far = 0;
     s->config.uncabled = 0;
     s->config.beside = NULL;

@@ -195,6 +195,25 @@ enum mn_err mn_line_accept(const struct mn_config *config, int node, int fd, str
     return MN_OK;
 }
 
+enum mn_err mn_line_over(const struct mn_config *config, int fd, const uint8_t key[MN_KEY_SIZE],
+                         const char *name, unsigned silence_ms, struct mn_line **out,
+                         struct mn_diag *diag)
+{
+    struct mn_line *line = line_new(config, diag);
+
+    if (!line) {
+        close(fd);
+        return MN_ERR_NOMEM;
+    }
+    line->fd = fd;
+    line->state = MN_LINE_UP;
+    memcpy(line->signs.key, key, MN_KEY_SIZE);
+    mn_strlcpy(line->peer, name, sizeof line->peer);
+    mn_socket_tune(fd, silence_ms);
+    *out = line;
+    return MN_OK;
+}
+
 void mn_line_close(struct mn_line *line)
 {
     if (!line)
@@ -286,6 +305,11 @@ unsigned mn_line_events(const struct mn_line *line)
         return POLLOUT;
     return (line->rx_len - line->rx_off < sizeof line->rx ? POLLIN : 0u) |
            (line->state == MN_LINE_UP && line->tx_len > line->tx_off ? POLLOUT : 0u);
+}
+
+int mn_line_has_closed(const struct mn_line *line)
+{
+    return line->closed;
 }
 
 const struct mn_line_hello *mn_line_who(const struct mn_line *line)

@@ -41,6 +41,12 @@ enum mn_verdict mn_line_judge(int fd);
 /* The relayd's side of such a socket; takes fd over, also on error. config has a cluster key. */
 enum mn_err mn_line_accept(const struct mn_config *config, int node, int fd, struct mn_line **line,
                            struct mn_diag *diag);
+/* A line over a socket whose two ends have proved themselves to each other, with no relayd at
+ * either: up at once. Takes fd over, also on error. key: of its data connections. name: as
+ * mn_line_peer() says it. silence_ms: as relay.silence. */
+enum mn_err mn_line_over(const struct mn_config *config, int fd, const uint8_t key[MN_KEY_SIZE],
+                         const char *name, unsigned silence_ms, struct mn_line **line,
+                         struct mn_diag *diag);
 void mn_line_close(struct mn_line *line); /* NULL is ignored */
 
 /* Sends, reads, dials and greets. MN_OK: it is up, or was and has frames that were not taken;
@@ -54,6 +60,8 @@ enum mn_err mn_line_step(struct mn_line *line, struct mn_diag *diag);
 #define MN_LINE_QUEUE (1u << 20)
 enum mn_err mn_line_put(struct mn_line *line, enum mn_line_frame type, const void *payload,
                         size_t len);
+/* Of one that has ended: whether its other end has closed it, and it did not break. */
+int mn_line_has_closed(const struct mn_line *line);
 /* Bytes that wait to be sent. */
 size_t mn_line_waits(const struct mn_line *line);
 /* While it is held, frames are only queued; then they go together. */

@@ -188,6 +188,42 @@ static void what_was_said_before_the_end_is_heard(void **state)
     mn_line_close(a.line);
 }
 
+/* With no relayd at either end: up at once, and an end that breaks is not one that was closed. */
+static void a_line_over_a_socket_is_up_at_once(void **state)
+{
+    static const uint8_t key[MN_KEY_SIZE] = "fedcba987654321";
+    const struct linger reset = {.l_onoff = 1};
+    uint8_t *payload;
+
+    (void)state;
+    for (int broken = 0; broken < 2; broken++) {
+        struct end a, b, first, second;
+        join(&first, &second); /* sockets of a cable */
+        memset(&a, 0, sizeof a);
+        memset(&b, 0, sizeof b);
+        assert_int_equal(mn_line_over(&client, dup(first.line->fd), key, "node-b", 2000, &a.line,
+                                      &a.diag),
+                         MN_OK);
+        assert_int_equal(mn_line_over(&server, dup(second.line->fd), key, "node-a", 2000, &b.line,
+                                      &b.diag),
+                         MN_OK);
+        part(&first, &second);
+        assert_string_equal(mn_line_peer(a.line), "node-b");
+        assert_memory_equal(mn_line_key(b.line), key, sizeof key);
+        assert_int_equal(mn_line_put(a.line, MN_LINE_TALK, "there", 5), MN_OK);
+        assert_int_equal(await(&b, MN_LINE_TALK, &payload), 5);
+        assert_int_equal(mn_line_put(b.line, MN_LINE_TALK, "back", 4), MN_OK);
+        assert_int_equal(await(&a, MN_LINE_TALK, &payload), 4);
+        if (broken)
+            assert_int_equal(setsockopt(b.line->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset),
+                             0);
+        mn_line_close(b.line);
+        await_end(&a, MN_ERR_PEER_DEAD, broken ? "is gone" : "has closed the line");
+        assert_int_equal(mn_line_has_closed(a.line), !broken);
+        mn_line_close(a.line);
+    }
+}
+
 static void what_is_no_frame_ends_the_line(void **state)
 {
     static const uint8_t bad[][8] = {{1, 0, 0, 0, 9},
@@ -220,6 +256,7 @@ int main(void)
         TEST(pings_are_answered_and_an_answer_is_missed),
         TEST(who_does_not_read_is_not_answered_for_ever),
         TEST(what_was_said_before_the_end_is_heard),
+        TEST(a_line_over_a_socket_is_up_at_once),
         TEST(what_is_no_frame_ends_the_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

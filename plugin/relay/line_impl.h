@@ -49,6 +49,7 @@ struct mn_line {
     int held;
     int reset;    /* by the other end */
     int tx_error; /* errno of a send; 0 = none */
+    int closed;   /* by the other end */
     int over;     /* nothing comes any more, as why says; what has come is still to be taken */
     uint32_t pings;
     uint64_t pinged_ms, since_ms; /* the last ping; the first that nothing came after, 0 = none */

@@ -66,14 +66,28 @@ static int has_room(const struct relay_hop *hop, int kind, enum rank rank)
     return hop->guesses < most && !rests && !(hop->guessed && hop->guesses > most - RELAY_TOGETHER);
 }
 
+/* Pieces on neighbours' own cable that make it full. */
+#define DIRECT_FULL 8
+
+/* Whether the ends' own cable takes all of this for now. */
+static int is_direct_alone(const struct relay_comm *comm, int kind)
+{
+    const struct relay_way *way = &comm->ways[0];
+
+    return relay_is_direct(comm, way) && is_usable(way) &&
+           (comm->direct.detour == MN_DETOUR_SPARE || kind == MN_RELAY_SMALL_ONES ||
+            way->hops[kind].tail - way->hops[kind].head < DIRECT_FULL);
+}
+
 /* The one that will be through with it first, by what it has and can carry. tried: bits. NULL:
  * there is no room. */
 static struct relay_way *choose(struct relay_comm *comm, int kind, enum rank rank, unsigned tried)
 {
     struct relay_way *best = NULL;
     uint64_t least = 0;
+    int n = is_direct_alone(comm, kind) ? 1 : comm->n_ways;
 
-    for (int i = 0; i < comm->n_ways; i++) {
+    for (int i = 0; i < n; i++) {
         struct relay_way *way = &comm->ways[i];
         uint32_t out = way->hops[kind].tail - way->hops[kind].head;
         if (tried >> i & 1 || !is_usable(way) || !has_room(&way->hops[kind], kind, rank))

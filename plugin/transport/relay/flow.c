@@ -64,7 +64,7 @@ static void put_states(struct relay_comm *comm)
 static struct relay_way *who_talks(struct relay_comm *comm)
 {
     for (int i = 0; i < comm->n_ways && comm->talk_way < 0; i++)
-        if (comm->ways[i].state == RELAY_IS_OPEN) {
+        if (comm->ways[i].state == RELAY_IS_OPEN && comm->ways[i].line) {
             comm->talk_way = i;
             relay_talk_again(&comm->talk);
         }
@@ -104,6 +104,9 @@ static void look_for_silence(struct relay_comm *comm)
     for (int i = 0; i < comm->n_ways; i++) {
         struct relay_way *way = &comm->ways[i];
         if (way->state != RELAY_AWAITS && way->state != RELAY_IS_OPEN)
+            continue;
+        /* Its end is a process, which may be stopped: its kernel tells of a silent cable. */
+        if (relay_is_direct(comm, way))
             continue;
         mn_line_ping(way->line);
         unsigned silent = mn_line_silent_ms(way->line);

@@ -1,9 +1,10 @@
 /* The relay's transport: the two ends of a flow (docs/relay.md). S is who sends, D who receives.
  *
- * ways.c has its ways, each with a line and two data connections; it goes on without those that are
- * gone while one is left. send.c cuts, ask.c asks for pieces, recv.c counts them. All is advanced
- * by isend, irecv and test, none of which blocks; while the process calls none of them, by a thread
- * of idle.c now and then. Whoever does it holds busy. */
+ * direct.c has the neighbours' own cable as a way (transport.detour), ways.c the others, each with
+ * a line and two data connections; it goes on without those that are gone while one is left. send.c
+ * cuts, ask.c asks for pieces, recv.c counts them. All is advanced by isend, irecv and test, none
+ * of which blocks; while the process calls none of them, by a thread of idle.c now and then.
+ * Whoever does it holds busy. */
 #ifndef MN_RELAY_TRANSPORT_H
 #define MN_RELAY_TRANSPORT_H
 
@@ -141,6 +142,16 @@ struct relay_way {
     struct relay_hop hops[MN_RELAY_KINDS];
 };
 
+/* The ends' own cables: way 0 where detour is not off. */
+struct relay_direct {
+    enum mn_detour detour;
+    struct mn_reopen *reopen; /* NULL: it does not come back */
+    uint8_t key[MN_KEY_SIZE];
+    char netdevs[MN_MAX_LOCALS][IF_NAMESIZE]; /* the own ends */
+    int n_netdevs;
+    uint64_t looked_ms;
+};
+
 struct relay_flush {
     struct mn_request base;
     uint8_t is_flush, used;
@@ -163,6 +174,7 @@ struct relay_comm {
     struct mn_relay_flow flow;
     int n_ways;
     struct relay_way ways[MN_RELAY_WAYS];
+    struct relay_direct direct;
     struct relay_talk talk;
     int talk_way;      /* -1: none */
     int defers;        /* D: what is said waits for the next call, or for the idle thread */
@@ -233,7 +245,30 @@ void relay_defer(struct relay_comm *comm);
 /* The thread is not at it any more when this returns. */
 void relay_idle_leave(struct relay_comm *comm);
 
+/* --- direct.c: way 0 of neighbours. Its line is the connection of the handshake, opened again by
+ * reopen.h; there is no relayd at it, so the receiver says ATTACHED itself. --- */
+static inline int relay_is_direct(const struct relay_comm *comm, const struct relay_way *way)
+{
+    return comm->direct.detour && way == &comm->ways[0];
+}
+/* At a set-up: makes it of the plan; the receiver listens, and writes where. */
+enum mn_err relay_direct_begin(struct relay_comm *comm, const struct mn_conn *conn,
+                               struct mn_bytes *out, struct mn_diag *diag);
+/* … the sender reads that, and dials. */
+enum mn_err relay_direct_peer(struct relay_comm *comm, struct mn_bytes *in, struct mn_diag *diag);
+/* Takes the handshake's socket and way back over. */
+void relay_direct_open(struct relay_comm *comm, struct mn_conn *conn, int fd);
+void relay_direct_close(struct relay_comm *comm);
+/* What relay_way_step does of other ways before there is a line; then it is attached. */
+void relay_direct_step(struct relay_comm *comm, struct relay_way *way, uint64_t now_ms);
+void relay_direct_attach(struct relay_comm *comm, struct relay_way *way);
+void relay_direct_attached(struct relay_comm *comm, struct relay_way *way,
+                           const struct mn_line_attached *f);
+
 /* --- ways.c --- */
+/* Of the own devices the one that has the cable. */
+const struct mn_device *relay_way_device(const struct relay_comm *comm,
+                                         const struct relay_way *way);
 void relay_way_begin(struct relay_comm *comm, struct relay_way *way);
 /* Advances it. */
 void relay_way_step(struct relay_comm *comm, struct relay_way *way, uint64_t now_ms);

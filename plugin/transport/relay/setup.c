@@ -1,9 +1,10 @@
 /* The flow's beginning and end: what SETUP carries, and the comm that is made of it.
  *
  *   connector   version 1 | flow 16 | ways 1 | {Mb/s 4 | nodes 1 | node 2 each}   ->
- *                                                     <-  version 1               acceptor
+ *                                  <-  version 1 | of neighbours: 2 handles       acceptor
  *
- * Both attach; each is ready once it has a way that is open. */
+ * Neighbours' own cable is way 0 and not among those (direct.c). Both attach; each is ready once it
+ * has a way that is open. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-#define SETUP_VERSION 1
+#define SETUP_VERSION 2
 
 /* --- made and freed --------------------------------------------------------------------------- */
 
@@ -23,6 +24,7 @@ static void release(struct relay_comm *comm)
 {
     for (int i = 0; i < comm->n_ways; i++)
         relay_way_end(comm, &comm->ways[i]);
+    relay_direct_close(comm);
     while (comm->mems)
         (void)relay_dereg_mr(&comm->base, comm->mems);
     pthread_mutex_destroy(&comm->memory);
@@ -73,18 +75,20 @@ static enum mn_err find_ways(struct relay_comm *comm, const struct mn_conn *conn
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     struct mn_relay_way ways[MN_RELAY_WAYS];
     uint32_t weights[MN_RELAY_WAYS];
+    int first = comm->n_ways, most = mn_reach_ways(&conn->config->settings);
 
     pthread_mutex_lock(&one_at_a_time);
-    comm->n_ways = mn_relay_ways(&conn->config->relay->mesh, conn->side[1].relay_node,
-                                 conn->side[0].relay_node, mn_reach_ways(&conn->config->settings),
-                                 ways, weights);
+    most = most < MN_RELAY_WAYS - first ? most : MN_RELAY_WAYS - first;
+    int n = mn_relay_ways(&conn->config->relay->mesh, conn->side[1].relay_node,
+                          conn->side[0].relay_node, most, ways, weights);
     pthread_mutex_unlock(&one_at_a_time);
+    comm->n_ways += n;
     if (comm->n_ways < 1)
         return mn_fail(diag, MN_ERR_CONFIG, "the mesh file has no way of at most %d relays to %s",
                        MN_RELAY_MAX, conn->peer_text);
-    for (int i = 0; i < comm->n_ways; i++) {
-        comm->ways[i].nodes = ways[i];
-        comm->ways[i].weight = weights[i] ? weights[i] : 1;
+    for (int i = 0; i < n; i++) {
+        comm->ways[first + i].nodes = ways[i];
+        comm->ways[first + i].weight = weights[i] ? weights[i] : 1;
     }
     return MN_OK;
 }
@@ -93,8 +97,10 @@ static void put_flow(const struct relay_comm *comm, struct mn_bytes *out)
 {
     mn_put(out, SETUP_VERSION, 1);
     mn_put_raw(out, comm->flow.id, sizeof comm->flow.id);
-    mn_put(out, (uint64_t)comm->n_ways, 1);
-    for (int i = 0; i < comm->n_ways; i++) {
+    int first = comm->direct.detour != MN_DETOUR_OFF;
+
+    mn_put(out, (uint64_t)(comm->n_ways - first), 1);
+    for (int i = first; i < comm->n_ways; i++) {
         const struct relay_way *way = &comm->ways[i];
         mn_put(out, way->weight, 4);
         mn_put(out, (uint64_t)way->nodes.n, 1);
@@ -116,9 +122,11 @@ static enum mn_err relay_begin(struct mn_conn *conn, struct mn_bytes *out, struc
     conn->setup = comm;
     if (!conn->connector) {
         mn_put(out, SETUP_VERSION, 1);
-        return MN_OK;
+        return relay_direct_begin(comm, conn, out, diag);
     }
-    err = mn_random(&comm->flow, sizeof comm->flow, diag);
+    err = relay_direct_begin(comm, conn, out, diag);
+    if (!err)
+        err = mn_random(&comm->flow, sizeof comm->flow, diag);
     if (!err)
         err = find_ways(comm, conn, diag);
     if (!err)
@@ -150,11 +158,16 @@ static enum mn_err relay_peer(struct mn_conn *conn, struct mn_bytes *in, struct 
                        SETUP_VERSION);
     if (good && !conn->connector) {
         mn_get_raw(in, comm->flow.id, sizeof comm->flow.id);
-        int n = (int)mn_get(in, 1);
-        good = !in->bad && n >= 1 && n <= MN_RELAY_WAYS;
+        int first = comm->n_ways, n = (int)mn_get(in, 1);
+        good = !in->bad && n + first >= 1 && n + first <= MN_RELAY_WAYS;
         for (int i = 0; i < n && good; i++)
-            good = get_way(conn, in, &comm->ways[i]);
-        comm->n_ways = good ? n : 0;
+            good = get_way(conn, in, &comm->ways[first + i]);
+        comm->n_ways += good ? n : 0;
+    } else if (good && comm->direct.detour) {
+        enum mn_err err = relay_direct_peer(comm, in, diag);
+        if (err)
+            return err;
+        good = !in->bad;
     }
     if (!good || in->at != in->end)
         return mn_fail(diag, MN_ERR_PROTO,
@@ -219,15 +232,19 @@ static void relay_offer(struct mn_side *self)
 
 /* --- the comm --------------------------------------------------------------------------------- */
 
-/* Nothing of the flow needs the handshake's connection. */
+/* Nothing of the flow but its direct way needs the handshake's connection. */
 static enum mn_err relay_open(struct mn_conn *conn, struct mn_comm **out, struct mn_diag *diag)
 {
     struct relay_comm *comm = conn->setup;
 
     (void)diag;
     mn_strlcpy(comm->peer, conn->peer_text, sizeof comm->peer);
-    for (int i = 0; i < conn->n_lanes; i++)
-        close(conn->lanes[i].fd);
+    for (int i = 0; i < conn->n_lanes; i++) {
+        if (!i && comm->direct.detour)
+            relay_direct_open(comm, conn, conn->lanes[i].fd);
+        else
+            close(conn->lanes[i].fd);
+    }
     *out = &comm->base;
     comm->born_ms = mn_now_ms();
     relay_idle_join(comm);
@@ -337,6 +354,7 @@ static void relay_quit(void)
 const struct mn_transport mn_transport_relay = {
     .name = "relay",
     .kind = MN_TRANSPORT_RELAY,
+    .keeps_control = 1,
     .pointers = relay_pointers,
     .offer = relay_offer,
     .explain = relay_offer,

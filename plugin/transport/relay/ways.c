@@ -25,6 +25,8 @@ char *relay_way_text(const struct relay_comm *comm, const struct relay_way *way,
     size_t at = 0;
 
     text[0] = 0;
+    if (relay_is_direct(comm, way))
+        snprintf(text, size, "their own cable");
     for (int i = 1; i < way->nodes.n - 1 && at < size; i++)
         at += (size_t)snprintf(text + at, size - at, "%s%s", i > 1 ? ", " : "",
                                node_name(comm, way->nodes.nodes[i]));
@@ -38,6 +40,17 @@ int relay_ways_open(const struct relay_comm *comm)
     for (int i = 0; i < comm->n_ways; i++)
         n += comm->ways[i].state == RELAY_IS_OPEN;
     return n;
+}
+
+/* Who is at the other end of its line, "relay b (10.0.1.2)". Returns text. */
+static char *other_end(const struct relay_comm *comm, const struct relay_way *way, char *text,
+                       size_t size)
+{
+    int direct = relay_is_direct(comm, way);
+
+    snprintf(text, size, "%s%s", direct ? "" : "relay ",
+             direct || !way->line ? comm->peer : mn_line_peer(way->line));
+    return text;
 }
 
 /* The relay beside this end. */
@@ -149,8 +162,10 @@ void relay_way_gone(struct relay_comm *comm, struct relay_way *way, enum mn_gone
 
 static void tell_broken(struct relay_comm *comm, struct relay_way *way, enum mn_err err)
 {
-    relay_way_gone(comm, way, MN_GONE_RELAY, 1, "data connection with relay %s has failed: %s",
-                   mn_line_peer(way->line), mn_err_text(err));
+    char who[192];
+
+    relay_way_gone(comm, way, MN_GONE_RELAY, 1, "data connection with %s has failed: %s",
+                   other_end(comm, way, who, sizeof who), mn_err_text(err));
 }
 
 void relay_way_broken(struct relay_comm *comm, struct relay_way *way, enum mn_err err)
@@ -198,9 +213,7 @@ void relay_way_begin(struct relay_comm *comm, struct relay_way *way)
     }
 }
 
-/* Of the own devices the one that has the cable. */
-static const struct mn_device *device_for(const struct relay_comm *comm,
-                                          const struct relay_way *way)
+const struct mn_device *relay_way_device(const struct relay_comm *comm, const struct relay_way *way)
 {
     const struct mn_config *config = comm->config;
     struct mn_relay_door doors[DOORS];
@@ -230,7 +243,7 @@ static void attach(struct relay_comm *comm, struct relay_way *way)
 
     way->state = RELAY_AWAITS;
     for (int kind = 0; kind < MN_RELAY_KINDS && !comm->base.is_send && !err; kind++)
-        err = mn_hop_listen(comm->config, device_for(comm, way), mn_line_key(way->line),
+        err = mn_hop_listen(comm->config, relay_way_device(comm, way), mn_line_key(way->line),
                             f.handles[kind], &way->hops[kind].hop, &diag);
     if (!err)
         err = mn_line_put(way->line, MN_LINE_ATTACH, payload, mn_line_attach_put(&f, payload));
@@ -257,10 +270,13 @@ static void on_attached(struct relay_comm *comm, struct relay_way *way, const ui
     if (!mn_line_attached_get(payload, len, &f) || !is_ours(comm, way, &f.flow, f.way) ||
         !comm->base.is_send || way->hops[0].hop)
         err = mn_fail(&diag, MN_ERR_PROTO, "sends an ATTACHED that nobody waits for");
-    else if (f.instance != way->instance)
+    else if (relay_is_direct(comm, way)) {
+        relay_direct_attached(comm, way, &f);
+        return;
+    } else if (f.instance != way->instance)
         return;
     for (int kind = 0; kind < MN_RELAY_KINDS && !err; kind++)
-        err = mn_hop_dial(comm->config, device_for(comm, way), mn_line_key(way->line),
+        err = mn_hop_dial(comm->config, relay_way_device(comm, way), mn_line_key(way->line),
                           f.handles[kind], &way->hops[kind].hop, &diag);
     if (err)
         relay_way_gone(comm, way, MN_GONE_RELAY, 1, "%s: %s", mn_line_peer(way->line), diag.text);
@@ -356,6 +372,16 @@ static void serve_line(struct relay_comm *comm, struct relay_way *way)
 
     if (err == MN_ERR_AGAIN)
         return;
+    if (err && relay_is_direct(comm, way)) {
+        /* Who only gives up the way says so before. */
+        if (err == MN_ERR_PEER_DEAD && !comm->ended_ms && mn_line_has_closed(way->line)) {
+            comm->ended_ms = mn_now_ms();
+            mn_strlcpy(comm->ended_text, "its process has ended without closing the connection",
+                       sizeof comm->ended_text);
+        }
+        relay_way_gone(comm, way, MN_GONE_PEER, 0, "%s", diag.text);
+        return;
+    }
     if (err) {
         way->tries = (uint8_t)(mn_line_fd(way->line) < 0 ? RELAY_TRIES : way->tries + 1);
         relay_way_gone(comm, way, err == MN_ERR_AUTH ? MN_GONE_REFUSED : MN_GONE_RELAY, 0,
@@ -364,7 +390,10 @@ static void serve_line(struct relay_comm *comm, struct relay_way *way)
     }
     if (way->state == RELAY_DIALS) {
         comm->moved = 1;
-        attach(comm, way);
+        if (relay_is_direct(comm, way))
+            relay_direct_attach(comm, way);
+        else
+            attach(comm, way);
     }
     while (way->line && !mn_line_get(way->line, &type, &payload, &len))
         on_frame(comm, way, type, payload, len);
@@ -375,14 +404,15 @@ static void serve_line(struct relay_comm *comm, struct relay_way *way)
 static void serve_hops(struct relay_comm *comm, struct relay_way *way)
 {
     struct mn_diag diag = {.text = ""};
+    char who[192];
     int up = 0;
 
     for (int kind = 0; kind < MN_RELAY_KINDS; kind++) {
         struct relay_hop *hop = &way->hops[kind];
         enum mn_err err = hop->comm || !hop->hop ? MN_OK : mn_hop_step(hop->hop, &hop->comm, &diag);
         if (err && err != MN_ERR_AGAIN) {
-            relay_way_gone(comm, way, MN_GONE_RELAY, 1, "data connection with relay %s: %s",
-                           mn_line_peer(way->line), diag.text);
+            relay_way_gone(comm, way, MN_GONE_RELAY, 1, "data connection with %s: %s",
+                           other_end(comm, way, who, sizeof who), diag.text);
             return;
         }
         up += hop->comm != NULL;
@@ -393,8 +423,8 @@ static void serve_hops(struct relay_comm *comm, struct relay_way *way)
     if (err) {
         /* What does not take the memory now will not later. */
         relay_way_gone(comm, way, MN_GONE_REFUSED, 1,
-                       "data connection with relay %s does not take the memory that is registered",
-                       mn_line_peer(way->line));
+                       "data connection with %s does not take the memory that is registered",
+                       other_end(comm, way, who, sizeof who));
         return;
     }
     way->state = RELAY_IS_OPEN;
@@ -419,7 +449,9 @@ void relay_way_step(struct relay_comm *comm, struct relay_way *way, uint64_t now
 {
     if (way->state == RELAY_IS_REFUSED)
         return;
-    if (way->state == RELAY_RESTS) {
+    if (relay_is_direct(comm, way)) {
+        relay_direct_step(comm, way, now_ms);
+    } else if (way->state == RELAY_RESTS) {
         if (now_ms < way->next_ms || comm->ended_ms)
             return;
         relay_way_begin(comm, way);
