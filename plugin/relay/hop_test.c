@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include "plugin/relay/frame.h"
+
 static void (*set_double)(const char *settings);
 
 static void find_double(void)
@@ -104,6 +106,47 @@ static void an_end_that_closes_is_seen_by_the_other(void **state)
     }
 }
 
+/* Nobody looks again at what has nothing posted any more: what ends with an empty payload, right
+ * behind large ones, is acknowledged all the same. */
+static void what_was_received_last_is_acknowledged_at_once(void **state)
+{
+    enum { PIECE = 100000, N = 4 };
+    static uint8_t out[PIECE], in[PIECE], heads[N][MN_HEAD_SIZE], heard[N][MN_HEAD_SIZE];
+    struct end receiver = {.hop = NULL}, sender = {.hop = NULL};
+    struct mn_request *received[N / 2], *sent[N];
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    int tags[2] = {MN_TAG_HEAD, MN_TAG_PAYLOAD}, done = 0;
+
+    (void)state;
+    join(&receiver, &sender);
+    const struct mn_transport *ops = sender.comm->ops;
+    for (int i = 0; i < N / 2; i++) {
+        void *data[2] = {heard[i], in}, *none[2] = {NULL, NULL};
+        size_t sizes[2] = {MN_HEAD_SIZE, PIECE};
+        assert_int_equal(ops->irecv(receiver.comm, 2, data, sizes, tags, none, &received[i]), 0);
+    }
+    for (int i = 0; i < N; i++) {
+        size_t size = i % 2 ? (i == 1 ? PIECE : 0) : MN_HEAD_SIZE;
+        assert_int_equal(ops->isend(sender.comm, i % 2 ? out : heads[i], size, tags[i % 2], NULL,
+                                    &sent[i]),
+                         MN_OK);
+        assert_non_null(sent[i]);
+    }
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* all of it is there */
+    for (int i = 0; i < N / 2; i++, done = 0)
+        while (!done) {
+            assert_int_equal(ops->test(received[i], &done, NULL), MN_OK);
+            assert_true(mn_now_ms() < end);
+        }
+    for (int i = 0; i < N; i++, done = 0)
+        while (!done) {
+            assert_int_equal(ops->test(sent[i], &done, NULL), MN_OK);
+            assert_true(mn_now_ms() < end);
+        }
+    mn_hop_close(sender.hop);
+    mn_hop_close(receiver.hop);
+}
+
 /* In one of the steps a thread asks for the neighbour's address: its end is not waited for. */
 static void a_hop_that_a_thread_works_for_is_closed_at_once(void **state)
 {
@@ -163,6 +206,7 @@ int main(void)
         cmocka_unit_test_setup(a_comm_outlives_the_config_it_was_made_from, set_up),
         cmocka_unit_test_setup(hops_of_one_line_are_independent_of_each_other, set_up),
         cmocka_unit_test_setup(an_end_that_closes_is_seen_by_the_other, set_up),
+        cmocka_unit_test_setup(what_was_received_last_is_acknowledged_at_once, set_up),
         cmocka_unit_test_setup(a_hop_that_a_thread_works_for_is_closed_at_once, set_up_rdma),
         cmocka_unit_test_setup(a_hop_is_closed_in_any_state, set_up),
     };

@@ -357,12 +357,12 @@ enum mn_err tcp_recv_drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_
     return err;
 }
 
-/* What is large and passed on is acknowledged together while there is more to read: who stops
- * reading there is behind anyway. */
+/* What is large and passed on is acknowledged together while there is more to read, and somebody
+ * who will: what he has posted is not all there yet. */
 static int holds_acks(struct tcp_comm *comm)
 {
     return comm->config->hop && comm->more && !comm->lanes[0].rx_parked &&
-           comm->whole - comm->whole_acked < TCP_ACK_WHOLE;
+           comm->whole != comm->group_tail && comm->whole - comm->whole_acked < TCP_ACK_WHOLE;
 }
 
 /* Reads the first lane, and the others when something is expected on them. */
