@@ -325,6 +325,32 @@ static void small_messages_that_are_done_arrive(void **state)
     close_ends(&e);
 }
 
+/* No socket for data is left, and the peer's process calls nothing for longer than a link may be
+ * silent: its host answers all the while. */
+static void who_calls_nothing_is_not_dead(void **state)
+{
+    struct ends e;
+
+    (void)state;
+    seed = 31;
+    open_ends(&e, 0);
+    pass_until(&e, 20);
+    while (!e.out[e.n_sent % SLOTS])
+        send_one(&e);
+    for (int i = 0; i < sender(&e)->n_lanes; i++)
+        break_socket(&sender(&e)->lanes[i]);
+    uint64_t end = mn_now_ms() + 2 * (uint64_t)sender(&e)->silence_ms;
+    while (mn_now_ms() < end) {
+        assert_int_equal(tcp_look(sender(&e)), 0);
+        test_sends(&e);
+        nap();
+    }
+    assert_int_equal(lanes_up(sender(&e)), sender(&e)->n_all - sender(&e)->n_lanes);
+    assert_true(sender(&e)->failover->n_waiting > 0);
+    pass_until(&e, e.n_sent);
+    close_ends(&e);
+}
+
 static void a_thread_that_sends_goes_on_too(void **state)
 {
     struct ends e;
@@ -477,6 +503,7 @@ int main(void)
         cmocka_unit_test(all_arrives_though_sockets_break),
         cmocka_unit_test(each_socket_may_break_and_comes_back),
         cmocka_unit_test(small_messages_that_are_done_arrive),
+        cmocka_unit_test(who_calls_nothing_is_not_dead),
         cmocka_unit_test(a_thread_that_sends_goes_on_too),
         cmocka_unit_test(the_end_of_the_peer_is_told),
         cmocka_unit_test(bad_control_frames_are_refused),

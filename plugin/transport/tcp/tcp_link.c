@@ -400,11 +400,16 @@ void tcp_tell_back(struct tcp_comm *comm, struct tcp_link *link, uint64_t now)
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-/* The links are dark: what was given up does not come back, what is left carries no data. */
+/* The links are dark: what was given up does not come back, what is left carries no data. A peer
+ * whose host answers, and whose process has not yet answered SYNC, is slow. */
 static enum mn_err look_for_dark(struct tcp_comm *comm, uint64_t now)
 {
     struct tcp_failover *f = comm->failover;
 
+    if (f->n_waiting && f->control && !f->control->off && f->links[f->control->way].well) {
+        f->dark_ms = 0;
+        return MN_OK;
+    }
     for (int i = 0; i < comm->n_lanes; i++)
         if (!comm->lanes[i].off) {
             f->dark_ms = 0;
