@@ -50,9 +50,7 @@ int ibv_destroy_cq(struct ibv_cq *base)
     fv_lock();
     int busy = cq->qps > 0;
     if (!busy) {
-        fv_event_drop(fv_context_of(base->context), cq);
-        if (cq->unacked)
-            fv_die("ibv_destroy_cq with an event that was not acknowledged: it would hang");
+        fv_event_settle(fv_context_of(base->context), cq, &cq->unacked, "ibv_destroy_cq");
         fv_channel_drop(cq);
         fv_context_of(base->context)->children--;
         fv.live_cqs--;

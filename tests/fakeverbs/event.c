@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#define SETTLE_MS 5000
+
 void fv_event_put(struct fv_context *context, struct ibv_async_event event)
 {
     struct fv_event *e = calloc(1, sizeof *e);
@@ -91,4 +93,18 @@ void ibv_ack_async_event(struct ibv_async_event *event)
     if (unacked && --*unacked < 0)
         fv_die("an event was acknowledged twice");
     fv_unlock();
+}
+
+void fv_event_settle(struct fv_context *context, void *object, const int *unacked, const char *verb)
+{
+    for (int ms = 0;; ms++) {
+        fv_event_drop(context, object);
+        if (!*unacked)
+            return;
+        if (ms == SETTLE_MS)
+            fv_die("%s with an event that is not acknowledged: it would hang", verb);
+        fv_unlock();
+        usleep(1000);
+        fv_lock();
+    }
 }

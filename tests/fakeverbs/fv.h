@@ -315,6 +315,10 @@ void fv_event_put(struct fv_context *context, struct ibv_async_event event);
 void fv_event_qp(struct fv_qp *qp, enum ibv_event_type type);
 /* Forgets events about an object that goes away. */
 void fv_event_drop(struct fv_context *context, void *object);
+/* What destroying the object waits for: its events are taken back, or acknowledged by another
+ * thread; dies where that does not come. Lets the lock go meanwhile. */
+void fv_event_settle(struct fv_context *context, void *object, const int *unacked,
+                     const char *verb);
 
 /* --- mr.c --- */
 struct fv_mr *fv_mr_by_lkey(struct ibv_pd *pd, const struct ibv_sge *sge, unsigned int access);

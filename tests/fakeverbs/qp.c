@@ -131,9 +131,7 @@ int ibv_destroy_qp(struct ibv_qp *base)
     struct fv_qp *qp = (struct fv_qp *)base;
     fv_control(FV_DESTROY);
     fv_lock();
-    fv_event_drop(fv_context_of(base->context), qp);
-    if (qp->unacked)
-        fv_die("ibv_destroy_qp with an event that was not acknowledged: it would hang");
+    fv_event_settle(fv_context_of(base->context), qp, &qp->unacked, "ibv_destroy_qp");
     fv_deactivate(qp);
     fv.qps[qp->slot] = NULL;
     fv_wire_free(qp->wire);
