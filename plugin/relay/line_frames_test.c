@@ -224,6 +224,21 @@ static void a_line_over_a_socket_is_up_at_once(void **state)
     }
 }
 
+/* The error is told once, and the socket reads as closed from there on. */
+static void an_end_that_sending_finds_is_one(void **state)
+{
+    struct end a, b;
+
+    (void)state;
+    join(&a, &b);
+    mn_line_close(b.line);
+    while (mn_line_put(a.line, MN_LINE_TALK, "anybody?", 8) == MN_OK)
+        usleep(1000);
+    await_end(&a, MN_ERR_PEER_DEAD, "");
+    assert_false(mn_line_has_closed(a.line));
+    mn_line_close(a.line);
+}
+
 static void what_is_no_frame_ends_the_line(void **state)
 {
     static const uint8_t bad[][8] = {{1, 0, 0, 0, 9},
@@ -257,6 +272,7 @@ int main(void)
         TEST(who_does_not_read_is_not_answered_for_ever),
         TEST(what_was_said_before_the_end_is_heard),
         TEST(a_line_over_a_socket_is_up_at_once),
+        TEST(an_end_that_sending_finds_is_one),
         TEST(what_is_no_frame_ends_the_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
