@@ -108,9 +108,9 @@ void mn_line_read(struct mn_line *line)
         else if (!n && line->tx_error)
             return; /* which has told first, and ends it */
         else if (!n)
-            line->closed = mn_line_end(line, MN_ERR_PEER_DEAD,
-                                       "%s: the other end has closed the line",
-                                       line->peer) == MN_ERR_PEER_DEAD;
+            line->closed =
+                mn_line_end(line, MN_ERR_PEER_DEAD, "%s: the other end has closed the line",
+                            line->peer) == MN_ERR_PEER_DEAD;
         else
             line->since_ms = 0;
         line->rx_len += n > 0 ? (size_t)n : 0;
