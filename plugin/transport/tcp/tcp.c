@@ -72,9 +72,11 @@ enum mn_err tcp_fail_errno(struct tcp_comm *comm, const struct tcp_lane *lane, i
 
 int tcp_read_info(const struct tcp_lane *lane, struct tcp_info *info)
 {
-    socklen_t len = sizeof *info;
+    socklen_t len = sizeof *info, known = offsetof(struct tcp_info, tcpi_delivery_rate) + 8;
 
-    return !lane->ended && !lane->off && !getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, info, &len);
+    /* A kernel, or who stands in for one, may know less of it. */
+    return !lane->ended && !lane->off && !getsockopt(lane->fd, IPPROTO_TCP, TCP_INFO, info, &len) &&
+           len >= known;
 }
 
 /* Data is not acknowledged, or probes of keepalive or of a closed window are not answered. */

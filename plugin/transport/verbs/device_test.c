@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "plugin/tasks_kit.h"
 #include "plugin/transport/verbs/device_impl.h"
 #include "topo/base/log.h"
 
@@ -237,22 +237,10 @@ static void no_list_is_no_device(void **state)
 /* The id of a thread of this name, or 0. */
 static int find_thread(const char *name)
 {
-    DIR *tasks = opendir("/proc/self/task");
-    assert_non_null(tasks);
-    int found = 0;
-    for (struct dirent *task; !found && (task = readdir(tasks));) {
-        char path[300], comm[32] = "";
-        snprintf(path, sizeof path, "/proc/self/task/%s/comm", task->d_name);
-        FILE *file = fopen(path, "re");
-        if (file && fgets(comm, sizeof comm, file)) {
-            comm[strcspn(comm, "\n")] = '\0';
-            found = strcmp(comm, name) == 0 ? atoi(task->d_name) : 0;
-        }
-        if (file)
-            fclose(file);
-    }
-    closedir(tasks);
-    return found;
+    int id = 0;
+
+    assert_true(mn_tasks(name, &id) >= 0);
+    return id;
 }
 
 static void no_device_no_thread(void **state)
