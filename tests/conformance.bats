@@ -207,6 +207,7 @@ counted()
 
 @test "no call of the plugin sleeps in the kernel" {
     command -v strace >/dev/null || skip "strace is not installed"
+    export MESHNET_FAILOVER=off
     run timeout 300 strace -f -qq -o trace "$CONFORMANCE" --lib "$PLUGIN" --skip child \
         --skip forked --skip thousand
     grep '^not ' <<<"$output" || true
@@ -220,6 +221,21 @@ counted()
     run grep -E ' (clone|clone3|fork|vfork)\(' trace
     echo "$output"
     [ "$status" -eq 1 ]
+}
+
+# The process's door has a thread then, which sleeps, and a lock that is held for a moment.
+@test "no call of the plugin sleeps in the kernel with failover, but for the lock of the door" {
+    command -v strace >/dev/null || skip "strace is not installed"
+    MESHNET_FAILOVER=on run timeout 300 strace -f -qq -o trace "$CONFORMANCE" --lib "$PLUGIN" --skip child \
+        --skip forked --skip thousand
+    grep '^not ' <<<"$output" || true
+    [ "$status" -eq 0 ]
+    [ "$(grep -c ' connect(' trace)" -gt 10 ]
+    grep "^$(sed -n '1s/ .*//p' trace) " trace >caller
+    found=$(sleeping caller |
+        grep -vE 'futex\(.*FUTEX_WAIT_PRIVATE, 2, NULL|(socket|accept4?)\(.*<unfinished') || true
+    echo "$found"
+    [ -z "$found" ]
 }
 
 @test "each kind of sleeping call is found in a trace" {
