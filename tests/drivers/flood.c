@@ -2,15 +2,16 @@
  * fill the ports of its listeners.
  *
  *   flood --lib PATH [--ports N] [--silent N] [--half N] [--hellos N] [--times N] [--within MS]
+ *         [--cut 1]
  *
  * --silent: sockets held open on each port that say nothing. --half: sockets in all that say half
  * of a first frame. --hellos: first frames a second from who does not have the handle, at the port
  * in use. What is closed by the listener is opened anew, 200 a second and port. Where the plugin
- * has a door for control connections that come back (RDMA), it is a port more, with as many wrong
- * RETURNs, and each connection is cut once and must come back. Connects --times times; prints how
- * long that took, the descriptors in use and what memory grew by. Exit status 1 when a connection
- * failed, did not come back or (with --within) one took longer. The plugin's process keeps to 1024
- * descriptors. */
+ * has a door for connections that come back, it is a port more, with as many wrong RETURNs. --cut
+ * 1, over RDMA: each control connection is cut once and must come back. Connects --times times;
+ * prints how long that took, the descriptors in use and what memory grew by. Exit status 1 when a
+ * connection failed, did not come back or (with --within) one took longer. The plugin's process
+ * keeps to 1024 descriptors. */
 #include <dirent.h>
 #include <getopt.h>
 #include <netinet/in.h>
@@ -52,7 +53,7 @@ struct shared {
 };
 
 static struct shared *shared;
-static int n_ports = 16, silent = 1000, half = 10000, hellos = 3000, times = 20, within;
+static int n_ports = 16, silent = 1000, half = 10000, hellos = 3000, times = 20, within, cuts;
 static int retried, back;
 
 static void nap(unsigned ms)
@@ -326,8 +327,7 @@ static long connect_once(struct mn_plugin *p, void **listens, const uint8_t *han
             nap(POLL_MS);
     }
     long took = result || !send || !recv ? -1 : (long)(mn_now_ms() - begun);
-    const char *why =
-        took >= 0 && atomic_load(&shared->port[n_ports]) ? come_back(p, listens, send, recv) : NULL;
+    const char *why = took >= 0 && cuts ? come_back(p, listens, send, recv) : NULL;
     if (why) {
         printf("cut: %s\n", why);
         took = -1;
@@ -408,12 +408,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int *value;
-    } numbers[] = {{"ports", &n_ports}, {"silent", &silent}, {"half", &half},
-                   {"hellos", &hellos}, {"times", &times},   {"within", &within}};
+    } numbers[] = {{"ports", &n_ports}, {"silent", &silent}, {"half", &half}, {"hellos", &hellos},
+                   {"times", &times},   {"within", &within}, {"cut", &cuts}};
     const struct option options[] = {{"lib", 1, NULL, 'l'},  {"ports", 1, NULL, 0},
                                      {"silent", 1, NULL, 1}, {"half", 1, NULL, 2},
                                      {"hellos", 1, NULL, 3}, {"times", 1, NULL, 4},
-                                     {"within", 1, NULL, 5}, {NULL, 0, NULL, 0}};
+                                     {"within", 1, NULL, 5}, {"cut", 1, NULL, 6},
+                                     {NULL, 0, NULL, 0}};
     struct rlimit files;
     struct mn_plugin *p;
     struct mn_diag diag;
