@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,9 +135,24 @@ static void use(const struct loaded *l)
     assert_int_equal(net->closeListen(listening), ncclSuccess);
 }
 
+static void *end_at_once(void *arg)
+{
+    return arg;
+}
+
+/* ThreadSanitizer adds a thread of its own when the first one starts, and keeps it. */
+static int tasks_before(void)
+{
+    pthread_t first;
+
+    assert_int_equal(pthread_create(&first, NULL, end_at_once, NULL), 0);
+    assert_int_equal(pthread_join(first, NULL), 0);
+    return mn_tasks(NULL, NULL);
+}
+
 static void finalize_leaves_nothing_and_the_library_can_come_again(void **state)
 {
-    int alone = mn_tasks(NULL, NULL), before = 0;
+    int alone = tasks_before(), before = 0;
 
     (void)state;
     for (int i = 0; i < ROUNDS; i++) {
