@@ -32,6 +32,10 @@
 #include "topo/mesh_file.h"
 
 #define PATIENCE_MS 30000
+/* Long enough for a busy machine under ThreadSanitizer; a test that waits for it defines less. */
+#ifndef KIT_SILENCE_MS
+#define KIT_SILENCE_MS 20000
+#endif
 #ifndef NODES
 #define NODES 5
 #endif
@@ -195,7 +199,7 @@ static inline void kit_open(unsigned port)
         c->settings.transport = kit_on_verbs() ? MN_TRANSPORT_VERBS : MN_TRANSPORT_TCP;
         c->settings.relay_port = (int)port;
         c->settings.relay_buffers = 32u << 20;
-        c->settings.relay_silence_ms = 2000;
+        c->settings.relay_silence_ms = KIT_SILENCE_MS;
         snprintf(c->node, sizeof c->node, "n%d", i);
         c->node_id = 1;
         c->pointers = NCCL_PTR_HOST;
@@ -224,11 +228,26 @@ static inline void *kit_run(void *arg)
     return NULL;
 }
 
+static inline void kit_stop(int node)
+{
+    struct kit_relay *r = &relays[node];
+    uint64_t one = 1;
+
+    if (!r->relay)
+        return;
+    assert_int_equal(write(r->stop, &one, sizeof one), sizeof one);
+    pthread_join(r->thread, NULL);
+    mn_relay_close(r->relay);
+    close(r->stop);
+    memset(r, 0, sizeof *r);
+}
+
 static inline void kit_start(int node)
 {
     struct kit_relay *r = &relays[node];
     struct mn_diag diag = {.text = ""};
 
+    kit_stop(node); /* of a test that failed */
     memset(r, 0, sizeof *r);
     for (int end = 1; end >= 0; end--) {
         if (!kit_has(node, end))
@@ -283,20 +302,6 @@ static inline void kit_until_figure(int node, const char *object, const char *ke
             fail_msg("%s %s is %g, not %g", object, key, kit_figure(node, object, key), value);
         nanosleep(&(struct timespec){0, 50000000}, NULL);
     }
-}
-
-static inline void kit_stop(int node)
-{
-    struct kit_relay *r = &relays[node];
-    uint64_t one = 1;
-
-    if (!r->relay)
-        return;
-    assert_int_equal(write(r->stop, &one, sizeof one), sizeof one);
-    pthread_join(r->thread, NULL);
-    mn_relay_close(r->relay);
-    close(r->stop);
-    memset(r, 0, sizeof *r);
 }
 
 /* --- ends ------------------------------------------------------------------------------------- */

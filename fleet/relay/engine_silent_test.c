@@ -1,5 +1,6 @@
 /* A relay in between, played here, that takes a piece and then says nothing any more: who has sent
  * it gives the way up, though nothing else waits. */
+#define KIT_SILENCE_MS 3000
 #include "fleet/relay/engine_kit.h"
 
 static struct mn_line *line;                  /* the played relay's, */

@@ -4,6 +4,7 @@
 
 #include "fleet/relay/engine_kit.h"
 #include "plugin/context.h"
+#include "topo/base/pattern_kit.h"
 
 /* Pieces of one kind from s to d: those of the sink are posted before they are sent, as the
  * transport does. */
@@ -33,9 +34,9 @@ static inline uint32_t stream_length_of(const struct stream *t, unsigned i)
     return i % 5 == 3 ? 0 : i % 3 == 1 ? most - i % 1000 : most;
 }
 
-static inline uint8_t stream_byte_of(const struct stream *t, unsigned i, uint32_t at)
+static inline unsigned stream_seed(const struct stream *t, unsigned i)
 {
-    return (uint8_t)(t->skew + i * 131 + at * 7 + at / 253);
+    return t->skew + i * 131;
 }
 
 static inline void stream_fill(struct stream *t, unsigned i, uint32_t pair)
@@ -51,8 +52,7 @@ static inline void stream_fill(struct stream *t, unsigned i, uint32_t pair)
     uint8_t *data = t->out + (size_t)(i % SLOTS) * MN_RELAY_PIECE;
 
     mn_relay_head_put(&head, stream_head(t->out, i % SLOTS));
-    for (uint32_t at = 0; at < length; at++)
-        data[at] = stream_byte_of(t, i, at);
+    mn_pattern_fill(data, length, stream_seed(t, i));
 }
 
 static inline void stream_check(struct stream *t, unsigned i, const int sizes[2])
@@ -65,9 +65,9 @@ static inline void stream_check(struct stream *t, unsigned i, const int sizes[2]
     assert_int_equal(head.group, i);
     assert_int_equal(head.length, stream_length_of(t, i));
     assert_int_equal(sizes[1], head.length);
-    for (uint32_t at = 0; at < head.length; at++)
-        if (data[at] != stream_byte_of(t, i, at))
-            fail_msg("piece %u differs at %u", i, at);
+    size_t at = mn_pattern_differs(data, head.length, stream_seed(t, i));
+    if (at < head.length)
+        fail_msg("piece %u differs at %zu", i, at);
 }
 
 static inline void stream_post(struct stream *t)

@@ -4,6 +4,7 @@
 
 #include "fleet/relay/engine_kit.h"
 #include "plugin/transport/relay/flow.h"
+#include "topo/base/pattern_kit.h"
 
 #define LARGEST (5u << 20)
 #define WINDOW  8
@@ -126,9 +127,9 @@ static inline size_t stream_size(const struct stream *t, unsigned i)
     return size < t->most ? size : t->most;
 }
 
-static inline uint8_t stream_byte(const struct stream *t, unsigned i, size_t at)
+static inline unsigned stream_seed(const struct stream *t, unsigned i)
 {
-    return (uint8_t)(t->seed + i * 131 + at * 7 + at / 253 + at / 65537);
+    return t->seed + i * 131;
 }
 
 static inline void stream_begin(struct stream *t, struct flow *flow, unsigned count, size_t most)
@@ -174,9 +175,9 @@ static inline void stream_check(const struct stream *t, unsigned i, int size)
     const uint8_t *in = t->in[i % WINDOW];
 
     assert_int_equal(size, stream_size(t, i));
-    for (size_t at = 0; at < (size_t)size; at++)
-        if (in[at] != stream_byte(t, i, at))
-            fail_msg("message %u of %d bytes: byte %zu is wrong", i, size, at);
+    size_t at = mn_pattern_differs(in, (size_t)size, stream_seed(t, i));
+    if (at < (size_t)size)
+        fail_msg("message %u of %d bytes: byte %zu is wrong", i, size, at);
 }
 
 static inline void stream_receive(struct stream *t)
@@ -213,8 +214,7 @@ static inline void stream_send(struct stream *t)
     while (!t->err[1] && t->sent < t->count && t->sent < t->completed + WINDOW) {
         unsigned i = t->sent % WINDOW;
         size_t size = stream_size(t, t->sent);
-        for (size_t at = 0; at < size; at++)
-            t->out[i][at] = stream_byte(t, t->sent, at);
+        mn_pattern_fill(t->out[i], size, stream_seed(t, t->sent));
         t->err[1] = mn_transport_relay.isend(comm, t->out[i], size, (int)t->sent, t->mh_out[i],
                                              &t->sends[i]);
         if (t->err[1] || !t->sends[i])

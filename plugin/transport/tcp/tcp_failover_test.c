@@ -15,6 +15,7 @@
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/context.h"
 #include "plugin/transport/tcp/tcp_failover.h"
+#include "topo/base/pattern_kit.h"
 
 #define PATIENCE_MS 60000 /* the bound of every wait */
 #define SLOTS       16
@@ -56,9 +57,9 @@ static size_t size_of(uint32_t message)
     return sizes[(x >> 8) % (sizeof sizes / sizeof *sizes)];
 }
 
-static uint8_t byte_of(uint32_t message, size_t at)
+static unsigned seed_of(uint32_t message)
 {
-    return (uint8_t)(message * 31 + at * 7 + (at >> 8) * 13);
+    return message * 31;
 }
 
 static struct tcp_comm *sender(const struct ends *e)
@@ -123,8 +124,7 @@ static void send_one(struct ends *e)
 
     if (e->out[slot])
         return;
-    for (size_t i = 0; i < size; i++)
-        data[i] = byte_of(e->n_sent, i);
+    mn_pattern_fill(data, size, seed_of(e->n_sent));
     assert_int_equal(mn_net_isend(e->send, data, size, 5, e->send_mr, &e->out[slot]), 0);
     e->n_sent += e->out[slot] != NULL;
 }
@@ -161,14 +161,11 @@ static void post_one(struct ends *e)
 static void check(const struct ends *e, uint32_t message, int size)
 {
     const uint8_t *data = e->to + (size_t)(message % SLOTS) * (MOST + CANARY);
-    size_t wrong = 0;
+    size_t n = (size_t)size;
 
     assert_int_equal(size, size_of(message));
-    for (size_t i = 0; i < (size_t)size; i++)
-        wrong += data[i] != byte_of(message, i);
-    for (size_t i = (size_t)size; i < MOST + CANARY && i < (size_t)size + 4096; i++)
-        wrong += data[i] != 0xaa;
-    assert_int_equal(wrong, 0);
+    assert_int_equal(mn_pattern_differs(data, n, seed_of(message)), n);
+    assert_true(mn_pattern_is_plain(data + n, MOST + CANARY - n, 0xaa));
 }
 
 static void test_receives(struct ends *e)

@@ -22,6 +22,7 @@
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
+#include "topo/base/pattern_kit.h"
 
 enum { KIT_LINKS = 3, KIT_WINDOW = 8, KIT_SIZE = 1 << 18 };
 
@@ -181,9 +182,9 @@ static inline void kit_close(struct kit *kit)
     alarm(0);
 }
 
-static inline uint8_t kit_byte(unsigned message, size_t at)
+static inline unsigned kit_seed(unsigned message)
 {
-    return (uint8_t)(message * 31 + at * 7 + (at >> 8) + 1);
+    return message * 31 + 1;
 }
 
 static inline size_t kit_size(const struct kit *kit, unsigned message)
@@ -216,8 +217,7 @@ static inline enum mn_err kit_post(struct kit *kit)
     if (err || kit->n_sends - kit->sent == KIT_WINDOW || kit->n_sends == kit->messages)
         return err;
     if (kit->filled == kit->n_sends) {
-        for (size_t i = 0; i < size; i++)
-            from[i] = kit_byte(kit->n_sends, i);
+        mn_pattern_fill(from, size, kit_seed(kit->n_sends));
         kit->filled++;
     }
     err = mn_transport_verbs.isend(kit->send, from, size, tag, kit->send_mr, &kit->sends[s]);
@@ -230,9 +230,11 @@ static inline void kit_check(const struct kit *kit, int size)
     const uint8_t *at = kit->to + (size_t)(kit->received % KIT_WINDOW) * KIT_SIZE;
 
     assert_int_equal(size, kit_size(kit, kit->received));
-    for (int i = 0; i < KIT_SIZE; i++)
-        if (at[i] != (i < size ? kit_byte(kit->received, (size_t)i) : 0))
-            fail_msg("message %u: byte %d of %d is wrong", kit->received, i, size);
+    size_t n = (size_t)size, wrong = mn_pattern_differs(at, n, kit_seed(kit->received));
+    if (wrong < n)
+        fail_msg("message %u: byte %zu of %d is wrong", kit->received, wrong, size);
+    if (!mn_pattern_is_plain(at + n, KIT_SIZE - n, 0))
+        fail_msg("message %u: something is behind its %d bytes", kit->received, size);
 }
 
 /* What is done is checked: whole, not a byte more. A buffer that was given back is spoiled. */
