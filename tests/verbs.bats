@@ -268,6 +268,7 @@ gone()
     ip -n $NS-a link set mesh1 up
     rm idle
     finish
+    cat received.log sent.log
     [ ! -s received.log ] && [ ! -s sent.log ]
 }
 
