@@ -1,6 +1,8 @@
 /* Relays in one process, over TCP on loopback: pieces come through whole and in order. */
 #include "fleet/relay/engine_stream.h"
 
+#include <dlfcn.h>
+
 static struct kit_end ends[16];
 
 static void pieces_pass(int first, int last)
@@ -31,6 +33,35 @@ static void pieces_pass_over_three_relays(void **state)
 {
     (void)state;
     pieces_pass(0, 4);
+}
+
+/* As a relay's hop sleeps for, where the double is. */
+static void an_event_that_is_lost_stops_nothing(void **state)
+{
+    void *library = kit_on_verbs() ? dlopen("libibverbs.so.1", RTLD_NOW) : NULL;
+    void *symbol = library ? dlsym(library, "fakeverbs_set") : NULL;
+    void (*set)(const char *) = NULL;
+    struct stream t;
+
+    (void)state;
+    if (!symbol)
+        skip();
+    memcpy(&set, &symbol, sizeof set);
+    kit_start(1);
+    kit_attach(&ends[0], &ends[1], 0, 2, 5);
+    for (int round = 0; round < 2; round++) {
+        t = stream_begin(&ends[0], &ends[1], 5, MN_RELAY_SMALL_ONES, 5);
+        for (int i = 0; i < 200; i++)
+            kit_nap();
+        if (round)
+            set("fail=event:1");
+        stream_carry(&t, 1);
+        stream_end(&t);
+    }
+    set("fail=event:0");
+    kit_leave(&ends[0]);
+    kit_leave(&ends[1]);
+    kit_stop(1);
 }
 
 /* Both ways over the same cables, of every length, so that pieces of each class meet. */
@@ -77,6 +108,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(pieces_pass_over_one_relay),
         cmocka_unit_test(pieces_pass_over_three_relays),
         cmocka_unit_test(flows_cross),
+        cmocka_unit_test(an_event_that_is_lost_stops_nothing),
     };
     int failed = cmocka_run_group_tests(tests, open_kit, close_kit);
 

@@ -77,7 +77,9 @@ static void look_whether_taken(struct relayd_hop *hop)
                     hop->line->peer, (unsigned long long)silent);
 }
 
-/* Silence wakes nobody: the transport looks when it is armed. */
+/* Silence wakes nobody: the transport looks when it is armed. Nor does a completion whose event was
+ * lost: Linux' rxe up to 6.1 looks whether a queue is armed after it has let go of the queue's
+ * lock. */
 static void look_whether_silent(struct relayd_hop *hop)
 {
     if (hop->state != RELAYD_HOP_ASLEEP || hop->relay->now_ms - hop->armed_ms < MN_SLEEP_MS)
@@ -119,8 +121,9 @@ static void tick(struct mn_relay *relay)
     for (struct relayd_hop *hop = relay->hops; hop; hop = hop->next)
         if (hop->lost_ms) {
             relayd_hop_lost(hop);
-        } else if (has_unsent(hop)) {
-            look_whether_taken(hop);
+        } else {
+            if (has_unsent(hop))
+                look_whether_taken(hop);
             if (!hop->failed)
                 look_whether_silent(hop);
         }
@@ -140,7 +143,8 @@ static int64_t rest(const struct mn_relay *relay)
     int ticks = relay->arrivals.n || relayd_lines_wait(relay);
     for (const struct relayd_hop *hop = relay->hops; hop && !ticks; hop = hop->next)
         ticks = has_unsent(hop) || hop->lost_ms || hop->state <= RELAYD_HOP_MAKING;
-    return ticks && (most < 0 || most > TICK_MS * 1000) ? TICK_MS * 1000 : most;
+    int64_t look = (ticks ? TICK_MS : relay->hops ? MN_SLEEP_MS : -1) * (int64_t)1000;
+    return look >= 0 && (most < 0 || most > look) ? look : most;
 }
 
 /* Hops are woken; what else has happened is left in events, *n of them, for after the data. */

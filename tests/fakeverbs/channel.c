@@ -65,6 +65,8 @@ void fv_channel_notify(struct fv_cq *cq, int solicited)
     if (cq->notify == FV_NOT_ARMED || (cq->notify == FV_SOLICITED && !solicited))
         return;
     cq->notify = FV_NOT_ARMED;
+    if (fv_fails(FV_FAIL_EVENT))
+        return;
     if (cq->waiting++ == 0) {
         cq->next = NULL;
         *channel->end = cq;

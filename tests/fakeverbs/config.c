@@ -37,7 +37,7 @@ static const struct key {
      "NAME:in, out, both or none: what is lost at a port that is up; packets under way come late"},
     {"fail", 0, 0, 0, set_fail,
      "VERB:N: the Nth call from now on fails; VERB is create_cq create_qp modify_qp rtr post_send "
-     "post_recv; 0: none"},
+     "post_recv, or event: one of a completion queue is lost; 0: none"},
     {"speed", 0, 0, 0, set_speed, "NAME:GBPS: 10 20 25 40 50 100 200 400 (100)"},
     {"bare", 0, 0, 0, set_bare, "NAME:1: takes no DMA-BUF and answers no reads"},
     NUMBER(seed, 1, "of all chances; the same seed and calls replay exactly"),
@@ -191,6 +191,7 @@ static void set_fail(struct fv_config *config, const char *value)
         [FV_FAIL_CREATE_CQ] = "create_cq", [FV_FAIL_CREATE_QP] = "create_qp",
         [FV_FAIL_MODIFY_QP] = "modify_qp", [FV_FAIL_RTR] = "rtr",
         [FV_FAIL_POST_SEND] = "post_send", [FV_FAIL_POST_RECV] = "post_recv",
+        [FV_FAIL_EVENT] = "event",
     };
     const char *colon = strchr(value, ':');
     for (int i = 0; i < FV_N_FAILING && colon; i++) {

@@ -20,6 +20,7 @@ int fv_fails(enum fv_failing verb)
     static const int errors[FV_N_FAILING] = {
         [FV_FAIL_CREATE_CQ] = ENOMEM, [FV_FAIL_CREATE_QP] = ENOMEM, [FV_FAIL_MODIFY_QP] = ENOMEM,
         [FV_FAIL_RTR] = ETIMEDOUT,    [FV_FAIL_POST_SEND] = ENOMEM, [FV_FAIL_POST_RECV] = ENOMEM,
+        [FV_FAIL_EVENT] = 1,
     };
     long *left = &fv.config.fail[verb];
     return *left > 0 && --*left == 0 ? errors[verb] : 0;

@@ -37,6 +37,7 @@ enum fv_failing {
     FV_FAIL_RTR,
     FV_FAIL_POST_SEND,
     FV_FAIL_POST_RECV,
+    FV_FAIL_EVENT,
     FV_N_FAILING
 };
 
