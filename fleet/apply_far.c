@@ -152,3 +152,76 @@ void mn_far_free(struct mn_far_check *checks, size_t n)
         free(checks[i].path);
     free(checks);
 }
+
+/* --- what others show ------------------------------------------------------------------------- */
+
+static size_t common(const struct mn_far_check *a, const struct mn_far_check *b)
+{
+    size_t n = 0;
+
+    while (n < a->n_path && n < b->n_path && a->path[n] == b->path[n])
+        n++;
+    return n;
+}
+
+/* So many nodes on the way to c are known to have had what was sent to d. */
+static size_t known_by(const struct mn_far_check *d, const struct mn_far_check *c)
+{
+    size_t both = common(d, c);
+
+    return d->answer == MN_FAR_ANSWERS || d->got > both ? both : d->got;
+}
+
+static int is_open(const struct mn_far_check *c)
+{
+    return c->answer == MN_FAR_SILENT && c->got < c->n_path;
+}
+
+static int is_covered(const struct mn_far_check *checks, size_t n, const size_t *picked,
+                      size_t n_picked, const struct mn_far_check *c)
+{
+    for (size_t i = 0; i < n_picked; i++)
+        if (common(&checks[picked[i]], c) == c->n_path)
+            return 1;
+    for (size_t i = 0; i < n; i++)
+        if (known_by(&checks[i], c) == c->n_path)
+            return 1;
+    return 0;
+}
+
+static int is_picked(const size_t *picked, size_t n_picked, size_t i)
+{
+    for (size_t k = 0; k < n_picked; k++)
+        if (picked[k] == i)
+            return 1;
+    return 0;
+}
+
+size_t mn_far_to_trace(const struct mn_far_check *checks, size_t n, size_t most, size_t *picked)
+{
+    size_t n_picked = 0;
+
+    while (n_picked < most) {
+        const struct mn_far_check *best = NULL;
+        for (size_t i = 0; i < n; i++)
+            if (is_open(&checks[i]) && (!best || checks[i].n_path > best->n_path) &&
+                !is_covered(checks, n, picked, n_picked, &checks[i]))
+                best = &checks[i];
+        if (!best)
+            break;
+        picked[n_picked++] = (size_t)(best - checks);
+    }
+    for (size_t i = 0; i < n && n_picked < most; i++)
+        if (is_open(&checks[i]) && !is_picked(picked, n_picked, i))
+            picked[n_picked++] = i;
+    return n_picked;
+}
+
+void mn_far_share(struct mn_far_check *checks, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n && is_open(&checks[i]) && !checks[i].traced; k++) {
+            size_t known = known_by(&checks[k], &checks[i]);
+            checks[i].got = known > checks[i].got ? known : checks[i].got;
+        }
+}

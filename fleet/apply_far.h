@@ -22,6 +22,7 @@ struct mn_far_check {
     enum mn_far_answer answer;
     size_t got; /* where it is not answered: so many of the path are known to have had it */
     int by;     /* who refused; -1 = none, or a stranger */
+    int traced; /* packets to it were followed */
 };
 
 /* The addresses that the node reaches over others alone, all nodes on the way among peers (names);
@@ -30,6 +31,13 @@ struct mn_far_check {
 size_t mn_far_find(const struct mn_mesh *mesh, int node, const char *const *peers, size_t n_peers,
                    struct mn_far_check **checks, size_t *left_out);
 void mn_far_free(struct mn_far_check *checks, size_t n);
+/* Which of the silent ones to follow next, at most so many, since kernels answer few such packets a
+ * second: first those whose way is not the beginning of another one's, the longest first. Their
+ * number. */
+size_t mn_far_to_trace(const struct mn_far_check *checks, size_t n, size_t most, size_t *picked);
+/* Gives those that were not followed what is known of their way by others: the nodes that both
+ * ways begin with had those packets. */
+void mn_far_share(struct mn_far_check *checks, size_t n);
 /* Asks all at once, by UDP's discard port and, with the right to, by ICMP echo, until each has
  * answered, at the latest after ms; then, at most 2 s, how far packets to the silent ones get. */
 enum mn_err mn_far_checks_ask(const struct mn_mesh *mesh, struct mn_far_check *checks, size_t n,

@@ -18,7 +18,7 @@
 #define AGAIN_MS     1000 /* between two questions to one that is silent */
 #define TRACE_MS     1000 /* for one round of how far packets get, of two */
 #define TRACE_HOPS   16
-#define TRACED       8 /* of the silent ones: kernels answer few such packets a second */
+#define TRACED       8 /* in a round: kernels answer few such packets a second */
 
 /* Sockets, of IPv4 and IPv6. */
 struct asker {
@@ -266,12 +266,10 @@ static void trace(const struct asker *a)
 {
     for (int round = 0; round < 2; round++) {
         double until = mn_seconds() + TRACE_MS / 1e3;
-        size_t traced = 0;
-        for (size_t i = 0; i < a->n && traced < TRACED; i++) {
-            const struct mn_far_check *c = &a->checks[i];
-            if (c->answer != MN_FAR_SILENT || c->got == c->n_path)
-                continue;
-            traced++;
+        size_t picked[TRACED], traced = mn_far_to_trace(a->checks, a->n, TRACED, picked);
+        for (size_t i = 0; i < traced; i++) {
+            struct mn_far_check *c = &a->checks[picked[i]];
+            c->traced = 1;
             for (int h = (int)c->got + 1; h <= (int)c->n_path && h <= TRACE_HOPS; h++) {
                 set_hops(a, is_six(&c->far), h);
                 send_udp(a, c);
@@ -280,6 +278,7 @@ static void trace(const struct asker *a)
         while (traced && mn_seconds() < until)
             listen_until(a, until);
     }
+    mn_far_share(a->checks, a->n);
 }
 
 enum mn_err mn_far_checks_ask(const struct mn_mesh *mesh, struct mn_far_check *checks, size_t n,

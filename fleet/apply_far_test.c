@@ -107,12 +107,53 @@ static void what_is_too_far_or_too_many_is_counted(void **state)
     mn_mesh_free(&mesh);
 }
 
+/* Of a line's many silent addresses the farthest one is followed first: it shows of all nodes
+ * before. */
+static void few_are_followed_and_show_the_way_of_the_others(void **state)
+{
+    struct mn_far_check *checks;
+    struct mn_mesh mesh;
+    size_t left_out, n, picked[8];
+    static char text[8][4];
+    const char *all[8];
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        snprintf(text[i], sizeof text[i], "n%d", i);
+        all[i] = text[i];
+    }
+    line_of(8, &mesh);
+    n = mn_far_find(&mesh, 0, all, 8, &checks, &left_out);
+    assert_int_equal(n, 11);
+    assert_int_equal(mn_far_to_trace(checks, n, 8, picked), 8);
+    struct mn_far_check *farthest = &checks[picked[0]];
+    assert_int_equal(farthest->node, 7);
+    farthest->traced = 1;
+    farthest->got = 4;
+    /* Not known whole: it is followed once more. */
+    assert_int_equal(mn_far_to_trace(checks, n, 1, picked), 1);
+    assert_ptr_equal(&checks[picked[0]], farthest);
+    mn_far_share(checks, n);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(checks[i].got, checks[i].n_path < 4 ? checks[i].n_path : 4);
+    /* What answers shows all of its way; what was followed itself has its own evidence. */
+    checks[0].answer = MN_FAR_ANSWERS;
+    checks[1].got = checks[2].got = 0;
+    checks[2].traced = 1;
+    mn_far_share(checks, n);
+    assert_int_equal(checks[1].got, 1);
+    assert_int_equal(checks[2].got, 0);
+    mn_far_free(checks, n);
+    mn_mesh_free(&mesh);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_way_is_told_and_neighbours_are_left_out),
         cmocka_unit_test(over_peers_alone),
         cmocka_unit_test(what_is_too_far_or_too_many_is_counted),
+        cmocka_unit_test(few_are_followed_and_show_the_way_of_the_others),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
