@@ -2,7 +2,7 @@
 #include "cli/cmd.h"
 #include "cli/discover.h"
 #include "cli/discover_hosts.h"
-#include "cli/discover_neighbors.h"
+#include "cli/discover_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,17 +13,9 @@
 #include "topo/mesh_file.h"
 #include "topo/mesh_pick.h"
 
-#define NAME      "discover"
-#define PATH_SIZE 512
+#define NAME "discover"
 
-struct options {
-    int all, verbose, json, merge, force, strict, format, wide;
-    const char *output, *check, *node, *sysfs, *netlink;
-    struct mn_opt_list skip, take;
-    int neighbors;
-    struct mn_neighbors_options near;
-};
-#define AT(field) .offset = offsetof(struct options, field)
+#define AT(field) .offset = offsetof(struct mn_discover_options, field)
 
 static const struct mn_opt option_rows[] = {
     {"all", 'a', MN_OPT_FLAG, .help = "Show loopback and virtual interfaces too.", AT(all)},
@@ -31,7 +23,7 @@ static const struct mn_opt option_rows[] = {
      AT(verbose)},
     {"format", 0, MN_OPT_CHOICE, "FORMAT", "text",
      "Write text, json (everything) or csv (the NICs).", AT(format), .choices = "text|json|csv"},
-    MN_WIDE_OPTION(struct options),
+    MN_WIDE_OPTION(struct mn_discover_options),
     {"json", 'j', MN_OPT_FLAG, .help = "Short for --format json.", AT(json)},
     {"output", 'o', MN_OPT_STRING, "FILE", .help = "Write this host as a mesh file.", AT(output)},
     {"merge", 'm', MN_OPT_FLAG,
@@ -55,7 +47,7 @@ static const struct mn_opt option_rows[] = {
     {"neighbors", 0, MN_OPT_FLAG,
      .help = "Find who is at the other end of each cable, before there are addresses.",
      AT(neighbors)},
-    MN_CREW_OPTIONS(struct options, near.crew),
+    MN_CREW_OPTIONS(struct mn_discover_options, near.crew),
     {"wait", 0, MN_OPT_DURATION, "TIME",
      .help = "Probe for so long and not less (default: until all is known, 5s at most).",
      AT(near.wait_ms), .min = 200, .max = 60000},
@@ -73,7 +65,7 @@ static const struct mn_opt option_rows[] = {
     MN_OPT_END,
 };
 
-static enum mn_out_format format_of(const struct options *opt)
+static enum mn_out_format format_of(const struct mn_discover_options *opt)
 {
     return opt->json ? MN_OUT_JSON : (enum mn_out_format)opt->format;
 }
@@ -98,14 +90,14 @@ static int node_index(const struct mn_mesh *mesh, const char *name)
 
 /* What a report needs beside the host. */
 struct scene {
-    struct mn_mesh mesh;  /* the file that is written, or is in force here */
-    char path[PATH_SIZE]; /* of it; "" = none */
-    int self;             /* this host's node, or -1 */
-    struct mn_host named; /* this host as a node: its NICs have roles */
+    struct mn_mesh mesh;         /* the file that is written, or is in force here */
+    char path[MN_DISCOVER_PATH]; /* of it; "" = none */
+    int self;                    /* this host's node, or -1 */
+    struct mn_host named;        /* this host as a node: its NICs have roles */
 };
 
 /* The file of another host says nothing of a recorded one, unless it was named. */
-static int may_be_in_force(const struct options *opt)
+static int may_be_in_force(const struct mn_discover_options *opt)
 {
     const char *named = getenv("MESHNET_CONFIG");
     return !opt->sysfs || (named && *named);
@@ -113,7 +105,7 @@ static int may_be_in_force(const struct options *opt)
 
 /* Reads the file of --output that is to be merged into, or the one in force, and gives NICs their
  * roles. */
-static enum mn_err set_scene(const struct options *opt, const struct mn_host *host,
+static enum mn_err set_scene(const struct mn_discover_options *opt, const struct mn_host *host,
                              struct scene *scene, struct mn_diag *diag)
 {
     char why[256];
@@ -137,7 +129,7 @@ static enum mn_err set_scene(const struct options *opt, const struct mn_host *ho
 }
 
 /* The part of the report that needs a mesh: the file written now, or the one in force here. */
-static enum mn_err report_mesh(const struct options *opt, const struct mn_host *host,
+static enum mn_err report_mesh(const struct mn_discover_options *opt, const struct mn_host *host,
                                struct scene *scene, struct mn_out *out, struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
@@ -157,7 +149,7 @@ static enum mn_err report_mesh(const struct options *opt, const struct mn_host *
     return err;
 }
 
-static void report_host(const struct options *opt, const struct mn_host *host,
+static void report_host(const struct mn_discover_options *opt, const struct mn_host *host,
                         const struct mn_findings *found, struct mn_out *out)
 {
     enum mn_out_format format = format_of(opt);
@@ -180,7 +172,8 @@ static void report_host(const struct options *opt, const struct mn_host *host,
     mn_discover_findings(out, found);
 }
 
-static enum mn_err read_host(const struct options *opt, struct mn_host *host, struct mn_diag *diag)
+static enum mn_err read_host(const struct mn_discover_options *opt, struct mn_host *host,
+                             struct mn_diag *diag)
 {
     const struct mn_host_source src = {.sysfs = opt->sysfs, .netlink = opt->netlink};
     enum mn_err err = mn_host_read(&src, host, diag);
@@ -191,7 +184,7 @@ static enum mn_err read_host(const struct options *opt, struct mn_host *host, st
     return err;
 }
 
-static enum mn_err whole(const struct options *opt, const struct mn_host *host,
+static enum mn_err whole(const struct mn_discover_options *opt, const struct mn_host *host,
                          struct mn_diag *diag)
 {
     if (!*host->missing)
@@ -201,7 +194,7 @@ static enum mn_err whole(const struct options *opt, const struct mn_host *host,
                    host->missing, opt->output ? "; no mesh file is written" : "");
 }
 
-static int run_host(const struct options *opt)
+static int run_host(const struct mn_discover_options *opt)
 {
     struct mn_findings found = {0};
     struct scene scene = {.self = -1};
@@ -239,8 +232,8 @@ static int run_host(const struct options *opt)
 }
 
 /* failed: hosts that did not answer; NULL = none was asked. */
-static int show_mesh(const struct options *opt, const struct mn_mesh *mesh, const char *path,
-                     const char *written, const cJSON *failed)
+static int show_mesh(const struct mn_discover_options *opt, const struct mn_mesh *mesh,
+                     const char *path, const char *written, const cJSON *failed)
 {
     struct mn_out *out = mn_out_new(stdout, format_of(opt));
     if (opt->wide)
@@ -253,7 +246,7 @@ static int show_mesh(const struct options *opt, const struct mn_mesh *mesh, cons
     return close_report(out, 0);
 }
 
-static int run_check(const struct options *opt)
+static int run_check(const struct mn_discover_options *opt)
 {
     struct mn_diag diag = {0};
     struct mn_mesh mesh;
@@ -279,7 +272,7 @@ static enum mn_err merge_file(struct mn_mesh *mesh, const struct mn_mesh *other,
 }
 
 /* discover --merge a.yaml b.yaml … [-o FILE]: files only, nothing of this host. */
-static int run_merge(const struct options *opt, int argc, char **argv)
+static int run_merge(const struct mn_discover_options *opt, int argc, char **argv)
 {
     struct mn_diag diag = {0};
     struct mn_mesh mesh;
@@ -306,35 +299,7 @@ static int run_merge(const struct options *opt, int argc, char **argv)
     return code;
 }
 
-static int probes(const struct options *opt)
-{
-    const struct mn_neighbors_options *near = &opt->near;
-    return near->wait_ms || near->up || near->lldp || near->key_file || near->survey ||
-           near->save_survey;
-}
-
-/* discover --hosts: what each of them has, without --neighbors. */
-static enum mn_err check_hosts(const struct options *opt, int argc, char **argv,
-                               struct mn_diag *diag)
-{
-    if (argc > 0)
-        return mn_fail(diag, MN_ERR_USAGE, "\"%s\" is not expected here", argv[0]);
-    if (probes(opt))
-        return mn_fail(diag, MN_ERR_USAGE, "--wait and its like are for --neighbors: add it");
-    if (opt->check || opt->sysfs || opt->netlink || opt->all || opt->verbose || opt->strict)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--hosts goes with none of --check, --sysfs, --netlink, --all, --verbose "
-                       "and --strict");
-    if (opt->node)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--node names one host; each of --hosts is called by its host name, or by "
-                       "MESHNET_NODE there");
-    return opt->merge && !opt->output
-               ? mn_fail(diag, MN_ERR_USAGE, "--merge needs the file to merge into: --output FILE")
-               : MN_OK;
-}
-
-static int run_hosts(const struct options *opt)
+static int run_hosts(const struct mn_discover_options *opt)
 {
     const struct mn_discover_hosts ask = {&opt->near.crew, &opt->skip, &opt->take,
                                           opt->output,     opt->merge, opt->force};
@@ -362,73 +327,7 @@ static int run_hosts(const struct options *opt)
     return code ? code : failed != 0;
 }
 
-static enum mn_err check_usage(const struct options *opt, int argc, char **argv,
-                               struct mn_diag *diag)
-{
-    if (argc > 0 && !opt->merge)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "\"%s\" is not expected here; mesh files to merge follow --merge", argv[0]);
-    for (int i = 0; i < argc; i++)
-        if (argv[i][0] == '-' && access(argv[i], F_OK) != 0)
-            return mn_fail(diag, MN_ERR_USAGE, "%s: options stand before the files to merge",
-                           argv[i]);
-    if (opt->merge && argc == 0 && !opt->output)
-        return mn_fail(
-            diag, MN_ERR_USAGE,
-            "--merge needs the file to merge into (--output FILE) or mesh files to merge");
-    if (opt->check && (opt->output || opt->merge))
-        return mn_fail(diag, MN_ERR_USAGE, "--check only reads; leave out --output and --merge");
-    if (opt->netlink && !opt->sysfs)
-        return mn_fail(diag, MN_ERR_USAGE, "--netlink belongs to a recorded host: add --sysfs DIR");
-    if (opt->node && !opt->output)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--node names this host in a mesh file: add --output FILE");
-    if (opt->skip.count && (!opt->output || argc))
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--skip leaves NICs of this host out of a mesh file: add --output FILE%s",
-                       argc ? ", without files to merge" : "");
-    if (opt->take.count && !opt->output && !argc)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--take makes cables in a mesh file: add --output FILE or files to merge");
-    if (opt->output && strlen(opt->output) >= PATH_SIZE)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--output: a path of %zu bytes; expected at most %d: go to its folder first",
-                       strlen(opt->output), PATH_SIZE - 1);
-    if (opt->near.crew.agents || opt->near.crew.token_file || opt->near.partial)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--agents, --token-file and --partial are for --hosts: which ones?");
-    if (probes(opt))
-        return mn_fail(diag, MN_ERR_USAGE, "--wait and its like are for --neighbors: add it");
-    if (opt->node && !opt->node[0])
-        return mn_fail(diag, MN_ERR_USAGE, "--node \"\": a name is expected");
-    return MN_OK;
-}
-
-static enum mn_err check_neighbors(const struct options *opt, int argc, char **argv,
-                                   struct mn_diag *diag)
-{
-    const struct mn_neighbors_options *near = &opt->near;
-    if (argc > 0)
-        return mn_fail(diag, MN_ERR_USAGE, "\"%s\" is not expected here", argv[0]);
-    if (opt->check || opt->sysfs || opt->netlink || opt->node || opt->all || opt->verbose)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--neighbors goes with none of --check, --sysfs, --netlink, --node, --all "
-                       "and --verbose");
-    if (opt->format == MN_OUT_CSV)
-        return mn_fail(diag, MN_ERR_USAGE, "--neighbors writes text or json, no csv");
-    if (opt->merge && !opt->output)
-        return mn_fail(diag, MN_ERR_USAGE, "--merge needs the file to merge into: --output FILE");
-    if (near->survey && (near->crew.hosts.count || near->key_file || near->wait_ms || near->up ||
-                         near->lldp || opt->take.count || opt->skip.count))
-        return mn_fail(diag, MN_ERR_USAGE, "--survey goes by what was recorded: nothing is probed");
-    if (near->key_file && near->crew.hosts.count)
-        return mn_fail(diag, MN_ERR_USAGE,
-                       "--key-file is for nodes that are not led; with --hosts there is a key for "
-                       "the run");
-    return MN_OK;
-}
-
-static int run_neighbors(const struct options *opt)
+static int run_neighbors(const struct mn_discover_options *opt)
 {
     const struct mn_neighbors_ask ask = {
         .options = &opt->near,
@@ -451,12 +350,10 @@ static int run_neighbors(const struct options *opt)
 
 static int run(const void *values, int argc, char **argv)
 {
-    const struct options *opt = values;
+    const struct mn_discover_options *opt = values;
     struct mn_diag diag = {0};
     int hosts = opt->near.crew.hosts.count > 0;
-    if (opt->neighbors ? check_neighbors(opt, argc, argv, &diag)
-        : hosts        ? check_hosts(opt, argc, argv, &diag)
-                       : check_usage(opt, argc, argv, &diag))
+    if (mn_discover_check_usage(opt, argc, argv, &diag))
         return mn_cmd_fail(NAME, &diag);
     if (opt->neighbors)
         return run_neighbors(opt);
@@ -475,7 +372,7 @@ const struct mn_command mn_cmd_discover = {
     .summary = "show NICs, RDMA ports and what is wrong with them; write the mesh file",
     .usage = "[OPTION]… [--merge FILE…]",
     .options = option_rows,
-    .options_size = sizeof(struct options),
+    .options_size = sizeof(struct mn_discover_options),
     .notes = "Examples:\n"
              "  meshnet discover                      what this host has\n"
              "  meshnet discover -v                   every attribute and GID\n"
