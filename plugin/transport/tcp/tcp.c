@@ -148,9 +148,12 @@ enum mn_err tcp_idle(struct tcp_comm *comm)
     int hurry = f && (f->n_broken || f->n_waiting || f->n_due);
     enum mn_err err = MN_OK;
 
-    if (f && (hurry || comm->idle % CONTROL_CALLS == CONTROL_CALLS - 1))
+    comm->idle++;
+    if (f && (hurry || comm->idle % CONTROL_CALLS == 0))
         err = tcp_control(comm);
-    return err || (comm->idle++ % IDLE_CALLS && !hurry) ? err : tcp_look(comm);
+    if (err || !comm->idle) /* what was said has moved something */
+        return err;
+    return (comm->idle - 1) % IDLE_CALLS && !hurry ? MN_OK : tcp_look(comm);
 }
 
 enum mn_err tcp_look(struct tcp_comm *comm)

@@ -180,8 +180,9 @@ struct tcp_link {
     unsigned slow_looks;    /* in a row */
     unsigned hold_ms;       /* before it is used again */
     uint64_t gone_ms, stall_ms, back_ms, bad_ms; /* since when; bad_ms: last seen without carrier */
-    uint64_t again;                              /* bytes that other sockets have carried instead */
-    uint64_t weight;                             /* Mb/s */
+    uint64_t up_ms, fell_ms; /* when a socket of it came, and when one went, the last time */
+    uint64_t again;          /* bytes that other sockets have carried instead */
+    uint64_t weight;         /* Mb/s */
     char cause[96];
 };
 

@@ -121,7 +121,7 @@ static enum mn_err say_due(struct tcp_comm *comm)
                 return err;
         }
     }
-    return f->control && !f->control->off ? put(comm, f->control, &out) : MN_OK;
+    return MN_OK;
 }
 
 /* --- in --------------------------------------------------------------------------------------- */
@@ -233,11 +233,13 @@ enum mn_err tcp_control(struct tcp_comm *comm)
     struct tcp_failover *f = comm->failover;
     enum mn_err err = MN_OK;
 
-    for (int i = comm->n_lanes; i < comm->n_all && !err; i++)
-        err = comm->lanes[i].off ? MN_OK : hear(comm, &comm->lanes[i]);
-    if (!err && f->n_due)
-        err = say_due(comm);
-    else if (!err && f->control && !f->control->off && f->control->tx_header_left)
-        err = say_due(comm);
-    return err;
+    for (int i = comm->n_lanes; i < comm->n_all && !err; i++) {
+        struct tcp_lane *control = &comm->lanes[i];
+        int out;
+        err = control->off ? MN_OK : hear(comm, control);
+        /* Half a frame is finished though the next is said on another. */
+        if (!err && !control->off && control->tx_header_left)
+            err = put(comm, control, &out);
+    }
+    return !err && f->n_due ? say_due(comm) : err;
 }

@@ -65,6 +65,8 @@ enum mn_err tcp_links_look(struct tcp_comm *comm, uint64_t now);
  * its links. The last one's error says whether the peer's process has ended, too. */
 enum mn_err tcp_last_link(struct tcp_comm *comm, const struct tcp_lane *lane, int error,
                           const char *doing);
+/* Finds sockets that are broken; whether one is up that is not. */
+int tcp_any_left(struct tcp_comm *comm);
 /* No other link is known to be well: silence of this one is waited for. */
 int tcp_is_last(const struct tcp_comm *comm, const struct tcp_lane *lane);
 /* Of its link, as this end sees it. */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -322,6 +323,190 @@ static void small_messages_that_are_done_arrive(void **state)
     close_ends(&e);
 }
 
+static void *close_sender(void *send)
+{
+    return mn_net_close_send(send) ? send : NULL;
+}
+
+/* Its owner has no more to send, and closes while they are in no socket. */
+static void small_messages_that_are_done_arrive_after_close(void **state)
+{
+    static uint8_t data[128];
+    struct ends e;
+
+    (void)state;
+    for (int broken = 1; broken <= 4; broken += 3) {
+        pthread_t closing;
+        void *failed = NULL;
+        open_ends(&e, 0);
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            void *request = NULL;
+            int done = 0;
+            memset(data, (int)(i + 1), sizeof data);
+            assert_int_equal(mn_net_isend(e.send, data, sizeof data, 5, e.send_mr, &request), 0);
+            assert_non_null(request);
+            assert_int_equal(mn_net_test(request, &done, NULL), 0);
+            assert_true(done);
+        }
+        for (int i = 0; i < broken; i++)
+            break_socket(&sender(&e)->lanes[i]);
+        assert_int_equal(pthread_create(&closing, NULL, close_sender, e.send), 0);
+        for (uint32_t i = 0; i < SLOTS; i++)
+            post_one(&e);
+        for (uint32_t i = 0; i < SLOTS; i++) {
+            uint64_t end = mn_now_ms() + PATIENCE_MS;
+            int size = -1, done = 0;
+            while (!done) {
+                assert_int_equal(mn_net_test(e.in[i], &done, &size), 0);
+                assert_true(mn_now_ms() < end);
+            }
+            assert_int_equal(size, sizeof data);
+            assert_int_equal(e.to[(size_t)i * (MOST + CANARY)], i + 1);
+        }
+        pthread_join(closing, &failed);
+        assert_null(failed);
+        assert_int_equal(mn_net_close_recv(e.recv), 0);
+        assert_int_equal(mn_net_finalize(e.net), 0);
+        free(e.from);
+        free(e.to);
+    }
+}
+
+/* What recovery itself moved is looked at before its owner sleeps. */
+static void who_is_fenced_does_not_go_to_sleep(void **state)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    struct ends e;
+
+    (void)state;
+    seed = 77;
+    open_ends(&e, 0);
+    pass_until(&e, 20);
+    post_one(&e);
+    struct tcp_lane *lane = &receiver(&e)->lanes[1];
+    tcp_give_up(sender(&e), &sender(&e)->lanes[1], mn_now_ms(), "the test");
+    assert_int_equal(tcp_control(sender(&e)), 0);
+    while (lane->state != TCP_DOWN) {
+        enum mn_err err = tcp_arm(&receiver(&e)->base);
+        assert_int_equal(err, lane->state == TCP_DOWN ? MN_ERR_AGAIN : err);
+        assert_true(err == MN_OK || err == MN_ERR_AGAIN);
+        assert_true(mn_now_ms() < end);
+    }
+    close_ends(&e);
+}
+
+/* Their numbers wrap; without a fault nothing is taken for recovery. */
+static void many_messages_are_no_recovery(void **state)
+{
+    const uint32_t far = (1u << 31) - 64;
+    struct ends e;
+
+    (void)state;
+    seed = 5;
+    open_ends(&e, 0);
+    struct tcp_comm *s = sender(&e), *r = receiver(&e);
+    s->seq_next = s->seq_acked = s->seq_header = s->seq_take = far;
+    r->seq_known = r->seq_unmatched = r->seq_landed = far;
+    for (uint32_t n = 8; n < 200; n += 8) {
+        pass_until(&e, n);
+        assert_false(tcp_is_recovering(r));
+    }
+    assert_true((int32_t)r->seq_known < 0);
+    close_ends(&e);
+}
+
+/* What was said on the old one may not have been heard. */
+static void a_new_control_socket_hears_it_all_again(void **state)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    struct ends e;
+
+    (void)state;
+    seed = 6;
+    open_ends(&e, 0);
+    pass_until(&e, 20);
+    struct tcp_comm *s = sender(&e), *r = receiver(&e);
+    struct tcp_lane *control = &r->lanes[r->n_lanes];
+    r->lanes[1].asked = 1; /* and said, on a socket that loses it */
+    tcp_give_up(s, &s->lanes[s->n_lanes], mn_now_ms(), "the test");
+    while (!mn_reopen_is_done(control->reopen)) {
+        assert_int_equal(tcp_look(s), 0);
+        nap();
+        assert_true(mn_now_ms() < end);
+    }
+    assert_int_equal(control->state, TCP_UP);
+    assert_int_equal(tcp_take_back(r, control), 0);
+    assert_ptr_equal(r->failover->control, control);
+    assert_true(r->lanes[1].say & TCP_SAY_REQUEST);
+    while (!s->lanes[1].turn) {
+        pass_until(&e, e.n_received + 1);
+        assert_true(mn_now_ms() < end);
+    }
+    pass_until(&e, e.n_sent);
+    close_ends(&e);
+}
+
+/* One of two sockets is back, and goes again: it is not dialled at once for ever. */
+static void a_socket_that_does_not_hold_waits_longer(void **state)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    struct ends e;
+
+    (void)state;
+    seed = 8;
+    open_ends(&e, 0);
+    pass_until(&e, 20);
+    struct tcp_comm *s = sender(&e);
+    struct tcp_link *link = &s->failover->links[0];
+    tcp_give_up(s, &s->lanes[1], mn_now_ms(), "the test");
+    tcp_give_up(s, &s->lanes[2], mn_now_ms(), "the test");
+    unsigned hold = link->hold_ms;
+    while (s->lanes[1].state != TCP_UP) {
+        pass_until(&e, e.n_received + 1);
+        if (s->lanes[2].state == TCP_DOWN)
+            s->lanes[2].dialled = 1; /* by nobody: it stays away */
+        assert_true(mn_now_ms() < end);
+    }
+    assert_true(link->gone);
+    nap();
+    while (mn_now_ms() == link->up_ms)
+        nap();
+    tcp_give_up(s, &s->lanes[1], mn_now_ms(), "the test");
+    assert_int_equal(link->hold_ms, 2 * hold);
+    assert_true(link->fell_ms > link->gone_ms);
+    s->lanes[2].dialled = 0;
+    while (link->gone) {
+        pass_until(&e, e.n_received + 1);
+        assert_true(mn_now_ms() < end);
+    }
+    pass_until(&e, e.n_sent);
+    close_ends(&e);
+}
+
+/* Half a frame on a control socket: the next are said on another, the rest of it follows all the
+ * same. */
+static void half_a_control_frame_is_finished(void **state)
+{
+    struct ends e;
+
+    (void)state;
+    seed = 9;
+    open_ends(&e, 0);
+    pass_until(&e, 20);
+    struct tcp_comm *s = sender(&e);
+    struct tcp_lane *control = &s->lanes[s->n_lanes];
+    control->tx_frame = (struct tcp_frame){.magic = TCP_MAGIC, .type = TCP_JOIN, .tag = 0};
+    assert_int_equal(send(control->fd, &control->tx_frame, 20, MSG_NOSIGNAL), 20);
+    control->tx_header_left = TCP_FRAME_SIZE - 20;
+    s->failover->control = NULL;
+    assert_int_equal(tcp_control(s), 0);
+    assert_int_equal(control->tx_header_left, 0);
+    s->failover->control = control;
+    pass_until(&e, e.n_sent + 5);
+    assert_int_equal(atomic_load(&receiver(&e)->error), 0);
+    close_ends(&e);
+}
+
 /* No socket for data is left, and the peer's process calls nothing for longer than a link may be
  * silent: its host answers all the while. */
 static void who_calls_nothing_is_not_dead(void **state)
@@ -500,6 +685,12 @@ int main(void)
         cmocka_unit_test(all_arrives_though_sockets_break),
         cmocka_unit_test(each_socket_may_break_and_comes_back),
         cmocka_unit_test(small_messages_that_are_done_arrive),
+        cmocka_unit_test(small_messages_that_are_done_arrive_after_close),
+        cmocka_unit_test(who_is_fenced_does_not_go_to_sleep),
+        cmocka_unit_test(many_messages_are_no_recovery),
+        cmocka_unit_test(a_new_control_socket_hears_it_all_again),
+        cmocka_unit_test(a_socket_that_does_not_hold_waits_longer),
+        cmocka_unit_test(half_a_control_frame_is_finished),
         cmocka_unit_test(who_calls_nothing_is_not_dead),
         cmocka_unit_test(a_thread_that_sends_goes_on_too),
         cmocka_unit_test(the_end_of_the_peer_is_told),

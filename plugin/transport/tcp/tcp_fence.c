@@ -61,6 +61,9 @@ enum mn_err tcp_fence(struct tcp_comm *comm, struct tcp_lane *lane, const struct
     }
     tcp_say(comm, lane, TCP_SAY_ANSWER);
     tcp_tell_gone(comm, link, now);
+    /* What was read on the way may be to be acknowledged, and what other sockets hold has a place.
+     */
+    tcp_moved(comm);
     return MN_OK;
 }
 
@@ -81,6 +84,8 @@ enum mn_err tcp_take_back(struct tcp_comm *comm, struct tcp_lane *lane)
         return tcp_fail(comm, lane, MN_ERR_PROTO, "a new socket beside one that is in use");
     }
     tcp_shut(comm, lane, TCP_DOWN, 1);
+    if (comm->failover->control == lane) /* nobody hears what was said on the old one */
+        comm->failover->control = NULL;
     tcp_lane_is_up(comm, lane, fd, attempt);
     if (lane == comm->first)
         comm->ack_due = 1;

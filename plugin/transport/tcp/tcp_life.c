@@ -7,13 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plugin/transport/tcp/tcp_failover.h"
 #include "topo/base/alloc.h"
+#include "topo/base/log.h"
 
 #define LINGER_MAX 256
 #define LINGER_MS  10000 /* at least; as long as a link may be silent */
+#define CLOSE_MS                                                                                   \
+    5000 /* most that closing waits for recovery; no longer than a link may be silent */
+#define CLOSE_NAP 100000 /* ns */
 
 static void name_lane(const struct mn_conn *conn, int i, struct tcp_lane *lane)
 {
@@ -138,11 +143,50 @@ enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct mn_diag 
     return MN_OK;
 }
 
+/* Small messages that are done are in no socket that will deliver them, or may not be. */
+static int is_owing(const struct tcp_comm *comm)
+{
+    const struct tcp_failover *f = comm->failover;
+    int under_way = 0;
+
+    if (!f || !comm->eager_bytes || atomic_load(&comm->error))
+        return 0;
+    for (int i = 0; i < comm->n_lanes; i++)
+        under_way |= comm->lanes[i].tx != NULL;
+    return comm->n_todo || f->n_waiting || f->n_broken || under_way || !comm->first;
+}
+
+/* Its owner was told that they are done, and asks no more. */
+static void finish_recovery(struct tcp_comm *comm)
+{
+    unsigned bound = comm->silence_ms < CLOSE_MS ? comm->silence_ms : CLOSE_MS;
+    uint64_t end = mn_now_ms() + bound;
+    enum mn_err err = MN_OK;
+
+    /* Of the peer's end nobody is told any more. */
+    while (!err && comm->failover && comm->eager_bytes && tcp_any_left(comm) && is_owing(comm) &&
+           mn_now_ms() < end) {
+        err = tcp_send_arm(comm);
+        if (!err)
+            err = tcp_control(comm);
+        if (!err)
+            err = tcp_look(comm);
+        if (!err && is_owing(comm))
+            nanosleep(&(struct timespec){0, CLOSE_NAP}, NULL);
+    }
+    if (!err && is_owing(comm) && mn_now_ms() >= end)
+        MN_WARN("send to peer %s: closed while a link is out, after waiting %u ms for the peer's "
+                "process: up to %u bytes of small messages that were done may not arrive",
+                comm->peer, bound, comm->eager_bytes);
+}
+
 void tcp_close(struct mn_comm *base)
 {
     struct tcp_comm *comm = (struct tcp_comm *)base;
     const struct tcp_lane *kept = NULL;
 
+    if (base->is_send)
+        finish_recovery(comm);
     if (base->is_send)
         kept = tcp_linger(comm) ? comm->first : NULL;
     else

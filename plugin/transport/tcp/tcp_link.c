@@ -83,7 +83,7 @@ void tcp_lane_is_up(struct tcp_comm *comm, struct tcp_lane *lane, int fd, uint64
     lane->log_base = lane->pos = 0;
     lane->frames = lane->told_frames = 0;
     lane->stage_at = lane->stage_len = 0;
-    lane->acked_ms = mn_now_ms();
+    lane->acked_ms = f->links[lane->way].up_ms = mn_now_ms();
     tcp_tune(comm, lane);
     comm->base.wakes_changed++;
     if (lane >= comm->lanes + comm->n_lanes && !f->control)
@@ -113,13 +113,17 @@ static void begin_gone(struct tcp_comm *comm, struct tcp_link *link, const char 
 {
     const struct tcp_failover *f = comm->failover;
 
-    if (link->gone)
-        return;
-    link->hold_ms = link->back_ms && now - link->back_ms < (uint64_t)FLAP_HOLDS * link->hold_ms
-                        ? link->hold_ms * 2
-                        : f->hold_ms;
+    /* One that had come back goes before all are. */
+    int again = link->gone && link->up_ms > link->fell_ms;
+    int soon = link->back_ms && now - link->back_ms < (uint64_t)FLAP_HOLDS * link->hold_ms;
+
+    link->fell_ms = now;
+    if (!link->gone || again)
+        link->hold_ms = again || soon ? link->hold_ms * 2 : f->hold_ms;
     if (link->hold_ms > f->hold_ms * HOLD_MOST)
         link->hold_ms = f->hold_ms * HOLD_MOST;
+    if (link->gone)
+        return;
     link->gone = 1;
     link->told = 0;
     link->again = 0;
@@ -177,6 +181,19 @@ static void find_broken(struct tcp_comm *comm, struct tcp_lane *lane)
         mark(comm, lane, ECONNRESET, "looking at it");
     else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
         mark(comm, lane, errno, "looking at it");
+}
+
+int tcp_any_left(struct tcp_comm *comm)
+{
+    int left = 0;
+
+    for (int i = 0; i < comm->n_all; i++) {
+        struct tcp_lane *lane = &comm->lanes[i];
+        if (lane->state == TCP_UP && !lane->broken)
+            find_broken(comm, lane);
+        left |= lane->state == TCP_UP && !lane->broken;
+    }
+    return left;
 }
 
 /* All are broken: the peer's process has ended, or no link is left. Some are: they are given up,
@@ -335,7 +352,7 @@ static void look_for_slow(struct tcp_comm *comm, const struct view *views)
 static enum mn_err come_back(struct tcp_comm *comm, struct tcp_lane *lane, uint64_t now)
 {
     struct tcp_link *link = &comm->failover->links[lane->way];
-    uint64_t since = link->bad_ms > link->gone_ms ? link->bad_ms : link->gone_ms;
+    uint64_t since = link->bad_ms > link->fell_ms ? link->bad_ms : link->fell_ms;
     int control = lane >= comm->lanes + comm->n_lanes;
     uint64_t attempt = 0;
 

@@ -135,6 +135,9 @@ static enum mn_err introduce(struct tcp_comm *comm, const struct tcp_frame *f)
     comm->incomplete++;
     while (is_known(tcp_message_at(comm, comm->seq_known), comm->seq_known))
         comm->seq_known++;
+    /* It stays near what is known: numbers wrap. */
+    if (!tcp_is_recovering(comm))
+        comm->fence_seq = comm->seq_known;
     return match(comm);
 }
 

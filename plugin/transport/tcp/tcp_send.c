@@ -183,7 +183,8 @@ static void put_in_front(struct tcp_comm *comm, struct tcp_lane *lane)
 {
     struct tcp_send *send = send_at(comm, comm->seq_header);
 
-    if (comm->seq_header + 1 == comm->seq_next || send->size != MN_HEAD_SIZE ||
+    /* The log may have room for one frame only. */
+    if (lane->log || comm->seq_header + 1 == comm->seq_next || send->size != MN_HEAD_SIZE ||
         !tcp_is_front(comm, send->tag))
         return;
     introduce(comm, lane);
