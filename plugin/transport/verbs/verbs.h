@@ -86,6 +86,7 @@ struct verbs_qp {
     uint32_t unsignaled;      /* announcements since the last that completes */
     uint32_t consumed;        /* receive requests to be posted again */
     uint32_t seen;            /* retired, at the last look */
+    uint64_t owing_ms;        /* since when looks have seen what is not; 0 = nothing is due */
     uint64_t probed_ms;       /* since when a probe is on its way; 0 = none is */
     /* Announcements written anew by it: the last is posted when so many are, and until it is known
      * to have landed, none goes from here on, where the first of them was. */

@@ -80,25 +80,32 @@ enum mn_err verbs_probe(struct verbs_comm *comm, int q, uint64_t now)
 }
 
 /* Since when an answer is due from a queue pair: to a probe, or to what else was sent; 0: nothing
- * is. */
-static uint64_t answer_due(const struct verbs_comm *comm, const struct verbs_qp *qp)
+ * is. Whatever other queue pairs do meanwhile. */
+static uint64_t answer_due(const struct verbs_qp *qp)
 {
-    if (qp->probed_ms)
-        return qp->probed_ms;
-    if (comm->base.is_send ? qp->posted != qp->retired : qp->posted - qp->retired >= qp->depth)
-        return comm->stuck_ms;
-    return 0;
+    return qp->probed_ms ? qp->probed_ms : qp->owing_ms;
 }
 
-/* When each link was last heard of: completions carry no time. */
+/* When each link was last heard of, and since when each queue pair owes an answer: completions
+ * carry no time. */
 static void listen_to(struct verbs_comm *comm, uint64_t now)
 {
-    for (int q = 0; q < comm->n_qps; q++)
-        if (!comm->links[comm->qps[q].link].recovery.state &&
-            comm->qps[q].seen != comm->qps[q].retired) {
-            comm->qps[q].seen = comm->qps[q].retired;
-            comm->links[comm->qps[q].link].recovery.heard_ms = now;
+    for (int q = 0; q < comm->n_qps; q++) {
+        struct verbs_qp *qp = &comm->qps[q];
+        struct verbs_recovery *recovery = &comm->links[qp->link].recovery;
+        uint32_t due = comm->base.is_send ? 1 : qp->depth;
+        if (recovery->state)
+            continue;
+        if (qp->seen != qp->retired) {
+            qp->seen = qp->retired;
+            qp->owing_ms = 0;
+            recovery->heard_ms = now;
         }
+        if (qp->posted - qp->retired < due)
+            qp->owing_ms = 0;
+        else if (!qp->owing_ms)
+            qp->owing_ms = now;
+    }
 }
 
 /* Silent, while another link that is asked all the time still answers: so it is not the peer. */
@@ -127,18 +134,18 @@ static enum mn_err look_at_writes(struct verbs_comm *comm, uint64_t now)
     comm->in_doubt = 0;
     listen_to(comm, now);
 
-    for (int q = 0; q < comm->n_qps && (stuck || comm->silent) && !comm->broken_ms && !err; q++) {
+    for (int q = 0; q < comm->n_qps && !comm->broken_ms && !err; q++) {
         struct verbs_qp *qp = &comm->qps[q];
         struct verbs_link *link = &comm->links[qp->link];
         if (port_down(link) || link->recovery.state || link->recovery.broken)
             continue; /* what is sent now only shortens the device's patience */
-        uint64_t due = answer_due(comm, qp);
+        uint64_t due = answer_due(qp);
         if (!due && (stuck || link->outage.told_ms))
             err = verbs_probe(comm, q, now);
         else if (due && is_dumb(comm, qp->link, due, now))
             verbs_give_up(comm, qp->link, due, "no answer for %.1f s, though the port is up",
                           (double)(now - due) / 1000);
-        else if (due && now - due > QUIET(silence))
+        else if (due && (stuck || comm->silent) && now - due > QUIET(silence))
             tell_outage(comm, qp->link, due, now, "no answer, though the port is up,");
         if (due && now - due > HUNG_TIMES * silence && link->outage.told_ms &&
             now - link->outage.told_ms > HUNG_TIMES * silence)

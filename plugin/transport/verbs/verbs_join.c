@@ -150,7 +150,7 @@ static void make_qps(struct verbs_comm *comm, struct verbs_link *link)
         qp->consumed = comm->base.is_send ? 0 : comm->rq_depth;
         qp->retired = qp->posted;
         qp->unsignaled = 0;
-        qp->probed_ms = 0;
+        qp->probed_ms = qp->owing_ms = 0;
         int error = err ? 0 : verbs_recv_refill(comm, qp);
         if (error)
             err = mn_fail(diag, MN_ERR_SYS, "posting receive requests: %s", strerror(error));
