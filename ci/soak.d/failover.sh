@@ -4,7 +4,7 @@
 . "$TOP/tests/namespaces.bash"
 . "$TOP/tests/relay.bash"
 . "$TOP/tests/cables.bash"
-NS=mnsf$$ KIND=tcp
+NS=mnsf$$ KIND=tcp FLAPS=10
 [ -z "$RDMA" ] || KIND=rdma
 unset LD_LIBRARY_PATH MESHNET_REACH
 cleanup()
@@ -17,7 +17,7 @@ cleanup()
 # fault: one, its mending in MEND. KEPT is the cable that stays, OUT those that are out.
 fault()
 {
-    local cable i name names=("${!SENDS[@]}")
+    local cable i names=("${!SENDS[@]}")
     dice $CABLES
     cable=$DICE
     dice 8
@@ -35,7 +35,7 @@ fault()
         MEND+=("sound $cable") ;;
     5 | 6)
         did "cable $cable flaps"
-        for i in 1 2 3 4 5 6 7 8 9 10; do
+        for ((i = 0; i < FLAPS; i++)); do
             pull $cable
             dice 4
             sleep 0.$DICE
@@ -45,11 +45,15 @@ fault()
         done ;;
     7)
         dice ${#names[@]}
-        name=${names[DICE]}
-        did "receiver of $name stopped"
-        kill -STOP ${TAKES[$name]}
-        MEND+=("kill -CONT ${TAKES[$name]}") ;;
+        stop_receiver ${names[DICE]} ;;
     esac
+}
+
+stop_receiver()
+{
+    did "receiver of $1 stopped"
+    kill -STOP ${TAKES[$1]}
+    MEND+=("kill -CONT ${TAKES[$1]}")
 }
 
 round()
