@@ -7,8 +7,9 @@ CABLES=3 FLAPS=4 KEPT=$((SEED % 3))
 stop_receiver()
 {
     did "receiver of $1 stopped"
-    of_end $1.take 'kill -STOP $pid'
-    MEND+=("of_end $1.take kill -CONT \$pid")
+    # It may have ended meanwhile.
+    of_end $1.take 'kill -STOP $pid || :'
+    MEND+=("of_end $1.take kill -CONT \$pid || :")
 }
 
 round()

@@ -21,38 +21,10 @@ teardown()
 # relayed SHAPE: its machines with addresses, the mesh file in mesh.yaml, a relay on each.
 relayed()
 {
-    local node
     mesh_of "$1" >lab.yaml
     lab_up "$PWD/lab.yaml"
     managed lab.yaml >mesh.yaml
-    (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >key)
-    # Emulated machines that share few processors stand still for seconds.
-    SLOW+=" MESHNET_KEY_FILE=/root/key MESHNET_RELAY_SOCKET=/root/relay.sock MESHNET_RELAY_SILENCE=20s
-        MESHNET_CONNECT=90s"
-    SLOW=${SLOW//$'\n'/ }
-    lab sync
-    for node in $NODES; do
-        on $node "umask 077; cp $PWD/key /root/key"
-        relayd_on $node
-    done
-}
-
-relayd_on()
-{
-    on "$1" "$SLOW MESHNET_CONFIG=$PWD/mesh.yaml setsid $MESHNET relayd >>/root/relayd 2>&1 &
-        echo \$! >/root/relayd.pid
-        for i in {1..300}; do
-            ! $SLOW MESHNET_CONFIG=$PWD/mesh.yaml $MESHNET relayd --status >/dev/null 2>&1 || exit 0
-            sleep 0.2
-        done
-        cat /root/relayd
-        exit 1"
-}
-
-# passed_on NODE: bytes.
-passed_on()
-{
-    on "$1" "$SLOW MESHNET_CONFIG=$PWD/mesh.yaml $MESHNET relayd --status --json" | jq .counts.bytes
+    relays_on $NODES
 }
 
 # over_relays "NODE PEER": two without a cable.

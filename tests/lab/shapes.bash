@@ -1,5 +1,5 @@
-# Shapes of four machines whose cables have no addresses, and the commands that make a mesh of them, for
-# the tests that load this after helper and traffic.
+# Shapes of three and four machines whose cables have no addresses, and the commands that make a mesh of
+# them, for the tests that load this after helper and traffic.
 
 NODES='spark-a spark-b spark-c spark-d'
 
@@ -13,6 +13,8 @@ mesh_of()
     line) set -- a:b b:c c:d ;;
     star) set -- a:b a:c a:d ;;
     full) set -- a:b a:c a:d b:c b:d c:d ;;
+    triangle) set -- a:b b:c c:a ;;
+    double) set -- a:b b:c c:a a:b b:c c:a ;; # two cables a pair
     esac
     for cable; do
         n=$((n + 1))
@@ -22,7 +24,7 @@ mesh_of()
     done
     printf 'version: 1\nnodes:\n'
     for a in a b c d; do
-        printf -- '  - name: spark-%s\n    nics:\n%s' "$a" "${nics[$a]}"
+        [ -z "${nics[$a]-}" ] || printf -- '  - name: spark-%s\n    nics:\n%s' "$a" "${nics[$a]}"
     done
 }
 

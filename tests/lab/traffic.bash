@@ -188,3 +188,38 @@ stream_end()
         tail -n 3 /root/stream
         exit 1"
 }
+
+# relays_on NODE…: meshnet relayd on each, by the file mesh.yaml of this folder; SLOW has from here on
+# what goes by them.
+relays_on()
+{
+    local node
+    (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >key)
+    # Emulated machines that share few processors stand still for seconds.
+    SLOW+=" MESHNET_KEY_FILE=/root/key MESHNET_RELAY_SOCKET=/root/relay.sock MESHNET_RELAY_SILENCE=20s
+        MESHNET_CONNECT=90s"
+    SLOW=${SLOW//$'\n'/ }
+    lab sync
+    for node; do
+        on $node "umask 077; cp $PWD/key /root/key"
+        relayd_on $node
+    done
+}
+
+relayd_on()
+{
+    on "$1" "$SLOW MESHNET_CONFIG=$PWD/mesh.yaml setsid $MESHNET relayd >>/root/relayd 2>&1 &
+        echo \$! >/root/relayd.pid
+        for i in {1..300}; do
+            ! $SLOW MESHNET_CONFIG=$PWD/mesh.yaml $MESHNET relayd --status >/dev/null 2>&1 || exit 0
+            sleep 0.2
+        done
+        cat /root/relayd
+        exit 1"
+}
+
+# passed_on NODE: bytes, by its relay.
+passed_on()
+{
+    on "$1" "$SLOW MESHNET_CONFIG=$PWD/mesh.yaml $MESHNET relayd --status --json" | jq .counts.bytes
+}
