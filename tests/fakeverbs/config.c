@@ -12,6 +12,7 @@ static void set_link(struct fv_config *config, const char *value);
 static void set_speed(struct fv_config *config, const char *value);
 static void set_bare(struct fv_config *config, const char *value);
 static void set_lost(struct fv_config *config, const char *value);
+static void set_slow(struct fv_config *config, const char *value);
 static void set_fail(struct fv_config *config, const char *value);
 
 #define NUMBER(key, initial, help)                                                                 \
@@ -39,6 +40,8 @@ static const struct key {
      "VERB:N: the Nth call from now on fails; VERB is create_cq create_qp modify_qp rtr post_send "
      "post_recv, or event: one of a completion queue is lost; 0: none"},
     {"speed", 0, 0, 0, set_speed, "NAME:GBPS: 10 20 25 40 50 100 200 400 (100)"},
+    {"slow", 0, 0, 0, set_slow,
+     "NAME:N: a packet (32 KiB at most) takes N polls to leave, N us in a fabric of several (shm)"},
     {"bare", 0, 0, 0, set_bare, "NAME:1: takes no DMA-BUF and answers no reads"},
     NUMBER(seed, 1, "of all chances; the same seed and calls replay exactly"),
     NUMBER(max_qp_wr, 16384, "limit of either queue of a queue pair"),
@@ -170,6 +173,12 @@ static void set_bare(struct fv_config *config, const char *value)
 {
     struct fv_device_config *device = named(config, "bare", value, &value);
     device->bare = (int)number("bare", value);
+}
+
+static void set_slow(struct fv_config *config, const char *value)
+{
+    struct fv_device_config *device = named(config, "slow", value, &value);
+    device->slow = number("slow", value);
 }
 
 static void set_lost(struct fv_config *config, const char *value)

@@ -46,6 +46,7 @@ struct fv_device_config {
     uint8_t addr[FV_ADDRS][16]; /* IPv4 mapped */
     int n_addrs, down, gbps, bare;
     unsigned int lost; /* enum fv_lost */
+    long slow;         /* ticks or us a packet */
 };
 
 struct fv_config {
@@ -155,7 +156,8 @@ struct fv_device {
     struct fv_device_config *config;
     int port_up, contexts, shifted;
     long gid_uses;
-    uint64_t up_at; /* tick at which a flapping port comes back; 0: not flapping */
+    uint64_t free_at; /* tick or ns from which the next packet may leave: slow */
+    uint64_t up_at;   /* tick at which a flapping port comes back; 0: not flapping */
     uint64_t ops, bytes;
 };
 

@@ -164,6 +164,19 @@ static int send_unreliable(struct fv_qp *qp, struct fv_swqe *w)
     return 1;
 }
 
+/* The device takes its time for a packet. 0: it is not done with the one before. */
+static int take_turn(struct fv_device *device)
+{
+    long slow = device->config->slow;
+    if (slow == 0)
+        return 1;
+    uint64_t now = fv_is_shared() ? fv_now() : fv.tick;
+    if (now < device->free_at)
+        return 0;
+    device->free_at = now + (uint64_t)slow * (fv_is_shared() ? 1000 : 1);
+    return 1;
+}
+
 int fv_send_step(struct fv_qp *qp)
 {
     if (qp->base.state != IBV_QPS_RTS || qp->sq_sent == qp->sq_posted)
@@ -195,6 +208,8 @@ int fv_send_step(struct fv_qp *qp)
     int is_read = w->opcode == IBV_WR_RDMA_READ;
     uint64_t left = w->length - w->offset;
     uint32_t bytes = is_read ? 0 : left < FV_FRAGMENT ? (uint32_t)left : FV_FRAGMENT;
+    if (!take_turn(qp->device))
+        return -1;
     struct fv_packet *packet = request(qp, w, peer, bytes);
     if (!packet)
         return -1;

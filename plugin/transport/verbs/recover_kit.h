@@ -24,7 +24,10 @@
 #include "topo/base/log.h"
 #include "topo/base/pattern_kit.h"
 
-enum { KIT_LINKS = 3, KIT_WINDOW = 8, KIT_SIZE = 1 << 18 };
+#ifndef KIT_SIZE
+#define KIT_SIZE (1 << 18)
+#endif
+enum { KIT_LINKS = 3, KIT_WINDOW = 8 };
 
 static uint64_t (*kit_counter)(const char *name);
 static void (*kit_set)(const char *settings);
@@ -40,6 +43,8 @@ struct kit {
     struct mn_request *sends[KIT_WINDOW], *recvs[KIT_WINDOW];
     unsigned sent, received, n_sends, n_recvs; /* done; asked for */
     unsigned filled, cleared, messages;
+    unsigned window; /* messages under way, KIT_WINDOW at most */
+    size_t size;     /* of every message; 0 = all sizes */
     uint64_t seed;
 };
 
@@ -142,6 +147,7 @@ static inline void kit_open(struct kit *kit, int links, int lanes, unsigned sile
         skip();
     memset(kit, 0, sizeof *kit);
     kit->seed = seed;
+    kit->window = KIT_WINDOW;
     kit_warnings[0] = 0;
     mn_log_set_sink(kit_keep_warning);
     alarm(300);
@@ -191,6 +197,8 @@ static inline size_t kit_size(const struct kit *kit, unsigned message)
 {
     uint64_t hash = (message + kit->seed) * 0x9e3779b97f4a7c15u;
 
+    if (kit->size)
+        return kit->size;
     /* Small ones and large ones: half fit into one part. */
     return (size_t)((hash >> 20) % (hash >> 60 & 1 ? KIT_SIZE : 4096)) + 1;
 }
@@ -214,7 +222,7 @@ static inline enum mn_err kit_post(struct kit *kit)
             mn_transport_verbs.irecv(kit->recv, 1, &to, &room, &tag, &kit->recv_mr, &kit->recvs[r]);
         kit->n_recvs += kit->recvs[r] != NULL;
     }
-    if (err || kit->n_sends - kit->sent == KIT_WINDOW || kit->n_sends == kit->messages)
+    if (err || kit->n_sends - kit->sent == kit->window || kit->n_sends == kit->messages)
         return err;
     if (kit->filled == kit->n_sends) {
         mn_pattern_fill(from, size, kit_seed(kit->n_sends));

@@ -94,6 +94,17 @@ struct verbs_qp {
     uint8_t anew;
 };
 
+/* Sender: whether a link carries less than was agreed. */
+struct verbs_slow {
+    uint64_t seen;     /* carried, at the last look */
+    uint64_t since_ms; /* since when its weight is small … */
+    unsigned looks;    /* … at so many looks in a row … */
+    uint8_t told;
+    uint8_t tried, failed;    /* it got a part again; was last with it, so often in a row */
+    unsigned idle;            /* looks that found it without a part, since it was tried */
+    uint64_t at[VERBS_LINKS]; /* … and what each link had carried before */
+};
+
 struct verbs_link {
     struct verbs_watch watch;
     struct verbs_device *device;
@@ -109,14 +120,17 @@ struct verbs_link {
     int first_qp, n_qps;
     uint32_t max_inline;
     char from[MN_ADDR_TEXT], to[MN_ADDR_TEXT];
+    uint64_t carried; /* sender: bytes that were acknowledged */
     struct mn_outage outage;
     struct verbs_recovery recovery;
+    struct verbs_slow slow;
 };
 
 /* Segment k of a part is the bytes from k * max_segment on. */
 struct verbs_send_part {
     uint32_t offset, length; /* in the message */
     uint16_t first, n_segments, posted, acked;
+    uint16_t round; /* in which its last completion was read */
     uint8_t qp;
 };
 
@@ -184,7 +198,9 @@ struct verbs_comm {
     uint32_t seq;                       /* of the group in turn */
     struct verbs_cts head[VERBS_RECVS]; /* that group, once it is whole */
     uint8_t head_n, head_filled;
-    uint32_t waiting; /* sends with segments not posted yet */
+    uint32_t waiting;           /* sends with segments not posted yet */
+    uint16_t round;             /* counts looks at the queues */
+    uint8_t last_group, streak; /* the link that finished a message last, so often in a row */
     /* receiver */
     struct verbs_group *groups;                /* VERBS_SLOTS, in turn */
     struct verbs_slot *slots;                  /* VERBS_RING, by announcement */
@@ -197,7 +213,7 @@ struct verbs_comm {
 
     /* when nothing moves */
     uint32_t idle;
-    uint64_t looked_ms, listened_ms, stuck_ms, broken_ms, ended_ms;
+    uint64_t looked_ms, weighed_ms, listened_ms, stuck_ms, broken_ms, ended_ms;
     int broken_link;
     int silent;                  /* links with an outage */
     int failover, n_away, hurry; /* links on their way out or in: looks are made at once */
@@ -274,7 +290,7 @@ enum mn_err verbs_look(struct verbs_comm *comm);
 enum mn_err verbs_look_soon(struct verbs_comm *comm);
 static inline int verbs_urgent(struct verbs_comm *comm)
 {
-    return comm->failover &&
+    return comm->n_links > 1 &&
            (comm->hurry || !(++comm->calls & 63) ||
             comm->alarm != atomic_load_explicit(&verbs_alarm, memory_order_relaxed));
 }
@@ -343,6 +359,13 @@ uint32_t verbs_segment_length(const struct verbs_comm *comm, const struct verbs_
                               uint32_t k);
 /* What a test of something that is not done does. */
 enum mn_err verbs_send_progress(struct verbs_comm *comm);
+/* verbs_weight.c. A message is done, queue pair last was the last. Its link gets less of the next
+ * ones, the others more: messages one at a time find the speeds of the links that way, and what is
+ * under way together is divided so. Completions that are read at one time say nothing. */
+void verbs_weigh(struct verbs_comm *comm, const struct verbs_send *send, unsigned last);
+/* Now and then: a link that has carried nothing beside others is tried with more, one that takes
+ * much less than agreed for a second is told, once. */
+void verbs_weigh_look(struct verbs_comm *comm, uint64_t now);
 /* Everything before announcement seq has arrived, as the closing peer says. */
 void verbs_send_landed(struct verbs_comm *comm, uint32_t seq);
 

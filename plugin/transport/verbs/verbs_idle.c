@@ -225,6 +225,10 @@ static enum mn_err look(struct verbs_comm *comm, uint64_t now)
         err = look_at_writes(comm, now);
     if (!err && comm->failover)
         err = verbs_recover(comm, now);
+    if (comm->base.is_send && comm->n_links > 1 && now - comm->weighed_ms >= LOOK_MS) {
+        comm->weighed_ms = now;
+        verbs_weigh_look(comm, now);
+    }
     return err ? err : look_at_broken(comm, now);
 }
 

@@ -213,24 +213,6 @@ static enum mn_err post_waiting(struct verbs_comm *comm)
 
 /* --- completions ------------------------------------------------------------------------------ */
 
-/* The queue pair that finishes a message last is given less of the next, the others more: messages
- * one at a time find the speeds of the links that way (many in flight do so by what is
- * outstanding). */
-static void adapt(struct verbs_comm *comm, const struct verbs_send *send, unsigned last)
-{
-    for (int i = 0; i < send->n_parts; i++) {
-        unsigned q = send->parts[i].qp;
-        uint32_t full = comm->full_weight[q], step = full / 64 + 1;
-        uint32_t *weight = &comm->ways[q].weight;
-        if (!*weight)
-            continue; /* its link is away */
-        if (q == last)
-            *weight = *weight > full / 2 + step ? *weight - step : full / 2 + 1;
-        else
-            *weight = *weight + step < full ? *weight + step : full;
-    }
-}
-
 static void on_completion(struct verbs_comm *comm, struct verbs_link *link, const struct ibv_wc *wc)
 {
     struct verbs_wr id = verbs_wr_unpack(wc->wr_id);
@@ -266,13 +248,16 @@ static void on_completion(struct verbs_comm *comm, struct verbs_link *link, cons
         return;
     }
     struct verbs_send_part *part = &send->parts[id.part];
-    comm->ways[id.qp].outstanding -= verbs_segment_length(comm, part, part->acked);
+    uint32_t bytes = verbs_segment_length(comm, part, part->acked);
+    comm->ways[id.qp].outstanding -= bytes;
+    link->carried += bytes;
     part->acked++;
+    part->round = comm->round;
     if (--send->pending)
         return;
     send->done = 1;
     if (send->n_parts > 1)
-        adapt(comm, send, id.qp);
+        verbs_weigh(comm, send, id.qp);
 }
 
 static enum mn_err progress(struct verbs_comm *comm)
@@ -283,6 +268,7 @@ static enum mn_err progress(struct verbs_comm *comm)
 
     if (err)
         return err;
+    comm->round++;
     for (int i = 0; i < comm->n_links; i++) {
         struct verbs_link *link = &comm->links[i];
         if (!link->pending)
