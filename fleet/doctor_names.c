@@ -48,11 +48,11 @@ void mn_doctor_ask_names(const struct mn_doctor_look *look, cJSON *answer)
         mn_strlcpy(lookups[i].name, mesh->nodes[i].hostname, sizeof lookups[i].name);
         lookups[i].started = !pthread_create(&lookups[i].thread, NULL, look_up, &lookups[i]);
     }
-    clock_gettime(CLOCK_REALTIME, &end);
+    clock_gettime(CLOCK_MONOTONIC, &end);
     end.tv_sec += PATIENCE;
     for (size_t i = 0; i < n; i++)
-        lookups[i].done =
-            lookups[i].started && !pthread_timedjoin_np(lookups[i].thread, NULL, &end);
+        lookups[i].done = lookups[i].started &&
+                          !pthread_clockjoin_np(lookups[i].thread, NULL, CLOCK_MONOTONIC, &end);
     for (size_t i = 0; i < n; i++) {
         char text[MN_ADDR_TEXT];
         if (!lookups[i].done || !lookups[i].n ||

@@ -40,10 +40,10 @@ static int wait_for_job(void)
 {
     struct timespec until;
 
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += IDLE_S;
     n_idle++;
-    int late = pthread_cond_timedwait(&waiting, &lock, &until);
+    int late = pthread_cond_clockwait(&waiting, &lock, CLOCK_MONOTONIC, &until);
     n_idle--;
     return !late || first;
 }
