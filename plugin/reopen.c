@@ -354,7 +354,13 @@ int mn_reopen_lost_on(struct mn_reopen *r, const char *netdev)
             choose_way(r, netdev);
         r->due_ms = mn_now_ms();
     }
+    int tell = error && !r->told;
+    r->told |= error != 0;
     pthread_mutex_unlock(&lock);
+    if (tell)
+        MN_WARN("peer %s: opening a connection that was lost again: starting the thread for it "
+                "(see ulimit -n and -u): %s; trying on",
+                r->peer, strerror(error));
     return !error;
 }
 

@@ -14,7 +14,8 @@ static void let_go(struct mn_reopen *r)
     r->chan = NULL;
 }
 
-static void fail(struct mn_reopen *r, uint64_t now, const char *why)
+/* own: this host does not let it be dialled, as for want of descriptors. */
+static void fail(struct mn_reopen *r, uint64_t now, const char *why, int own)
 {
     const struct mn_way *way = &r->ways[r->way];
     char addr[MN_ADDR_TEXT];
@@ -25,11 +26,14 @@ static void fail(struct mn_reopen *r, uint64_t now, const char *why)
         r->chan->fd = -1;
     }
     let_go(r);
-    if (!(r->rounds & (r->rounds - 1)))
-        MN_INFO("peer %s: opening the control connection again to %s port %u over %s: %s; trying "
-                "on",
-                r->peer, mn_addr_format(&way->remote, addr, sizeof addr), r->port,
-                way->routed ? "the routing table" : way->local.netdev, why);
+    if (!(r->rounds & (r->rounds - 1)) || (own && !r->told))
+        mn_log(
+            own && !r->told ? MN_LOG_WARN : MN_LOG_INFO, __FILE__, __LINE__,
+            "peer %s: opening a connection that was lost again to %s port %u over %s: %s; trying "
+            "on",
+            r->peer, mn_addr_format(&way->remote, addr, sizeof addr), r->port,
+            way->routed ? "the routing table" : way->local.netdev, why);
+    r->told |= own;
     r->way = (r->way + 1) % r->n_ways;
     r->due_ms = now;
     if (r->way)
@@ -108,10 +112,11 @@ void mn_reopen_dial(struct mn_reopen *r, uint64_t now)
     if (err == MN_ERR_AGAIN && now < r->due_ms)
         return;
     if (err) {
-        fail(r, now, err == MN_ERR_AGAIN ? "nobody answers" : why.text);
+        fail(r, now, err == MN_ERR_AGAIN ? "nobody answers" : why.text,
+             !r->chan && (err == MN_ERR_SYS || err == MN_ERR_NOMEM));
         return;
     }
-    r->lost = 0;
+    r->lost = r->told = 0;
     mn_reopen_give(r, r->chan->fd);
     r->chan->fd = -1;
     let_go(r);

@@ -34,6 +34,7 @@ struct mn_reopen {
     struct mn_way ways[MN_MAX_LOCALS + 1];
     int n_ways, way;
     int lost;
+    int told;             /* at WARN: this host does not let it be dialled */
     unsigned rounds;      /* of attempts over all ways, that are over */
     uint64_t due_ms;      /* when the next attempt begins, or the present one must be through */
     struct mn_chan *chan; /* of the attempt under way; NULL = none is */

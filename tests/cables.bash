@@ -26,7 +26,7 @@ cables_up()
         done
     done
 }
-declare -A FABRIC=()
+declare -gA FABRIC=() # in a function as well: bats loads files in one
 
 cables_end()
 {

@@ -52,21 +52,22 @@ struct verbs_recovery { /* of a link; zero: UP, as the handshake made it */
     enum verbs_state state;
     enum verbs_joining step;
     uint32_t turn;
-    uint8_t away;      /* nothing new goes by it: not UP, or about to be given up, or not tried */
-    uint8_t broken;    /* a completion failed */
-    uint8_t asked;     /* receiver: the sender is asked to give it up */
-    uint8_t early;     /* receiver: UP, but the sender's end was not tried yet */
-    uint8_t failed;    /* joining came to nothing; its end waits for the job */
-    uint8_t job_due;   /* receiver: its job waits for another's */
-    uint8_t told;      /* at WARN, that it went */
-    uint8_t carried;   /* it was in use when its end began: that is a stall */
-    uint8_t dead;      /* its device failed: it does not come back */
-    uint8_t loud;      /* receiver: the device has not taken them to ERR yet */
-    uint8_t unsure;    /* receiver: the fence left receive requests without a completion */
-    uint8_t say;       /* bit per word */
-    uint32_t polls;    /* of its queue, empty, since the fence */
-    uint64_t heard_ms; /* its last completion, as looks have seen it */
-    uint64_t since_ms; /* when what went wrong did */
+    uint8_t away;       /* nothing new goes by it: not UP, or about to be given up, or not tried */
+    uint8_t broken;     /* a completion failed */
+    uint8_t asked;      /* receiver: the sender is asked to give it up */
+    uint8_t early;      /* receiver: UP, but the sender's end was not tried yet */
+    uint8_t failed;     /* joining came to nothing; its end waits for the job */
+    uint8_t job_due;    /* receiver: its job waits for another's */
+    uint8_t told;       /* at WARN, that it went */
+    uint8_t told_limit; /* … and that this host does not let it come back */
+    uint8_t carried;    /* it was in use when its end began: that is a stall */
+    uint8_t dead;       /* its device failed: it does not come back */
+    uint8_t loud;       /* receiver: the device has not taken them to ERR yet */
+    uint8_t unsure;     /* receiver: the fence left receive requests without a completion */
+    uint8_t say;        /* bit per word */
+    uint32_t polls;     /* of its queue, empty, since the fence */
+    uint64_t heard_ms;  /* its last completion, as looks have seen it */
+    uint64_t since_ms;  /* when what went wrong did */
     uint64_t gone_ms, fenced_ms, up_ms, tried_ms;
     uint64_t steady_ms; /* since when its port is ACTIVE; 0 = it is not */
     unsigned hold_ms, stall_ms;

@@ -133,13 +133,15 @@ static enum mn_err read_old_control(struct verbs_comm *comm)
     return err;
 }
 
-/* Its cable may be out while others are not. The old one stays until there is a new one. */
+/* Its cable may be out while others are not. The old one stays until there is a new one. One that
+ * is lost may have found no descriptor to be dialled with. */
 static void look_for_silence(struct verbs_comm *comm, uint64_t now)
 {
-    if (!comm->base.is_send || comm->control.fd < 0 || now - comm->listened_ms < SILENCE_MS)
+    if (!comm->base.is_send || comm->peer_closed || comm->ended_ms ||
+        now - comm->listened_ms < SILENCE_MS)
         return;
     comm->listened_ms = now;
-    if (mn_socket_is_silent(comm->control.fd) && !comm->peer_closed)
+    if (comm->control.fd < 0 || mn_socket_is_silent(comm->control.fd))
         (void)mn_reopen_lost(comm->reopen);
 }
 

@@ -191,7 +191,7 @@ void verbs_tell_back(struct verbs_comm *comm, int i, uint64_t now)
 
     r->up_ms = r->heard_ms = now;
     comm->stats.back++;
-    r->told = 0;
+    r->told = r->told_limit = 0;
     MN_WARN("%s: is back after %.1f s; the connection had stood still for %u ms, and %llu bytes "
             "were sent again",
             verbs_name(comm, i, who), (double)(now - r->since_ms) / 1000, r->stall_ms,

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "plugin/transport/verbs/verbs.h"
+#include "topo/base/log.h"
 
 #define HOLD_ALONE 100        /* where no link is left, a port is steady sooner */
 #define TRY(s)     ((s) / 16) /* a new link answers within */
@@ -58,6 +59,19 @@ static void start_job(struct verbs_comm *comm, int i, enum verbs_joining step, i
         verbs_join_failed(comm, i, "no thread to make queue pairs");
 }
 
+/* This host, not the cable or the peer, is why it does not come back. */
+static void tell_limit(struct verbs_comm *comm, int i)
+{
+    struct verbs_recovery *r = &comm->links[i].recovery;
+    char who[VERBS_WHO];
+
+    if (r->told_limit)
+        return;
+    r->told_limit = 1;
+    MN_WARN("%s: cannot come back: %s; it is tried again every now and then",
+            verbs_name(comm, i, who), comm->job_diag.text);
+}
+
 static void end_job(struct verbs_comm *comm, uint64_t now)
 {
     int i = comm->job_link;
@@ -70,6 +84,8 @@ static void end_job(struct verbs_comm *comm, uint64_t now)
         int told = r->failed; /* by a word of the peer, or by the port */
         r->failed = 0;
         memcpy(cause, r->cause, sizeof cause);
+        if (!told && comm->job_diag.code != MN_ERR_LINK_DEAD)
+            tell_limit(comm, i);
         if (!comm->base.is_send && told)
             verbs_fence(comm, i, now);
         else

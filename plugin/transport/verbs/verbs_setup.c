@@ -125,9 +125,11 @@ enum mn_err verbs_make_qp(struct verbs_comm *comm, struct verbs_link *link, stru
     }
     if (!qp->qp)
         return mn_fail_errno(diag,
-                             "making a queue pair on %s (%s): %u send and %u receive requests",
+                             "making a queue pair on %s (%s): %u send and %u receive requests; the "
+                             "device has %d queue pairs for all processes, and their memory counts "
+                             "as locked (see ulimit -l)",
                              link->device->name, link->local.netdev, init.cap.max_send_wr,
-                             init.cap.max_recv_wr);
+                             init.cap.max_recv_wr, attr->max_qp);
     qp->number = qp->qp->qp_num;
     qp->depth = init.cap.max_send_wr;
     if (!link->n_qps || got.cap.max_inline_data < link->max_inline)
@@ -174,8 +176,10 @@ static enum mn_err make_link(struct verbs_comm *comm, const struct mn_conn *conn
                                             (int)(most && depth > most ? most : depth),
                                             &link->watch, link->channel, 0);
     if (!link->cq)
-        return mn_fail_errno(diag, "making a completion queue of %u on %s", depth,
-                             link->device->name);
+        return mn_fail_errno(diag,
+                             "making a completion queue of %u on %s; the device has %d for all "
+                             "processes, and their memory counts as locked (see ulimit -l)",
+                             depth, link->device->name, link->device->attr.max_cq);
     /* No relaxed ordering here: announcements are read while they are written. */
     link->ring_mr =
         link->device->ibv->reg_mr(link->device->pd, comm->ring, VERBS_RING * sizeof *comm->ring,

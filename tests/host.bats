@@ -1,0 +1,221 @@
+#!/usr/bin/env bats
+# What an application and its host do to a connection that has two cables, over TCP and over RDMA on
+# the double: signals, children, a wall clock that jumps, a process that is stopped, limits that are
+# reached while a cable comes back. Every byte is compared; nothing here measures time.
+
+load helper
+load namespaces
+load cables
+
+setup()
+{
+    [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
+    STREAM=$BUILD/tests/stream
+    NS=mnx$$
+    unset MESHNET_CONFIG MESHNET_NODE "${!NCCL_@}"
+    export STREAM_SIZES=all STREAM_END=end
+    cd "$BATS_TEST_TMPDIR"
+    RECEIVER='' SENDER='' BOTHERS=''
+}
+
+teardown()
+{
+    take_down
+}
+
+take_down()
+{
+    local process
+    for process in $RECEIVER $SENDER; do # timeout, and what it runs
+        kill -9 $(pgrep -P "$process") "$process" 2>/dev/null || true
+    done
+    wait
+    RECEIVER='' SENDER=''
+    cables_end
+    rm -f handle end pulled muted received sent received.log sent.log
+    return 0
+}
+
+# ends_of KIND [VARIABLE…]: two cables of that kind; a receives, b sends; returns when data flows.
+ends_of()
+{
+    local kind=$1
+    shift
+    cables_up $kind 2
+    (of_node a timeout -k 1 200 env $BOTHERS "$@" "$STREAM" "$PLUGIN" receive handle 0) >received 2>received.log 3>&- &
+    RECEIVER=$!
+    (of_node b timeout -k 1 200 env $BOTHERS "$@" "$STREAM" "$PLUGIN" send handle 0) >sent 2>sent.log 3>&- &
+    SENDER=$!
+    more
+}
+
+# more [COUNT]: some more messages come.
+more()
+{
+    local until
+    until=$(($(grep -E '^[0-9]+$' received 2>/dev/null | tail -n 1) + ${1-512}))
+    for _ in $(seq 900); do
+        [ "$(grep -E '^[0-9]+$' received | tail -n 1)" -lt $until ] 2>/dev/null || [ ! -s received ] ||
+            ! grep -qE '^[0-9]+$' received || return 0
+        ! grep -q '^failed' received sent || break
+        sleep 0.1
+    done
+    tail -n 3 received sent
+    cat received.log sent.log
+    return 1
+}
+
+# says WHO TEXT [COUNT]: in its log, so often at least.
+says()
+{
+    for _ in $(seq 600); do
+        [ "$(grep -c "$2" "$1.log")" -lt "${3-1}" ] || return 0
+        sleep 0.1
+    done
+    cat received.log sent.log
+    return 1
+}
+
+# A cable goes and comes back, at both ends.
+GONE='link mesh1 .*\(is given up\|out\): '
+BACK='link mesh1 .*is back after'
+a_cable_goes_and_returns()
+{
+    pull 1
+    says sent "$GONE"
+    says received "$GONE"
+    more
+    plug 1
+    says sent "$BACK"
+    says received "$BACK"
+    more
+}
+
+# The stream is ended, and all of it has arrived.
+survived()
+{
+    touch end
+    wait $RECEIVER || true
+    wait $SENDER || true
+    cat received.log sent.log
+    tail -n 1 received sent
+    [ "$(tail -n 1 received)" = "$(tail -n 1 sent)" ]
+    grep -q '^done' received
+}
+
+# bothered WORDS: a connection is made, moves data, loses a cable and takes it back under all that,
+# over either transport.
+bothered()
+{
+    local kind
+    for kind in tcp rdma; do
+        BOTHERS="LD_PRELOAD=$BUILD/tests/bother.so BOTHER=$1"
+        ends_of $kind
+        a_cable_goes_and_returns
+        survived
+        for log in received.log sent.log; do
+            # Nothing else is told than that the cable went and returned.
+            run ! grep -vE 'link mesh1 .*(is given up|out|is back after)|port is DOWN|^bother: ' $log
+            grep '^bother: ' $log | tail -n 1 >bothers.$log
+        done
+        take_down
+    done
+}
+
+@test "host: a signal every 100 us, in whatever a call waits for" {
+    bothered alarm
+    cat bothers.*
+    for log in bothers.*; do
+        [ "$(grep -oE '[0-9]+ signals' $log | cut -d' ' -f1)" -gt 1000 ]
+    done
+}
+
+@test "host: children of the application change nothing, and what they become has none of the plugin's descriptors" {
+    bothered fork
+    cat bothers.*
+    for log in bothers.*; do
+        [ "$(grep -oE '[0-9]+ children' $log | cut -d' ' -f1)" -gt 10 ]
+        grep ', 0 leaks' $log
+    done
+}
+
+@test "host: a wall clock that jumps is of no concern" {
+    bothered clock
+    cat bothers.*
+    for log in bothers.*; do
+        [ "$(grep -oE '[0-9]+ jumps' $log | cut -d' ' -f1)" -gt 0 ]
+    done
+}
+
+# process END: of the stream itself.
+process()
+{
+    pgrep -P "$1"
+}
+
+@test "host: a process that is stopped for a while is slow: neither end gives anything up for it" {
+    for kind in tcp rdma; do
+        ends_of $kind
+        for end in $RECEIVER $SENDER; do
+            kill -STOP $(process $end)
+            sleep "${MESHNET_LONG-6}" # links beside others that are silent for 2.5 s are given up
+            kill -CONT $(process $end)
+            more
+        done
+        survived
+        run ! grep -E 'given up|: out: ' received.log sent.log
+        take_down
+    done
+}
+
+# descriptors SOFT: what both ends may have from now on.
+descriptors()
+{
+    prlimit --pid $(process $SENDER) --nofile="$1":
+    prlimit --pid $(process $RECEIVER) --nofile="$1":
+}
+
+NO_MORE='opening a connection that was lost again.*(see ulimit -n.*): Too many open files; trying on'
+
+@test "host: no descriptors for a link that comes back: it is said, and it comes back when there are some" {
+    ends_of tcp
+    descriptors 3
+    pull 1
+    says sent "$GONE"
+    plug 1
+    says sent "$NO_MORE"
+    more 2048
+    [ "$(grep -c 'is back' sent.log)" -eq 0 ]
+    descriptors 1024
+    says sent "$BACK"
+    more
+    survived
+    [ "$(grep -c "$NO_MORE" sent.log)" -le 5 ] # a socket each
+}
+
+# no_control: the kernel resets b's control connection.
+no_control()
+{
+    [ -n "$(on b ss -HtnK state established)" ] || skip "this kernel destroys no sockets (ss -K)"
+    says sent 'control connection is lost' $1
+}
+
+@test "host: no descriptors for a control connection: RDMA goes on without it, and has it again when there are some" {
+    ends_of rdma
+    descriptors 3
+    no_control 1
+    says sent "$NO_MORE"
+    more
+    descriptors 1024
+    says sent 'control connection was opened again'
+    # The thread that dials is there now.
+    descriptors 3
+    no_control 2
+    says sent "$NO_MORE" 2
+    more
+    descriptors 1024
+    says sent 'control connection was opened again' 2
+    more
+    a_cable_goes_and_returns
+    survived
+}
