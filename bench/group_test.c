@@ -441,7 +441,7 @@ static void a_silent_rank_is_spared_too(void **state)
     struct party parties[3];
 
     (void)state;
-    prepare(parties, 3, waits_for_none, 500);
+    prepare(parties, 3, waits_for_none, 2000);
     run_all(parties, 3);
     for (int r = 0; r < 3; r++)
         assert_int_equal(parties[r].result, 0);
