@@ -48,6 +48,13 @@ enum { VERBS_CAUSE = 160, VERBS_WORD_MAX = 1024 };
 /* Where a link that joins is; the receiver's is CONNECTS until its job is done. */
 enum verbs_joining { VERBS_MAKES, VERBS_ASKS, VERBS_CONNECTS, VERBS_TRIES };
 
+/* Counted over the comm's life, for it and for each link; told at close. */
+struct verbs_failover {
+    unsigned lost, back;
+    uint64_t replayed;
+    unsigned stall_ms;
+};
+
 struct verbs_recovery { /* of a link; zero: UP, as the handshake made it */
     enum verbs_state state;
     enum verbs_joining step;
@@ -72,18 +79,12 @@ struct verbs_recovery { /* of a link; zero: UP, as the handshake made it */
     uint64_t steady_ms; /* since when its port is ACTIVE; 0 = it is not */
     unsigned hold_ms, stall_ms;
     uint64_t replayed; /* bytes, since it went */
+    struct verbs_failover stats;
     /* Sender: which of the VERBS_OUTSTANDING messages before done_seq were done when it was fenced,
      * a bit each, the last one's first. */
     uint64_t done[4];
     uint32_t done_seq;
     char cause[VERBS_CAUSE];
-};
-
-/* Counted over the comm's life; told at close. */
-struct verbs_failover {
-    unsigned lost, back;
-    uint64_t replayed;
-    unsigned stall_ms;
 };
 
 /* verbs_recover.c */

@@ -31,7 +31,8 @@ enum { KIT_LINKS = 3, KIT_WINDOW = 8 };
 
 static uint64_t (*kit_counter)(const char *name);
 static void (*kit_set)(const char *settings);
-static char kit_warnings[65536];
+static char kit_warnings[65536]; /* with the lock: the thread of events warns, too */
+static pthread_mutex_t kit_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* A wire between the two, and what they move: message k of each end is a pattern of k. */
 struct kit {
@@ -51,24 +52,24 @@ struct kit {
 static inline void kit_keep_warning(enum mn_log_level level, const char *file, int line,
                                     const char *text)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
     (void)file, (void)line;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&kit_lock);
     size_t used = strlen(kit_warnings);
     if (level <= MN_LOG_WARN && used < sizeof kit_warnings - 1)
         snprintf(kit_warnings + used, sizeof kit_warnings - used, "%s\n", text);
     if (getenv("KIT_SHOW"))
         fprintf(stderr, "%llu %s\n", (unsigned long long)mn_now_ms(), text);
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&kit_lock);
 }
 
 static inline unsigned kit_count(const char *words)
 {
     unsigned n = 0;
 
+    pthread_mutex_lock(&kit_lock);
     for (const char *at = kit_warnings; (at = strstr(at, words)); at++)
         n++;
+    pthread_mutex_unlock(&kit_lock);
     return n;
 }
 
@@ -148,7 +149,9 @@ static inline void kit_open(struct kit *kit, int links, int lanes, unsigned sile
     memset(kit, 0, sizeof *kit);
     kit->seed = seed;
     kit->window = KIT_WINDOW;
+    pthread_mutex_lock(&kit_lock);
     kit_warnings[0] = 0;
+    pthread_mutex_unlock(&kit_lock);
     mn_log_set_sink(kit_keep_warning);
     alarm(300);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);

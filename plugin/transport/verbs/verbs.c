@@ -143,6 +143,20 @@ static enum mn_err verbs_open(struct mn_conn *conn, struct mn_comm **out, struct
     return MN_OK;
 }
 
+static void tell_links(const struct verbs_comm *comm)
+{
+    char who[VERBS_WHO];
+
+    for (int i = 0; i < comm->n_links; i++) {
+        const struct verbs_failover *stats = &comm->links[i].recovery.stats;
+        if (stats->lost)
+            MN_INFO("%s: given up %u times, came back %u times; %u ms of standing still for it; "
+                    "%llu bytes were sent again",
+                    verbs_name(comm, i, who), stats->lost, stats->back, stats->stall_ms,
+                    (unsigned long long)stats->replayed);
+    }
+}
+
 static void verbs_close(struct mn_comm *base)
 {
     struct verbs_comm *comm = (struct verbs_comm *)base;
@@ -156,6 +170,7 @@ static void verbs_close(struct mn_comm *base)
                 "with messages waiting for what they had done; %llu bytes were sent again",
                 comm->peer, comm->stats.lost, comm->stats.back, comm->stats.stall_ms,
                 (unsigned long long)comm->stats.replayed);
+    tell_links(comm);
     /* What the peer writes from here on goes nowhere; what a job works at, the peer cannot reach.
      */
     int busy = atomic_load(&comm->job_state) == JOB_RUNNING ? comm->job_link : -1;

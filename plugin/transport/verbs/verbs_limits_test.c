@@ -46,8 +46,8 @@ static void no_queue_pairs_for_a_link_that_comes_back(void **state)
     kit_set(text);
     kit_set("link=fv1:up");
     wait_for(&kit, "cannot come back: making a queue pair on fv1 (lo): ", 1);
-    assert_non_null(strstr(kit_warnings, "Cannot allocate memory"));
-    assert_non_null(strstr(kit_warnings, "(see ulimit -l)"));
+    assert_true(kit_count("Cannot allocate memory") > 0);
+    assert_true(kit_count("(see ulimit -l)") > 0);
     for (uint64_t until = mn_now_ms() + 1000; mn_now_ms() < until;)
         move_some(&kit);
     assert_int_equal(kit_count("cannot come back: "), 1); /* the receiver is not asked */
@@ -72,8 +72,8 @@ static void no_memory_to_be_locked(void **state)
     kit_set("max_mr=1");
     assert_int_not_equal(mn_transport_verbs.reg_mr(kit.send, more, sizeof more, NCCL_PTR_HOST, &mr),
                          MN_OK);
-    assert_non_null(strstr(kit_warnings, "peer b: fv0 cannot register "));
-    assert_non_null(strstr(kit_warnings, "locked memory (RLIMIT_MEMLOCK) is limited to "));
+    assert_true(kit_count("peer b: fv0 cannot register ") > 0);
+    assert_true(kit_count("locked memory (RLIMIT_MEMLOCK) is limited to ") > 0);
     kit_set("link=fv1:down");
     wait_for(&kit, "is given up: ", 2);
     move_some(&kit);
@@ -101,7 +101,7 @@ static void a_request_is_refused(void **state)
         snprintf(text, sizeof text, "fail=%s:1", calls[i]);
         kit_set(text);
         wait_for(&kit, "is given up: ", 2);
-        assert_non_null(strstr(kit_warnings, ": Cannot allocate memory"));
+        assert_true(kit_count(": Cannot allocate memory") > 0);
         wait_for(&kit, "is back after", 2);
         move_some(&kit);
         finish(&kit);

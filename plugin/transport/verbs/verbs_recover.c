@@ -103,6 +103,7 @@ void verbs_tell_gone(struct verbs_comm *comm, int i, uint64_t since_ms, uint64_t
     r->replayed = 0;
     r->stall_ms = 0;
     comm->stats.lost++;
+    r->stats.lost++;
     int others = comm->n_links - comm->n_away;
     MN_WARN("%s: is given up: %s; going on over %d other link%s until it is steady again",
             verbs_name(comm, i, who), r->cause, others, others == 1 ? "" : "s");
@@ -115,6 +116,7 @@ void verbs_count_stall(struct verbs_comm *comm, struct verbs_recovery *r, uint64
     r->carried = 0;
     r->stall_ms += stall;
     comm->stats.stall_ms += stall;
+    r->stats.stall_ms += stall;
 }
 
 /* What is true of the link now, and goes with SYNC or SYNC_REQUEST. */
@@ -191,6 +193,7 @@ void verbs_tell_back(struct verbs_comm *comm, int i, uint64_t now)
 
     r->up_ms = r->heard_ms = now;
     comm->stats.back++;
+    r->stats.back++;
     r->told = r->told_limit = 0;
     MN_WARN("%s: is back after %.1f s; the connection had stood still for %u ms, and %llu bytes "
             "were sent again",

@@ -74,6 +74,7 @@ static enum mn_err settle(struct verbs_comm *comm, int i, struct verbs_send *sen
         for (uint32_t k = (uint32_t)has; k < part->posted; k++) {
             uint32_t bytes = verbs_segment_length(comm, part, k);
             r->replayed += bytes;
+            r->stats.replayed += bytes;
             comm->stats.replayed += bytes;
         }
         send->pending = (uint16_t)(send->pending + part->acked - has);

@@ -6,7 +6,7 @@
 #define STREAK      4  /* so often last in a row: a step more at once */
 #define STREAK_MOST 32
 #define NEAR        8  /* of all that was agreed: from here on step by step, so as not to pass it */
-#define TRY_MOST    6  /* doublings of the looks until a link that gets nothing is tried again */
+#define TRY_MOST    4  /* doublings of the looks until a link that gets nothing is tried again */
 #define SLOW_PART   4  /* of what was agreed … */
 #define SLOW_LOOKS  20 /* … for so many looks, of 50 ms */
 
