@@ -30,8 +30,9 @@ static inline void make(struct mn_config *config, const char *name)
     mn_settings_default(&config->settings);
     config->settings.allow_tcp = MN_TCP_ALLOWED;
     config->settings.transport = MN_TRANSPORT_TCP;
-    config->settings.connect_ms = 1500;
-    config->settings.handshake_ms = 1000;
+    /* Tests wait for both to end, and must not on a busy machine. */
+    config->settings.connect_ms = 6000;
+    config->settings.handshake_ms = 4000;
     mn_strlcpy(config->node, name, sizeof config->node);
     config->node_id = 1;
     config->pointers = NCCL_PTR_HOST;
