@@ -351,6 +351,7 @@ void relayd_hop_end(struct relayd_hop *hop)
     if (hop->state == RELAYD_HOP_ENDED)
         return;
     hop->state = RELAYD_HOP_ENDED;
+    hop->lost_ms = 0; /* it may stay for what it has under way, without a line to speak of */
     hop->drained.count = 0;
     hop->relay->marked = 1;
     if (hop->comm)

@@ -92,11 +92,28 @@ static void what_has_nothing_to_wake_it_is_looked_at_now_and_then(void **state)
     assert_int_equal(hop.state, RELAYD_HOP_HOT);
 }
 
+/* Its way has ended before LOST_MS were over, and a hop whose cable is out still holds its buffers. */
+static void who_is_gone_is_looked_for_no_more_when_its_way_has_ended(void **state)
+{
+    (void)state;
+    hop.is_in = hop.busy = 1;
+    hop.comm = NULL;
+    relay.now_ms = 1000;
+    relayd_hop_broken(&hop, MN_ERR_PEER_DEAD);
+    assert_false(hop.failed);
+    relayd_hop_end(&hop);
+    assert_false(relayd_hop_is_idle(&hop));
+    relay.now_ms = 5000;
+    relayd_hop_lost(&hop);
+    assert_false(hop.failed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(what_cannot_be_put_to_sleep_for_long_is_no_reason_to_spin, set_up),
         cmocka_unit_test_setup(what_has_nothing_to_wake_it_is_looked_at_now_and_then, set_up),
+        cmocka_unit_test_setup(who_is_gone_is_looked_for_no_more_when_its_way_has_ended, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
