@@ -93,9 +93,9 @@ static void listen_to(struct verbs_comm *comm, uint64_t now)
     for (int q = 0; q < comm->n_qps; q++) {
         struct verbs_qp *qp = &comm->qps[q];
         struct verbs_recovery *recovery = &comm->links[qp->link].recovery;
-        uint32_t due = comm->base.is_send ? 1 : qp->depth;
-        if (recovery->state)
+        if (recovery->state) /* its queue pairs may be being made, by another thread */
             continue;
+        uint32_t due = comm->base.is_send ? 1 : qp->depth;
         if (qp->seen != qp->retired) {
             qp->seen = qp->retired;
             qp->owing_ms = 0;
