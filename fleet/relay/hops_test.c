@@ -92,7 +92,8 @@ static void what_has_nothing_to_wake_it_is_looked_at_now_and_then(void **state)
     assert_int_equal(hop.state, RELAYD_HOP_HOT);
 }
 
-/* Its way has ended before LOST_MS were over, and a hop whose cable is out still holds its buffers. */
+/* Its way has ended before LOST_MS were over, and a hop whose cable is out still holds its buffers.
+ */
 static void who_is_gone_is_looked_for_no_more_when_its_way_has_ended(void **state)
 {
     (void)state;

@@ -379,6 +379,8 @@ enum mn_err verbs_recv_progress(struct verbs_comm *comm);
 enum mn_err verbs_recv_completion(struct verbs_comm *comm, int link, const struct ibv_wc *wc);
 /* Posts the receive requests that a queue pair is short of. 0 or an errno value. */
 int verbs_recv_refill(const struct verbs_comm *comm, struct verbs_qp *qp);
+/* For all of a link that is well: before anything more is announced than there are requests for. */
+enum mn_err verbs_recv_refill_link(struct verbs_comm *comm, int link);
 /* verbs_flush.c: a queue pair from each link's device to itself, for receivers of GPU memory (data
  * is some of it). Once a comm; may run beside its data path. */
 enum mn_err verbs_flush_prepare(struct verbs_comm *comm, void *data, struct mn_diag *diag);

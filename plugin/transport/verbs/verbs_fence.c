@@ -84,7 +84,7 @@ static enum mn_err count_rest(struct verbs_comm *comm, int i)
         for (int k = 0; k < n && !err; k++)
             err = verbs_recv_completion(comm, i, &wcs[k]);
     }
-    return err;
+    return err ? err : verbs_recv_refill_link(comm, i);
 }
 
 enum mn_err verbs_fence_step(struct verbs_comm *comm, int i, uint64_t now)

@@ -32,6 +32,20 @@ static enum mn_err refill(struct verbs_comm *comm, struct verbs_qp *qp)
     return error ? verbs_refused(comm, qp->link, "receive requests", error) : MN_OK;
 }
 
+enum mn_err verbs_recv_refill_link(struct verbs_comm *comm, int i)
+{
+    const struct verbs_link *link = &comm->links[i];
+    enum mn_err err = MN_OK;
+
+    if (link->recovery.state || link->recovery.broken ||
+        (comm->broken_ms && comm->broken_link == i))
+        return MN_OK;
+    for (int q = link->first_qp; q < link->first_qp + link->n_qps && !err; q++)
+        if (comm->qps[q].consumed)
+            err = refill(comm, &comm->qps[q]);
+    return err;
+}
+
 enum mn_err verbs_recv_prepare(struct verbs_comm *comm, struct mn_diag *diag)
 {
     enum mn_err err = MN_OK;
@@ -277,10 +291,8 @@ static enum mn_err progress(struct verbs_comm *comm)
             err = verbs_recv_completion(comm, i, &wcs[k]);
             moved += wcs[k].status == IBV_WC_SUCCESS;
         }
-        for (int q = link->first_qp; q < link->first_qp + link->n_qps && n > 0 && !err; q++)
-            if (comm->qps[q].consumed && !comm->broken_ms && !link->recovery.state &&
-                !link->recovery.broken)
-                err = refill(comm, &comm->qps[q]);
+        if (n > 0 && !err)
+            err = verbs_recv_refill_link(comm, i);
         link->recovery.polls += !n;
         if (err)
             return err;
