@@ -16,12 +16,20 @@ serve()
     echo "$stderr"
 }
 
-# served OUT ERR OPTION…: until it listens, then SIGINT ends it with 0.
+# SIGINT ends it, with 0. It was started without timeout(1), which a signal ends with 130 as long as it has
+# not come back from its fork, though its child listens by then.
+interrupt_server()
+{
+    kill -INT "$SERVER"
+    timeout 60 tail --pid="$SERVER" -f /dev/null
+    wait "$SERVER"
+}
+
+# served OUT ERR OPTION…: until it listens, then it is interrupted.
 served()
 {
-    start_server "$1" "$2" timeout 60 "$MESHNET" serve "${@:3}"
-    kill -INT "$SERVER"
-    wait "$SERVER"
+    start_server "$1" "$2" "$MESHNET" serve "${@:3}"
+    interrupt_server
     cat "$1" "$2"
 }
 
@@ -119,10 +127,9 @@ nodes: [{name: a, nics: [{netdev: lo, addresses: [198.51.100.7/24, 127.0.0.1/8]}
     # Nor may what is another's be left out.
     echo 'version: 1
 nodes: [{name: a, nics: [{netdev: lo, addresses: [127.0.0.1/8, 127.0.0.2/32]}]}]' >mesh.yaml
-    start_server out err timeout 60 "$MESHNET" serve --port "$port" --listen 127.0.0.2
+    start_server out err "$MESHNET" serve --port "$port" --listen 127.0.0.2
     serve --port "$port"
-    kill -INT "$SERVER"
-    wait "$SERVER"
+    interrupt_server
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"127.0.0.2 port $port"* ]]
 }
