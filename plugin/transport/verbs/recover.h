@@ -4,11 +4,11 @@
  *   sender                                   receiver
  *                                    <-      SYNC_REQUEST, on its own evidence
  *   queue pairs to ERR
- *   SYNC                             ->      queue pairs to ERR; counts what has arrived; destroys
+ *   SYNC                             ->      queue pairs to ERR; counts what has arrived
  *                                    <-      ANSWER: what of each message is there
  *   replays what is missing                  writes announcements anew that went by the link
  *   ...
- *   new queue pairs, JOIN            ->      new queue pairs towards them
+ *   new queue pairs for the old, JOIN ->     new queue pairs for the old, towards them
  *   its own towards those            <-      JOINED
  *   a write has come through: JOINED ->      announces by the link again
  *
@@ -97,8 +97,9 @@ void verbs_give_up(struct verbs_comm *comm, int link, uint64_t since_ms, const c
  * do it now. */
 int verbs_quiet(struct verbs_comm *comm, int link);
 void verbs_destroy(struct verbs_comm *comm, int link);
-/* Destroys them, and takes what is left in the queue. */
-void verbs_drop(struct verbs_comm *comm, int link);
+/* They are used no more. Destroyed they are by the job that makes the next, or with the comm: the
+ * kernel may wait then for packets that lie in a dead NIC's queue (soft-RoCE: 3 s). */
+void verbs_retire(struct verbs_comm *comm, int link);
 void verbs_set_away(struct verbs_comm *comm, int link, int away);
 /* Joining came to nothing: INFO, and the model's way back to DOWN. */
 void verbs_join_failed(struct verbs_comm *comm, int link, const char *why);

@@ -157,6 +157,15 @@ static void tell_links(const struct verbs_comm *comm)
     }
 }
 
+static int has_port_down(const struct verbs_comm *comm)
+{
+    int down = comm->n_away;
+
+    for (int i = 0; i < comm->n_links; i++)
+        down |= atomic_load_explicit(&comm->links[i].watch.port_down, memory_order_relaxed) != 0;
+    return down != 0;
+}
+
 static void verbs_close(struct mn_comm *base)
 {
     struct verbs_comm *comm = (struct verbs_comm *)base;
@@ -173,12 +182,14 @@ static void verbs_close(struct mn_comm *base)
     tell_links(comm);
     /* What the peer writes from here on goes nowhere; what a job works at, the peer cannot reach.
      */
+    int running = JOB_RUNNING, later = has_port_down(comm);
     int busy = atomic_load(&comm->job_state) == JOB_RUNNING ? comm->job_link : -1;
-    for (int i = 0; i < comm->n_links; i++)
-        if (i != busy)
-            verbs_drop(comm, i);
-    int running = JOB_RUNNING;
-    if (!atomic_compare_exchange_strong(&comm->job_state, &running, JOB_ABANDONED))
+    for (int i = 0; i < comm->n_links && (later || busy >= 0); i++)
+        if (i != busy && !verbs_quiet(comm, i))
+            verbs_destroy(comm, i);
+    if (atomic_compare_exchange_strong(&comm->job_state, &running, JOB_ABANDONED))
+        return;
+    if (!later || verbs_free_later(comm))
         verbs_free(comm);
 }
 

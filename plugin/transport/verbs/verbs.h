@@ -77,7 +77,7 @@ static inline struct verbs_wr verbs_wr_unpack(uint64_t id)
 }
 
 struct verbs_qp {
-    struct ibv_qp *qp; /* NULL while its link is DOWN */
+    struct ibv_qp *qp; /* while its link is DOWN: the one before, in error, or NULL */
     uint32_t number, psn, peer_number, peer_psn;
     struct ibv_ece ece, peer_ece; /* vendor 0 = none */
     uint8_t link;
@@ -330,6 +330,8 @@ void verbs_cancel(struct mn_conn *conn);
 /* A job that makes a link's queue pairs anew; comm->job_state says when it is done, job_diag how.
  * Until then nothing else may touch them. 0 or an errno value. */
 int verbs_join_again(struct verbs_comm *comm, int link, int parts);
+/* verbs_free() as a job, for a comm that no other works at. The same. */
+int verbs_free_later(struct verbs_comm *comm);
 /* A queue pair from INIT to RTS, towards a port. 0 or an errno value; may ask the kernel for the
  * way there. */
 int verbs_qp_ready(struct verbs_comm *comm, struct verbs_link *link, const struct mn_rdma_end *to,

@@ -11,7 +11,7 @@ static void down(struct verbs_comm *comm, int i)
 {
     struct verbs_recovery *r = &comm->links[i].recovery;
 
-    verbs_drop(comm, i);
+    verbs_retire(comm, i);
     r->state = VERBS_DOWN;
     r->asked = r->early = r->failed = r->job_due = r->broken = 0;
     r->say = 1u << VERBS_ANSWER;

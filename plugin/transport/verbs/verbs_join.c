@@ -8,8 +8,9 @@
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-#define RNR_TIMER 12 /* 0.64 ms */
-#define RTR_TRIES 3  /* a neighbour that is silent for a second may just be busy */
+#define RNR_TIMER  12 /* 0.64 ms */
+#define RTR_TRIES  3  /* a neighbour that is silent for a second may just be busy */
+#define DRAIN_MOST 65536
 
 static void tell_guess(const struct verbs_comm *comm, const struct verbs_link *link)
 {
@@ -135,11 +136,27 @@ static void join(struct verbs_job *job)
     end_job(comm);
 }
 
+/* The end of the queue pairs before: nobody else reads the link's queue while it joins. */
+static enum mn_err clear(struct verbs_comm *comm, struct verbs_link *link, struct mn_diag *diag)
+{
+    struct ibv_wc wcs[VERBS_BATCH];
+
+    verbs_destroy(comm, comm->job_link);
+    for (int left = DRAIN_MOST, n = 1; n > 0 && left > 0; left -= n)
+        n = ibv_poll_cq(link->cq, VERBS_BATCH, wcs);
+    /* Events of what is destroyed have come: destroying waits for that. */
+    int fatal = atomic_exchange(&link->watch.fatal, 0);
+    if (fatal != IBV_EVENT_DEVICE_FATAL + 1)
+        return MN_OK;
+    atomic_store(&link->watch.fatal, fatal);
+    return mn_fail(diag, MN_ERR_LINK_DEAD, "%s has failed", link->device->name);
+}
+
 /* New numbers, so that nothing of before reaches them. */
 static void make_qps(struct verbs_comm *comm, struct verbs_link *link)
 {
     struct mn_diag *diag = &comm->job_diag;
-    enum mn_err err = MN_OK;
+    enum mn_err err = clear(comm, link, diag);
 
     for (int q = link->first_qp; q < link->first_qp + link->n_qps && !err; q++) {
         struct verbs_qp *qp = &comm->qps[q];
@@ -157,6 +174,8 @@ static void make_qps(struct verbs_comm *comm, struct verbs_link *link)
     }
     if (err && !diag->code)
         diag->code = err;
+    if (err)
+        verbs_destroy(comm, comm->job_link);
 }
 
 static void join_again(struct verbs_job *job)
@@ -187,6 +206,18 @@ int verbs_join_again(struct verbs_comm *comm, int link, int parts)
         comm->job_link = -1;
     }
     return error;
+}
+
+static void free_comm(struct verbs_job *job)
+{
+    verbs_free((struct verbs_comm *)((char *)job - offsetof(struct verbs_comm, job)));
+}
+
+int verbs_free_later(struct verbs_comm *comm)
+{
+    comm->job.run = free_comm;
+    comm->job.owner = comm->config;
+    return verbs_work(&comm->job);
 }
 
 enum mn_err verbs_join(struct verbs_comm *comm, struct mn_diag *diag)

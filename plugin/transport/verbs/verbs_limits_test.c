@@ -30,7 +30,8 @@ static void finish(struct kit *kit)
     kit_close(kit);
 }
 
-/* The link's new queue pairs find no room at either end, and later some: told once an end. */
+/* The link's new queue pairs find no room, at one end, then at the other; later some: told once an
+ * end. */
 static void no_queue_pairs_for_a_link_that_comes_back(void **state)
 {
     struct kit kit;
@@ -51,9 +52,9 @@ static void no_queue_pairs_for_a_link_that_comes_back(void **state)
     for (uint64_t until = mn_now_ms() + 1000; mn_now_ms() < until;)
         move_some(&kit);
     assert_int_equal(kit_count("cannot come back: "), 1); /* the receiver is not asked */
-    kit_set("max_qp=3");
-    wait_for(&kit, "cannot come back: ", 2);
-    kit_set("max_qp=4096");
+    kit_set("max_qp=4096,fail=modify_qp:2"); /* the sender's goes, the receiver's does not */
+    wait_for(&kit, "cannot come back: preparing a queue pair on fv1 ", 1);
+    assert_int_equal(kit_count("cannot come back: "), 2);
     wait_for(&kit, "is back after", 2);
     move_some(&kit);
     finish(&kit);

@@ -6,10 +6,9 @@
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/log.h"
 
-#define FLAPS      5 /* doublings of the time a link has to be steady for */
-#define HOLD(s)    ((s) / 20)
-#define STEADY(s)  (2 * (s)) /* up for so long: what was before is forgiven */
-#define DRAIN_MOST 65536
+#define FLAPS     5 /* doublings of the time a link has to be steady for */
+#define HOLD(s)   ((s) / 20)
+#define STEADY(s) (2 * (s)) /* up for so long: what was before is forgiven */
 
 const char *const verbs_state_names[VERBS_STATES] = {"UP", "FENCED", "DOWN", "JOINING"};
 
@@ -53,21 +52,17 @@ void verbs_destroy(struct verbs_comm *comm, int i)
     }
 }
 
-void verbs_drop(struct verbs_comm *comm, int i)
+void verbs_retire(struct verbs_comm *comm, int i)
 {
     struct verbs_link *link = &comm->links[i];
-    struct ibv_wc wcs[VERBS_BATCH];
 
-    verbs_destroy(comm, i);
+    if (link->recovery.state != VERBS_FENCED && !verbs_quiet(comm, i))
+        verbs_destroy(comm, i);
     for (int q = link->first_qp; q < link->first_qp + link->n_qps; q++)
         comm->ways[q].outstanding = 0;
-    for (int left = DRAIN_MOST, n = 1; n > 0 && left > 0; left -= n)
-        n = ibv_poll_cq(link->cq, VERBS_BATCH, wcs);
     link->pending = 0;
-    /* Events of what is destroyed have come: destroying waits for that. */
     int fatal = atomic_load_explicit(&link->watch.fatal, memory_order_relaxed);
     link->recovery.dead |= fatal == IBV_EVENT_DEVICE_FATAL + 1;
-    atomic_store_explicit(&link->watch.fatal, 0, memory_order_relaxed);
 }
 
 /* --- going ------------------------------------------------------------------------------------ */
@@ -177,7 +172,7 @@ void verbs_join_failed(struct verbs_comm *comm, int i, const char *why)
     }
     MN_INFO("%s: does not come back yet: %s", verbs_name(comm, i, who), text);
     if (comm->base.is_send && r->step == VERBS_MAKES) {
-        verbs_drop(comm, i);
+        verbs_retire(comm, i);
         hold_off(comm, r, mn_now_ms());
         r->state = VERBS_DOWN; /* the peer knows of nothing */
         r->broken = r->failed = 0;

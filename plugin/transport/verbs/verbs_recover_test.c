@@ -59,6 +59,28 @@ static void silence_beside_a_link_that_answers(void **state)
     }
 }
 
+/* The kernel may wait for what is in a dead NIC's queue: not while messages go on. */
+static void queue_pairs_of_a_dead_link_end_when_it_returns(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, 2, 1, 2000, 7);
+    assert_int_equal(kit_move(&kit, 50), MN_OK);
+    uint64_t before = kit_counter("destroy");
+    kit_set("link=fv1:down");
+    unsigned n = 50;
+    while (kit_count("is given up: ") < 2)
+        assert_int_equal(kit_move(&kit, n += 10), MN_OK);
+    assert_int_equal(kit_move(&kit, n += 200), MN_OK);
+    assert_int_equal(kit_counter("destroy"), before);
+    kit_set("link=fv1:up");
+    while (kit_count("is back after") < 2)
+        assert_int_equal(kit_move(&kit, n += 10), MN_OK);
+    assert_int_equal(kit_counter("destroy"), before + 2);
+    kit_close(&kit);
+}
+
 /* One is given up, the last is waited for; then the error names peer, link and cause. */
 static void all_cables_pulled_for_good(void **state)
 {
@@ -184,6 +206,7 @@ int main(void)
         cmocka_unit_test(everything_arrives_without_a_fault),
         cmocka_unit_test(a_link_goes_and_comes_back),
         cmocka_unit_test(silence_beside_a_link_that_answers),
+        cmocka_unit_test(queue_pairs_of_a_dead_link_end_when_it_returns),
         cmocka_unit_test(all_cables_pulled_for_good),
         cmocka_unit_test(whatever_fails_one_link_is_enough),
     };

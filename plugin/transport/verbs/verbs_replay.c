@@ -119,7 +119,7 @@ enum mn_err verbs_answered(struct verbs_comm *comm, int i, struct mn_bytes *b, u
 
     if (!read_answer(comm, b, &answer))
         return verbs_fail(comm, i, MN_ERR_PROTO, "ANSWER of another kind than was asked for");
-    verbs_drop(comm, i);
+    verbs_retire(comm, i);
     r->state = VERBS_DOWN;
     r->say = 0;
     if (answer.unsure && lost_for_good(r, &answer))
