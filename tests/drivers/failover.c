@@ -37,7 +37,7 @@
 struct job {
     pid_t pid;
     uint64_t seed; /* under way */
-    uint64_t scenes, bad, failed, messages, bytes;
+    uint64_t scenes, bad, failed, messages, bytes, gone, back, again;
     char class[16];
 };
 
@@ -56,6 +56,12 @@ static void on_log(void *ctx, int level, const char *text)
     if (run.options.verbose)
         printf("# %s\n", text);
     mn_strlcpy(end->lines[end->n_lines++ % FO_LINES], text, sizeof end->lines[0]);
+    const char *stood_still = strstr(text, " ms, and ");
+    end->gone += strstr(text, "is given up: ") != NULL;
+    if (strstr(text, "is back after ") && stood_still) {
+        end->back++;
+        end->again += strtoull(stood_still + strlen(" ms, and "), NULL, 10);
+    }
 }
 
 static const struct fo_class *class_of(uint64_t seed)
@@ -144,6 +150,9 @@ static int block(struct job *job, uint64_t from, uint64_t to)
         job->failed += result.failed != 0;
         job->messages += result.messages;
         job->bytes += result.bytes;
+        job->gone += result.gone;
+        job->back += result.back;
+        job->again += result.again;
         if (*result.why) {
             job->bad++;
             printf("not ok - seed %llu (%s): %s\n", (unsigned long long)seed, row->name,
@@ -282,7 +291,8 @@ static int read_options(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    uint64_t scenes = 0, bad = 0, failed = 0, messages = 0, bytes = 0;
+    uint64_t scenes = 0, bad = 0, failed = 0, messages = 0, bytes = 0, gone = 0, back = 0,
+             again_bytes = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
     run.self = argv[0];
@@ -311,11 +321,16 @@ int main(int argc, char **argv)
         failed += run.shared[i].failed;
         messages += run.shared[i].messages;
         bytes += run.shared[i].bytes;
+        gone += run.shared[i].gone;
+        back += run.shared[i].back;
+        again_bytes += run.shared[i].again;
     }
     printf(
-        "%llu scenarios: %llu failed; %llu messages, %llu MiB checked; in %llu a connection ended "
-        "with an error, as it may\n",
+        "%llu scenarios: %llu failed; %llu messages, %llu MiB checked; links were given up %llu "
+        "times and came back %llu, %llu MiB sent again; in %llu a connection ended with an error, "
+        "as it may\n",
         (unsigned long long)scenes, (unsigned long long)bad, (unsigned long long)messages,
-        (unsigned long long)(bytes >> 20), (unsigned long long)failed);
+        (unsigned long long)(bytes >> 20), (unsigned long long)gone, (unsigned long long)back,
+        (unsigned long long)(again_bytes >> 20), (unsigned long long)failed);
     return bad ? 1 : 0;
 }

@@ -65,6 +65,8 @@ struct fo_end { /* a library as if of a node of its own */
     struct mn_plugin *plugin;
     char lines[FO_LINES][512]; /* the last warnings */
     int n_lines;
+    unsigned gone, back; /* links, by what it warned of */
+    uint64_t again;      /* bytes */
 };
 struct fo_options {
     int failover; /* 1 on: what has a link left must go on; 0 off; -1 as it is by itself: may fail
@@ -75,6 +77,8 @@ struct fo_result {
     char why[768]; /* "" when all was right */
     int failed;    /* flows that ended with an error, as they may */
     uint64_t messages, bytes;
+    uint64_t gone, back, again; /* links that were given up and came back, counted at both ends;
+                                   bytes that were sent again */
 };
 void fo_scene(struct fo_end ends[2], const struct fo_class *row, uint64_t seed,
               const struct fo_options *options, struct fo_result *result);

@@ -212,6 +212,20 @@ int fo_flow_send(struct fo_flow *f, char why[512])
     return 1;
 }
 
+int fo_flow_ask(struct fo_flow *f, char why[512])
+{
+    void *request = NULL;
+
+    if (f->errors[0] || f->closed[0])
+        return 0;
+    f->errors[0] = mn_plugin_isend(f->ends[0]->plugin, f->comms[0], f->areas[0], 1, FO_NO_TAG,
+                                   f->mhs[0], &request);
+    if (!request)
+        return 0;
+    snprintf(why, 512, "a send was taken whose tag nobody receives");
+    return -1;
+}
+
 int fo_flow_test_recv(struct fo_flow *f, int at, char why[512])
 {
     struct fo_group *group = &f->groups[at];

@@ -11,6 +11,8 @@
                   */
 #define FO_SMALL (12u << 10)
 
+#define FO_NO_TAG 0x6e6f6e65
+
 enum fo_state { FO_NONE, FO_POSTED, FO_DONE };
 
 struct fo_message {
@@ -46,6 +48,8 @@ void fo_flow_plan(struct fo_flow *flow, struct fo_rng *rng, int groups);
 /* Each does one thing if it can: 1 when something happened. A broken rule: -1, and why. */
 int fo_flow_post(struct fo_flow *flow, char why[512]);
 int fo_flow_send(struct fo_flow *flow, char why[512]);
+/* As NCCL calls a sender whose receiver is not there yet. */
+int fo_flow_ask(struct fo_flow *flow, char why[512]);
 int fo_flow_test_recv(struct fo_flow *flow, int group, char why[512]);
 int fo_flow_test_send(struct fo_flow *flow, int group, int member, char why[512]);
 /* Guards, and that nothing was written to buffers that nobody receives into. 0 or -1. */

@@ -17,6 +17,7 @@
 #define CONNECT_MS 20000 /* real ones */
 #define AREA       (FO_DEPTH * (FO_GUARD + FO_LARGE + FO_GUARD + 7 * (size_t)(FO_SMALL + FO_GUARD)))
 #define POISON     0xdb
+#define LAST       4 /* groups */
 
 struct scene {
     const struct fo_options *options;
@@ -30,6 +31,7 @@ struct scene {
     int lossless; /* the device shows what it acknowledged: without, a link may not be replaced */
     uint64_t step, event_step, event_ms, event_flushes, event_made, idle_us, idle;
     uint64_t moved_ms; /* when something was done last */
+    uint64_t hold_ms;  /* the last groups wait for links that are away, so long */
     jmp_buf out;
 };
 
@@ -182,10 +184,19 @@ static void do_events(struct scene *s)
 
 /* --- what moves --- */
 
-/* The sender holds back so that something is under way at each fault. */
+static int all_are_back(const struct scene *s)
+{
+    return s->ends[0].gone == s->ends[0].back && s->ends[1].gone == s->ends[1].back;
+}
+
+/* The sender holds back so that something is under way at each fault, and when all is over goes by
+ * the links that came back. */
 static int may_send(const struct scene *s, const struct fo_flow *f)
 {
     int phase = f->sending * s->phases / f->n;
+    if (s->hold_ms && f->sending >= f->n - LAST)
+        return s->event == s->plan.n &&
+               (all_are_back(s) || fo_now_ms() - s->event_ms >= s->hold_ms);
     return s->event >= s->plan.n * phase / s->phases;
 }
 
@@ -198,7 +209,7 @@ static int one_thing(struct scene *s, struct fo_flow *f)
         moved = fo_flow_post(f, why);
         break;
     case 1:
-        moved = may_send(s, f) ? fo_flow_send(f, why) : 0;
+        moved = may_send(s, f) ? fo_flow_send(f, why) : fo_flow_ask(f, why);
         break;
     case 2:
         at = f->received + (int)fo_below(&s->rng, (uint64_t)(f->posted - f->received) + 1);
@@ -361,6 +372,7 @@ static const char *const kept[] = {"qps", "cqs", "mrs", "channels"};
 static void run(struct scene *s, uint64_t seed)
 {
     static const uint64_t paces[] = {100, 400, 1500}; /* us: far less than what counts as silence */
+    static const uint64_t holds[] = {0, 5000, 30000};
     uint64_t rnr = fo_counter("rnr");
     int links = 2 + (int)fo_below(&s->rng, FO_LINKS - 1);
 
@@ -380,6 +392,7 @@ static void run(struct scene *s, uint64_t seed)
     if (s->options->warming)
         s->n_flows = FO_FLOWS; /* both libraries connect and accept */
     s->phases = 1 + (int)fo_below(&s->rng, 6);
+    s->hold_ms = holds[fo_below(&s->rng, sizeof holds / sizeof *holds)];
     for (int i = 0; i < s->n_flows; i++) {
         struct fo_flow *f = &s->flows[i];
         f->ends[0] = &s->ends[i % 2];
@@ -403,6 +416,11 @@ static void run(struct scene *s, uint64_t seed)
         s->result->failed += f->errors[0] || f->errors[1];
         s->result->messages += f->messages;
         s->result->bytes += f->bytes;
+    }
+    for (int i = 0; i < 2; i++) {
+        s->result->gone += s->ends[i].gone;
+        s->result->back += s->ends[i].back;
+        s->result->again += s->ends[i].again;
     }
     if (fo_counter("rnr") != rnr)
         wrong(s, "a write found no receive request (RNR)");
@@ -440,7 +458,11 @@ void fo_scene(struct fo_end ends[2], const struct fo_class *row, uint64_t seed,
     s.row = row;
     s.ends = ends;
     s.rng.state = fo_mix(seed ^ 0x6661696c);
-    ends[0].n_lines = ends[1].n_lines = 0;
+    for (int i = 0; i < 2; i++) {
+        ends[i].n_lines = 0;
+        ends[i].gone = ends[i].back = 0;
+        ends[i].again = 0;
+    }
     for (int i = 0; i < 4; i++)
         before[i] = fo_counter(kept[i]);
     if (setjmp(s.out) == 0)
