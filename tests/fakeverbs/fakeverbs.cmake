@@ -34,5 +34,6 @@ endforeach()
 set_tests_properties(plugin_transport_verbs_gid_cache_test plugin_context_test
                      plugin_transport_verbs_verbs_join_test plugin_transport_verbs_verbs_weight_test plugin_transport_verbs_verbs_limits_test plugin_reopen_test plugin_wake_test
                      plugin_relay_hop_test plugin_transport_verbs_verbs_recover_test
+                     plugin_transport_verbs_verbs_fence_test
                      PROPERTIES
                      ENVIRONMENT LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/fakeverbs)

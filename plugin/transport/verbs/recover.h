@@ -70,6 +70,7 @@ struct verbs_recovery { /* of a link; zero: UP, as the handshake made it */
     uint8_t carried;    /* it was in use when its end began: that is a stall */
     uint8_t dead;       /* its device failed: it does not come back */
     uint8_t loud;       /* receiver: the device has not taken them to ERR yet */
+    uint8_t spent;      /* receiver: a queue pair has failed: nothing is posted to them any more */
     uint8_t unsure;     /* receiver: the fence left receive requests without a completion */
     uint8_t say;        /* bit per word */
     uint32_t polls;     /* of its queue, empty, since the fence */
@@ -90,6 +91,8 @@ struct verbs_recovery { /* of a link; zero: UP, as the handshake made it */
 /* verbs_recover.c */
 /* Whether own evidence may end it: another link is there to go on, and neither end is closing. */
 int verbs_may_give_up(const struct verbs_comm *comm, int link);
+/* Whether a failure is its end, and not the connection's: there is another, or one may come. */
+int verbs_may_lose(const struct verbs_comm *comm, int link);
 /* Sender: fences it and says SYNC; receiver: asks for that. since_ms: when it went wrong. */
 void verbs_give_up(struct verbs_comm *comm, int link, uint64_t since_ms, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

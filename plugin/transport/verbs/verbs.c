@@ -56,7 +56,9 @@ enum mn_err verbs_refused(struct verbs_comm *comm, int link, const char *what, i
 {
     struct verbs_recovery *r = &comm->links[link].recovery;
 
-    if (!verbs_may_give_up(comm, link))
+    if (r->asked)
+        return MN_OK;
+    if (!verbs_may_lose(comm, link))
         return verbs_fail(comm, link, MN_ERR_SYS, "posting %s: %s", what, strerror(error));
     if (!r->broken)
         snprintf(r->cause, sizeof r->cause, "posting %s: %s", what, strerror(error));
@@ -103,7 +105,7 @@ void verbs_broken(struct verbs_comm *comm, int qp, const struct ibv_wc *wc)
     int link = comm->qps[qp].link;
     struct verbs_recovery *r = &comm->links[link].recovery;
 
-    if (r->broken || comm->broken_ms)
+    if (r->broken || r->asked || comm->broken_ms)
         return;
     if (comm->failover && is_of_link(wc->status)) {
         snprintf(r->cause, sizeof r->cause, "%s (completion status %d, vendor 0x%x)",

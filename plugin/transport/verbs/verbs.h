@@ -219,8 +219,9 @@ struct verbs_comm {
     int failover, n_away, hurry; /* links on their way out or in: looks are made at once */
     unsigned calls, alarm;       /* since the last look; verbs_alarm, as it was then */
     uint64_t alone_ms;           /* since when no link can be used; 0 = one can */
-    uint32_t due, anew;          /* receiver: announcements to be written anew; queue pairs that
-                                    have some not known to have landed */
+    uint64_t mute_ms;   /* since when a word of the peer is waited for, and none can come */
+    uint32_t due, anew; /* receiver: announcements to be written anew; queue pairs that
+                           have some not known to have landed */
     struct verbs_failover stats;
     char broken_text[192];
     struct mn_chan control;   /* what the handshake's connection is now; fd -1 while it is lost */
@@ -359,6 +360,9 @@ enum mn_err verbs_send_test(struct verbs_comm *comm, struct verbs_send *send, in
 enum mn_err verbs_send_again(struct verbs_comm *comm);
 uint32_t verbs_segment_length(const struct verbs_comm *comm, const struct verbs_send_part *part,
                               uint32_t k);
+/* 0: a part went by a link whose end has begun. What was acknowledged of it may have been lost in
+ * the peer's device yet: the answer tells. */
+int verbs_is_settled(const struct verbs_comm *comm, const struct verbs_send *send);
 /* What a test of something that is not done does. */
 enum mn_err verbs_send_progress(struct verbs_comm *comm);
 /* verbs_weight.c. A message is done, queue pair last was the last. Its link gets less of the next

@@ -13,7 +13,7 @@ static void down(struct verbs_comm *comm, int i)
 
     verbs_retire(comm, i);
     r->state = VERBS_DOWN;
-    r->asked = r->early = r->failed = r->job_due = r->broken = 0;
+    r->asked = r->early = r->failed = r->job_due = r->broken = r->spent = 0;
     r->say = 1u << VERBS_ANSWER;
     comm->hurry = 1;
 }
@@ -32,6 +32,10 @@ void verbs_fence(struct verbs_comm *comm, int i, uint64_t now)
         return;
     }
     r->carried |= !r->early;
+    if (comm->broken_link == i) {
+        comm->broken_ms = 0;
+        comm->broken_link = -1;
+    }
     verbs_set_away(comm, i, 1);
     if (!r->asked)
         verbs_tell_gone(comm, i, now, now);
@@ -98,8 +102,10 @@ enum mn_err verbs_fence_step(struct verbs_comm *comm, int i, uint64_t now)
     if (!counted && (now - r->fenced_ms < FENCE_MS || r->polls < FENCE_POLLS))
         return MN_OK;
     r->unsure = !counted;
-    if (!counted)
+    if (!counted) { /* with a queue pair, some libraries remove its completions that are there */
+        err = count_rest(comm, i);
         verbs_destroy(comm, i);
+    }
     /* Where something may be missing, the sender must know all that is not. */
     for (int k = 0; k < comm->n_links && !err; k++)
         if (k == i || (r->unsure && comm->links[k].recovery.state <= VERBS_FENCED))

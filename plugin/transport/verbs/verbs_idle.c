@@ -137,8 +137,11 @@ static enum mn_err look_at_writes(struct verbs_comm *comm, uint64_t now)
     for (int q = 0; q < comm->n_qps && !comm->broken_ms && !err; q++) {
         struct verbs_qp *qp = &comm->qps[q];
         struct verbs_link *link = &comm->links[qp->link];
-        if (port_down(link) || link->recovery.state || link->recovery.broken)
-            continue; /* what is sent now only shortens the device's patience */
+        /* What is sent now only shortens the device's patience, or comes before the peer's queue
+         * pair is ready. */
+        if (port_down(link) || link->recovery.state || link->recovery.broken ||
+            link->recovery.asked || link->recovery.early)
+            continue;
         uint64_t due = answer_due(qp);
         if (!due && (stuck || link->outage.told_ms))
             err = verbs_probe(comm, q, now);

@@ -19,6 +19,25 @@ int verbs_may_give_up(const struct verbs_comm *comm, int link)
     return comm->failover && others > 0 && !comm->peer_closed && !comm->ended_ms;
 }
 
+/* Nothing but new queue pairs helps the last link: it waits for them with those that are on their
+ * way out, or back. */
+static int others_may_come(const struct verbs_comm *comm, int i)
+{
+    for (int k = 0; k < comm->n_links; k++) {
+        const struct verbs_recovery *r = &comm->links[k].recovery;
+        if (k != i && (r->state != VERBS_UP || r->asked) && !r->dead &&
+            !atomic_load_explicit(&comm->links[k].watch.port_down, memory_order_relaxed))
+            return !comm->peer_closed && !comm->ended_ms;
+    }
+    return 0;
+}
+
+int verbs_may_lose(const struct verbs_comm *comm, int link)
+{
+    return comm->links[link].recovery.state == VERBS_JOINING || verbs_may_give_up(comm, link) ||
+           others_may_come(comm, link);
+}
+
 void verbs_set_away(struct verbs_comm *comm, int i, int away)
 {
     struct verbs_link *link = &comm->links[i];
@@ -198,17 +217,6 @@ void verbs_tell_back(struct verbs_comm *comm, int i, uint64_t now)
 
 /* --- what is due ------------------------------------------------------------------------------ */
 
-/* Nothing but new queue pairs helps the last link: it waits for them with those that are on their
- * way back, or may be. */
-static int others_may_come(const struct verbs_comm *comm, int i)
-{
-    for (int k = 0; k < comm->n_links; k++)
-        if (k != i && comm->links[k].recovery.state != VERBS_UP && !comm->links[k].recovery.dead &&
-            !atomic_load_explicit(&comm->links[k].watch.port_down, memory_order_relaxed))
-            return !comm->peer_closed && !comm->ended_ms;
-    return 0;
-}
-
 /* A completion failed, and the peer has said nothing that explains it. */
 static enum mn_err on_broken(struct verbs_comm *comm, int i, uint64_t now)
 {
@@ -218,7 +226,7 @@ static enum mn_err on_broken(struct verbs_comm *comm, int i, uint64_t now)
     memcpy(cause, r->cause, sizeof cause);
     if (r->state == VERBS_JOINING) {
         verbs_join_failed(comm, i, cause);
-    } else if (verbs_may_give_up(comm, i) || others_may_come(comm, i)) {
+    } else if (verbs_may_lose(comm, i)) {
         verbs_give_up(comm, i, now, "%s", cause);
     } else if (!comm->broken_ms) {
         comm->broken_ms = now;
@@ -228,12 +236,26 @@ static enum mn_err on_broken(struct verbs_comm *comm, int i, uint64_t now)
     return MN_OK;
 }
 
-/* All links are away: as long as a single one may be silent. */
+/* Only the peer's process can do what is next for the link. */
+static int waits_for_process(const struct verbs_comm *comm)
+{
+    int waits = 0;
+
+    for (int i = 0; i < comm->n_links; i++)
+        waits |= comm->links[i].recovery.asked ||
+                 (comm->base.is_send && comm->links[i].recovery.state == VERBS_FENCED);
+    return waits;
+}
+
+/* All links are away: as long as a single one may be silent. A process that makes no call is waited
+ * for as long as its host is there. */
 static enum mn_err look_alone(struct verbs_comm *comm, uint64_t now)
 {
     unsigned patience = comm->config->settings.rdma_silence_ms;
 
-    if (comm->n_away < comm->n_links || comm->broken_ms) {
+    if (comm->n_away < comm->n_links || comm->broken_ms ||
+        (comm->control.fd >= 0 && waits_for_process(comm) &&
+         !mn_socket_is_silent(comm->control.fd))) {
         comm->alone_ms = 0;
         return MN_OK;
     }
@@ -242,6 +264,44 @@ static enum mn_err look_alone(struct verbs_comm *comm, uint64_t now)
     if (now - comm->alone_ms <= patience)
         return MN_OK;
     return verbs_link_dead(comm, -1, "no link has been left for %u s; check the cables",
+                           patience / 1000);
+}
+
+/* Sender: a message; receiver: an announcement that may not have landed. */
+static int waits_for_answer(const struct verbs_comm *comm)
+{
+    for (unsigned s = 0; s < VERBS_SLOTS && comm->base.is_send; s++)
+        if (comm->sends[s].active && !comm->sends[s].done &&
+            !verbs_is_settled(comm, &comm->sends[s]))
+            return 1;
+    for (uint32_t seq = comm->seq_landed; seq != comm->seq_announced; seq++) {
+        const struct verbs_slot *slot = &comm->slots[seq % VERBS_RING];
+        const struct verbs_qp *qp = &comm->qps[slot->qp];
+        if (slot->active && comm->links[qp->link].recovery.asked &&
+            (int32_t)(qp->retired - slot->posted) < 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* What a link that was given up has done cannot be asked for: the control connection is lost, and
+ * there is no way back for it. */
+static enum mn_err look_mute(struct verbs_comm *comm, uint64_t now)
+{
+    unsigned patience = comm->config->settings.rdma_silence_ms;
+
+    if (comm->control.fd >= 0 || comm->ended_ms || !waits_for_answer(comm) ||
+        mn_reopen_lost(comm->reopen)) {
+        comm->mute_ms = 0;
+        return MN_OK;
+    }
+    if (!comm->mute_ms)
+        comm->mute_ms = now;
+    if (now - comm->mute_ms <= patience)
+        return MN_OK;
+    return verbs_link_dead(comm, -1,
+                           "a link was given up, and nobody can be asked what it has done: the "
+                           "control connection is lost since %u s, and is not opened again",
                            patience / 1000);
 }
 
@@ -261,6 +321,8 @@ enum mn_err verbs_recover(struct verbs_comm *comm, uint64_t now)
         err = verbs_rejoin(comm, now);
     if (!err)
         err = look_alone(comm, now);
+    if (!err)
+        err = look_mute(comm, now);
     if (!err)
         verbs_say(comm);
     for (int i = 0; i < comm->n_links; i++) {

@@ -37,7 +37,7 @@ enum mn_err verbs_recv_refill_link(struct verbs_comm *comm, int i)
     const struct verbs_link *link = &comm->links[i];
     enum mn_err err = MN_OK;
 
-    if (link->recovery.state || link->recovery.broken ||
+    if (link->recovery.state || link->recovery.broken || link->recovery.spent ||
         (comm->broken_ms && comm->broken_link == i))
         return MN_OK;
     for (int q = link->first_qp; q < link->first_qp + link->n_qps && !err; q++)
@@ -143,9 +143,12 @@ static enum mn_err announce_again(struct verbs_comm *comm)
     return MN_OK;
 }
 
-/* Of n announcements, those whose places are free of what was written anew. */
-static uint32_t places_free(struct verbs_comm *comm, uint32_t n)
+/* Whether the places of n more announcements are free of what was written anew: a device may read
+ * the place, too, when it sends that again. */
+static int places_are_free(struct verbs_comm *comm, uint32_t n)
 {
+    int free = 1;
+
     for (int q = 0; q < comm->n_qps && comm->anew; q++) {
         struct verbs_qp *qp = &comm->qps[q];
         if (!qp->anew)
@@ -153,11 +156,11 @@ static uint32_t places_free(struct verbs_comm *comm, uint32_t n)
         if ((int32_t)(qp->retired - qp->anew_posted) >= 0) {
             qp->anew = 0;
             comm->anew--;
-        } else if (n > qp->anew_until - comm->seq_announced) {
-            n = qp->anew_until - comm->seq_announced;
+        } else if ((int32_t)(comm->seq_next + n - qp->anew_until) > 0) {
+            free = 0;
         }
     }
-    return n;
+    return free;
 }
 
 /* Announces what is posted: at once while the sender has little to fill, several buffers in one
@@ -167,8 +170,6 @@ static uint32_t places_free(struct verbs_comm *comm, uint32_t n)
 static enum mn_err announce(struct verbs_comm *comm)
 {
     uint32_t n = comm->seq_next - comm->seq_announced;
-    if (comm->anew)
-        n = places_free(comm, n);
     uint32_t to_end = VERBS_RING - comm->seq_announced % VERBS_RING;
     int q = n && PART_OPEN * n >= comm->open ? qp_with_room(comm) : -1;
 
@@ -192,6 +193,8 @@ static void land(struct verbs_comm *comm, struct verbs_slot *slot)
     struct verbs_group *group = slot->group;
 
     slot->active = 0;
+    comm->due -= slot->due;
+    slot->due = 0;
     comm->reserved -= slot->reserved;
     comm->open--;
     group->sizes[slot->seq - group->seq] = slot->received;
@@ -252,6 +255,7 @@ enum mn_err verbs_recv_completion(struct verbs_comm *comm, int i, const struct i
     struct verbs_qp *qp = &comm->qps[q];
     if (wc->status != IBV_WC_SUCCESS) {
         qp->consumed += id.kind == VERBS_RECEIVED;
+        comm->links[i].recovery.spent = 1;
         if (comm->links[i].recovery.state != VERBS_FENCED)
             verbs_broken(comm, q, wc);
         return MN_OK;
@@ -389,7 +393,8 @@ enum mn_err verbs_irecv(struct mn_comm *base, int n, void **data, const size_t *
         total += reserve[i];
     }
     if (group->posted || comm->reserved + total > comm->rq_depth ||
-        comm->seq_next - comm->seq_landed + (uint32_t)n > VERBS_OUTSTANDING)
+        comm->seq_next - comm->seq_landed + (uint32_t)n > VERBS_OUTSTANDING ||
+        (comm->anew && !places_are_free(comm, (uint32_t)n)))
         return progress(comm);
     *group = (struct verbs_group){.base.comm = base,
                                   .seq = comm->seq_next,

@@ -203,12 +203,12 @@ static void begin(struct verbs_comm *comm, int i)
     start_job(comm, i, VERBS_MAKES, VERBS_JOB_MAKE);
 }
 
-static void advance(struct verbs_comm *comm, int i, uint64_t now)
+static enum mn_err advance(struct verbs_comm *comm, int i, uint64_t now)
 {
     const struct verbs_link *link = &comm->links[i];
     const struct verbs_recovery *r = &link->recovery;
     unsigned silence = comm->config->settings.rdma_silence_ms;
-    int open = 0;
+    int open = r->broken;
 
     if (atomic_load_explicit(&link->watch.port_down, memory_order_relaxed)) {
         verbs_join_failed(comm, i, "the port is down");
@@ -218,12 +218,14 @@ static void advance(struct verbs_comm *comm, int i, uint64_t now)
         if (!open) {
             comm->links[i].recovery.say |= 1u << VERBS_JOINED;
             is_up(comm, i, now);
+            return verbs_send_again(comm); /* where none was left, it is what they waited for */
         } else if (now - r->tried_ms > TRY(silence)) {
             verbs_join_failed(comm, i, "no answer by the new queue pairs");
         }
     } else if (r->step == VERBS_ASKS && now - r->tried_ms > ASK(silence)) {
         verbs_join_failed(comm, i, "the peer makes no queue pairs for it");
     }
+    return MN_OK;
 }
 
 /* One link after the other. */
@@ -245,10 +247,8 @@ enum mn_err verbs_rejoin(struct verbs_comm *comm, uint64_t now)
     for (int i = 0; i < comm->n_links; i++)
         if (comm->links[i].recovery.state == VERBS_JOINING)
             joining = i;
-    if (joining >= 0) {
-        advance(comm, joining, now);
-        return MN_OK;
-    }
+    if (joining >= 0)
+        return advance(comm, joining, now);
     for (int i = 0; i < comm->n_links && job_is_free(comm); i++) {
         const struct verbs_recovery *r = &comm->links[i].recovery;
         if (r->state != VERBS_DOWN || !is_steady(comm, i, now) || comm->control.fd < 0 ||

@@ -81,7 +81,7 @@ static enum mn_err settle(struct verbs_comm *comm, int i, struct verbs_send *sen
         send->unposted = (uint16_t)(send->unposted + part->posted - has);
         part->acked = part->posted = (uint16_t)has;
     }
-    if (!send->pending)
+    if (!send->pending && verbs_is_settled(comm, send))
         send->done = 1;
     return MN_OK;
 }
@@ -89,10 +89,13 @@ static enum mn_err settle(struct verbs_comm *comm, int i, struct verbs_send *sen
 void verbs_note_done(const struct verbs_comm *comm, struct verbs_recovery *r)
 {
     _Static_assert(VERBS_OUTSTANDING == 4 * 64, "a bit each");
-    r->done_seq = comm->seq;
+    r->done_seq = comm->seq + comm->head_n;
     memset(r->done, 0xff, sizeof r->done);
+    for (unsigned i = 0; i < comm->head_n; i++)
+        if (!(comm->head_filled >> i & 1))
+            r->done[0] &= ~(1ull << (comm->head_n - 1 - i));
     for (unsigned s = 0; s < VERBS_SLOTS; s++) {
-        uint32_t back = comm->seq - 1 - comm->sends[s].cts.seq;
+        uint32_t back = r->done_seq - 1 - comm->sends[s].cts.seq;
         if (comm->sends[s].active && !comm->sends[s].done && back < VERBS_OUTSTANDING)
             r->done[back / 64] &= ~(1ull << back % 64);
     }

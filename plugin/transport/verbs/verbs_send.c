@@ -213,6 +213,14 @@ static enum mn_err post_waiting(struct verbs_comm *comm)
 
 /* --- completions ------------------------------------------------------------------------------ */
 
+int verbs_is_settled(const struct verbs_comm *comm, const struct verbs_send *send)
+{
+    for (int i = 0; i < send->n_parts && comm->n_away; i++)
+        if (comm->links[comm->qps[send->parts[i].qp].link].recovery.state == VERBS_FENCED)
+            return 0;
+    return 1;
+}
+
 static void on_completion(struct verbs_comm *comm, struct verbs_link *link, const struct ibv_wc *wc)
 {
     struct verbs_wr id = verbs_wr_unpack(wc->wr_id);
@@ -253,7 +261,7 @@ static void on_completion(struct verbs_comm *comm, struct verbs_link *link, cons
     link->carried += bytes;
     part->acked++;
     part->round = comm->round;
-    if (--send->pending)
+    if (--send->pending || !verbs_is_settled(comm, send))
         return;
     send->done = 1;
     if (send->n_parts > 1)

@@ -113,6 +113,8 @@ static enum mn_err on_sync(struct verbs_comm *comm, int i, uint32_t turn, const 
     if (ahead && r->state != VERBS_DOWN)
         return verbs_fail(comm, i, MN_ERR_PROTO, "SYNC of turn %u in turn %u", turn, r->turn);
     r->turn = turn;
+    if (ahead)
+        r->unsure = 0; /* nothing has ever come by that turn's queue pairs */
     if (r->state == VERBS_DOWN) {
         r->say |= 1u << VERBS_ANSWER;
         comm->hurry = 1;
