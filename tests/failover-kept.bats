@@ -21,7 +21,7 @@ KEPT=(
     'control 49 opened_again control connections are cut meanwhile'
     'post 37 is_back_after a post fails'
     'all 6 is_back_after all go, and return'
-    'error 3 is_back_after a write ends with a status that no device should give'
+    'error 5 is_back_after a write ends with a status that no device should give'
     'error 250 is_given_up a receiver whose own write failed let healthy links run out of receive requests'
 )
 

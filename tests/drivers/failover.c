@@ -54,7 +54,7 @@ static void on_log(void *ctx, int level, const char *text)
     if (level != NCCL_LOG_WARN)
         return;
     if (run.options.verbose)
-        printf("# %s\n", text);
+        printf("# %llu ms: %s\n", (unsigned long long)fo_now_ms(), text);
     mn_strlcpy(end->lines[end->n_lines++ % FO_LINES], text, sizeof end->lines[0]);
     const char *stood_still = strstr(text, " ms, and ");
     end->gone += strstr(text, "is given up: ") != NULL;

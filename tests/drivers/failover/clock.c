@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -99,28 +100,62 @@ int fo_threads(void)
     return n;
 }
 
-/* What the threads do now; 1 when all others sleep. */
-static int all_sleep(void)
+/* The other threads, as they were when they were counted last. */
+static struct {
+    unsigned long count; /* entries of the directory; 0: unknown */
+    int fds[64], n;
+} others;
+
+static unsigned long count_threads(void)
 {
+    struct stat st;
+    return stat("/proc/self/task", &st) == 0 ? st.st_nlink : 0;
+}
+
+void fo_forget_threads(void)
+{
+    while (others.n > 0)
+        close(others.fds[--others.n]);
+    others.count = 0;
+}
+
+static void list_threads(void)
+{
+    fo_forget_threads();
+    others.count = count_threads();
     DIR *dir = opendir("/proc/self/task");
     const struct dirent *entry;
-    int awake = 0;
-    while (dir && (entry = readdir(dir))) {
-        char path[300], text[256];
+    while (dir && (entry = readdir(dir)) && others.n < 64) {
+        char path[300];
         if (*entry->d_name == '.' || atoi(entry->d_name) == (int)syscall(SYS_gettid))
             continue;
         snprintf(path, sizeof path, "/proc/self/task/%s/stat", entry->d_name);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
         if (fd >= 0)
-            close(fd);
-        text[n > 0 ? n : 0] = '\0';
-        const char *state = strrchr(text, ')');
-        awake += state && state[1] && state[2] != 'S';
+            others.fds[others.n++] = fd;
     }
     if (dir)
         closedir(dir);
-    return !awake;
+}
+
+/* What the threads do now; 1 when all others sleep. */
+static int all_sleep(void)
+{
+    if (!others.count || count_threads() != others.count)
+        list_threads();
+    for (int i = 0; i < others.n; i++) {
+        char text[256];
+        ssize_t n = pread(others.fds[i], text, sizeof text - 1, 0);
+        if (n <= 0) { /* it has ended, perhaps for another */
+            others.count = 0;
+            return 0;
+        }
+        text[n] = '\0';
+        const char *state = strrchr(text, ')');
+        if (state && state[1] && state[2] != 'S')
+            return 0;
+    }
+    return 1;
 }
 
 void fo_settle(void)

@@ -21,6 +21,7 @@ void fo_clock_freeze(int frozen); /* when not frozen it goes as the real one */
 void fo_clock_add(uint64_t us);
 /* Waits until the other threads of this process sleep, in real time, with a bound. */
 void fo_settle(void);
+void fo_forget_threads(void); /* closes what it keeps open for that */
 uint64_t fo_real_ms(void);
 int fo_count(const char *directory);
 int fo_threads(void);
@@ -50,7 +51,8 @@ struct fo_plan;
 struct fo_class {
     const char *name;
     void (*plan)(struct fo_plan *plan);
-    int spares; /* one link is left alone: with failover nothing may fail */
+    int spares;  /* one link is left alone: with failover nothing may fail */
+    int returns; /* about links that come back: what is sent last waits for them always */
 };
 struct fo_plan {
     struct fo_rng rng;
@@ -88,5 +90,10 @@ void fo_scene(struct fo_end ends[2], const struct fo_class *row, uint64_t seed,
 /* Whose a library is that is initialised now. */
 void fo_be_node(uint64_t number);
 void fo_world(uint64_t block, const struct fo_options *options);
+struct fo_ways { /* of one scene, by the double's names */
+    int delay, steps, linger, reorder, slowcq, noflush, timeout;
+};
+void fo_choose(struct fo_rng *rng, struct fo_ways *ways);
+void fo_set_ways(uint64_t seed, const struct fo_ways *ways, int verbose);
 
 #endif

@@ -236,12 +236,12 @@ static void plan_error(struct fo_plan *p)
 }
 
 const struct fo_class fo_classes[] = {
-    {"calm", plan_calm, 1},     {"port", plan_port, 1},
-    {"end", plan_end, 1},       {"silent", plan_silent, 1},
-    {"oneway", plan_oneway, 1}, {"late", plan_late, 1},
-    {"flap", plan_flap, 1},     {"second", plan_second, 1},
-    {"rejoin", plan_rejoin, 1}, {"verbs", plan_verbs, 1},
-    {"gid", plan_gid, 1},       {"control", plan_control, 1},
-    {"post", plan_post, 0},     {"all", plan_all, 0},
-    {"error", plan_error, 0},   {NULL, NULL, 0},
+    {"calm", plan_calm, 1, 0},     {"port", plan_port, 1, 0},
+    {"end", plan_end, 1, 0},       {"silent", plan_silent, 1, 0},
+    {"oneway", plan_oneway, 1, 0}, {"late", plan_late, 1, 0},
+    {"flap", plan_flap, 1, 1},     {"second", plan_second, 1, 1},
+    {"rejoin", plan_rejoin, 1, 1}, {"verbs", plan_verbs, 1, 0},
+    {"gid", plan_gid, 1, 1},       {"control", plan_control, 1, 0},
+    {"post", plan_post, 0, 0},     {"all", plan_all, 0, 0},
+    {"error", plan_error, 0, 0},   {NULL, NULL, 0, 0},
 };

@@ -44,6 +44,10 @@ struct fo_flow {
     struct fo_group groups[FO_GROUPS];
 };
 
+/* The memory of one end of a flow, of no use after fo_flow_end_areas(). */
+#define FO_AREA (FO_DEPTH * (FO_GUARD + FO_LARGE + FO_GUARD + 7 * (size_t)(FO_SMALL + FO_GUARD)))
+uint8_t *fo_flow_area(int flow, int end);
+void fo_flow_end_areas(void);
 void fo_flow_plan(struct fo_flow *flow, struct fo_rng *rng, int groups);
 /* Each does one thing if it can: 1 when something happened. A broken rule: -1, and why. */
 int fo_flow_post(struct fo_flow *flow, char why[512]);

@@ -15,9 +15,9 @@
 #define IDLE_MS    60000
 #define GRACE_MS   5000  /* real ones */
 #define CONNECT_MS 20000 /* real ones */
-#define AREA       (FO_DEPTH * (FO_GUARD + FO_LARGE + FO_GUARD + 7 * (size_t)(FO_SMALL + FO_GUARD)))
-#define POISON     0xdb
-#define LAST       4 /* groups */
+#define LAST       4     /* groups */
+#define LONG_HOLD  40000
+#define LONG_IDLE  8000 /* steps: no packet is under way any more */
 
 struct scene {
     const struct fo_options *options;
@@ -29,7 +29,7 @@ struct scene {
     struct fo_flow flows[FO_FLOWS];
     int n_flows, event, phases;
     int lossless; /* the device shows what it acknowledged: without, a link may not be replaced */
-    uint64_t step, event_step, event_ms, event_flushes, event_made, idle_us, idle;
+    uint64_t step, event_step, event_ms, event_flushes, event_made, idle_us, most_us, idle;
     uint64_t moved_ms; /* when something was done last */
     uint64_t hold_ms;  /* the last groups wait for links that are away, so long */
     jmp_buf out;
@@ -67,12 +67,9 @@ static void connect_flow(struct scene *s, struct fo_flow *f)
             wrong(s, "not connected in %d s", CONNECT_MS / 1000);
     }
     for (int i = 0; i < 2 && !result; i++) {
-        f->areas[i] = malloc(AREA);
-        if (!f->areas[i])
-            wrong(s, "no memory");
-        memset(f->areas[i], POISON, AREA);
-        result = mn_plugin_reg_mr(f->ends[i]->plugin, f->comms[i], f->areas[i], AREA, NCCL_PTR_HOST,
-                                  &f->mhs[i]);
+        f->areas[i] = fo_flow_area((int)(f - s->flows), i);
+        result = mn_plugin_reg_mr(f->ends[i]->plugin, f->comms[i], f->areas[i], FO_AREA,
+                                  NCCL_PTR_HOST, &f->mhs[i]);
     }
     if (result)
         wrong(s, "connecting: %s: %s / %s", mn_nccl_result_name(result), line(f->ends[0], 0),
@@ -174,6 +171,7 @@ static void do_events(struct scene *s)
             fo_set("%s", e->settings);
         /* Threads have heard of it before anything else happens: so that it replays. */
         fo_settle();
+        s->idle = 0;
         s->event_step = s->step;
         s->event_ms = fo_now_ms();
         s->moved_ms = s->event_ms;
@@ -314,8 +312,9 @@ static void move(struct scene *s)
             fo_clock_add(5);
             continue;
         }
-        fo_clock_add(s->idle > 64 ? s->idle_us : 5);
-        if (++s->idle % (1 + 50000 / s->idle_us) == 0)
+        uint64_t us = s->idle > LONG_IDLE ? s->most_us : s->idle > 64 ? s->idle_us : 5;
+        fo_clock_add(us);
+        if (++s->idle % (1 + 50000 / us) == 0)
             fo_settle();
         if (fo_now_ms() - s->moved_ms <= FO_BOUND || over(s))
             continue;
@@ -330,43 +329,6 @@ static void move(struct scene *s)
 
 /* --- all of it --- */
 
-struct ways {
-    int delay, steps, linger, reorder, slowcq, noflush, timeout;
-};
-
-static void set_double(const struct scene *s, uint64_t seed, const struct ways *w)
-{
-    char text[512];
-    int n = snprintf(text, sizeof text,
-                     "seed=%llu,error=0,gidshift=0,gidmute=0,portmute=0,delay=%d,reorder=%d,"
-                     "linger=%d,slowcq=%d,noflush=%d,timeout=%d,steps=%d",
-                     (unsigned long long)seed + 1, w->delay, w->reorder, w->linger, w->slowcq,
-                     w->noflush, w->timeout, w->steps);
-    if (s->options->verbose)
-        printf("# %s\n", text);
-    for (int i = 0; i < FO_LINKS; i++)
-        n += snprintf(text + n, sizeof text - (size_t)n,
-                      ",link=a%d:up,link=b%d:up,lost=a%d:none,lost=b%d:none", i, i, i, i);
-    fo_set("%s", text);
-    static const char *const verbs[] = {"create_cq", "create_qp", "modify_qp",
-                                        "rtr",       "post_send", "post_recv"};
-    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
-        fo_set("fail=%s:0", verbs[i]);
-}
-
-/* One after the other: the same by every compiler. */
-static void choose(struct fo_rng *rng, struct ways *w)
-{
-    static const int delays[] = {0, 3, 20, 100}, lingers[] = {0, 0, 30, 300};
-    w->delay = delays[fo_below(rng, 4)];
-    w->steps = fo_below(rng, 2) ? 64 : 4;
-    w->linger = lingers[fo_below(rng, 4)];
-    w->reorder = (int)fo_below(rng, 2);
-    w->slowcq = fo_below(rng, 4) == 0;
-    w->noflush = fo_below(rng, 12) == 0;
-    w->timeout = 200 + (int)fo_below(rng, 4000);
-}
-
 static const char *const kept[] = {"qps", "cqs", "mrs", "channels"};
 
 static void run(struct scene *s, uint64_t seed)
@@ -376,9 +338,9 @@ static void run(struct scene *s, uint64_t seed)
     uint64_t rnr = fo_counter("rnr");
     int links = 2 + (int)fo_below(&s->rng, FO_LINKS - 1);
 
-    struct ways ways;
-    choose(&s->rng, &ways);
-    set_double(s, seed, &ways);
+    struct fo_ways ways;
+    fo_choose(&s->rng, &ways);
+    fo_set_ways(seed, &ways, s->options->verbose);
     int slow = ways.delay > 20 || ways.steps == 4; /* packets take many calls */
     s->lossless = !ways.noflush;
     s->plan.links = links;
@@ -388,11 +350,14 @@ static void run(struct scene *s, uint64_t seed)
     s->plan.rng.state = fo_mix(seed);
     s->plan.spared = s->row->spares ? (int)fo_below(&s->rng, (uint64_t)links) : -1;
     s->idle_us = paces[fo_below(&s->rng, slow ? 2 : 3)];
+    s->most_us = paces[slow ? 1 : 2];
     s->n_flows = 1 + (int)fo_below(&s->rng, FO_FLOWS);
     if (s->options->warming)
         s->n_flows = FO_FLOWS; /* both libraries connect and accept */
     s->phases = 1 + (int)fo_below(&s->rng, 6);
     s->hold_ms = holds[fo_below(&s->rng, sizeof holds / sizeof *holds)];
+    if (s->row->returns)
+        s->hold_ms = LONG_HOLD;
     for (int i = 0; i < s->n_flows; i++) {
         struct fo_flow *f = &s->flows[i];
         f->ends[0] = &s->ends[i % 2];
@@ -430,6 +395,7 @@ static void run(struct scene *s, uint64_t seed)
 static void nothing_kept(struct scene *s, const uint64_t before[4], int fds, int threads)
 {
     uint64_t end = fo_real_ms() + 5000;
+    fo_forget_threads();
     for (;;) {
         const char *what = NULL;
         for (int i = 0; i < 4 && !what; i++)
@@ -449,6 +415,7 @@ void fo_scene(struct fo_end ends[2], const struct fo_class *row, uint64_t seed,
 {
     static struct scene s; /* of setjmp */
     uint64_t before[4];
+    fo_forget_threads();
     int fds = fo_count("/proc/self/fd"), threads = fo_threads();
 
     memset(&s, 0, sizeof s);
@@ -470,7 +437,5 @@ void fo_scene(struct fo_end ends[2], const struct fo_class *row, uint64_t seed,
     if (!*result->why && !options->warming && setjmp(s.out) == 0)
         nothing_kept(&s, before, fds, threads);
     fo_clock_freeze(0);
-    for (int i = 0; i < s.n_flows; i++)
-        for (int k = 0; k < 2; k++)
-            free(s.flows[i].areas[k]);
+    fo_flow_end_areas();
 }

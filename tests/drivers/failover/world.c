@@ -117,3 +117,36 @@ void fo_world(uint64_t block, const struct fo_options *options)
     if (options->failover >= 0)
         setenv("MESHNET_FAILOVER", options->failover ? "true" : "false", 1);
 }
+
+void fo_set_ways(uint64_t seed, const struct fo_ways *w, int verbose)
+{
+    char text[512];
+    int n = snprintf(text, sizeof text,
+                     "seed=%llu,error=0,gidshift=0,gidmute=0,portmute=0,delay=%d,reorder=%d,"
+                     "linger=%d,slowcq=%d,noflush=%d,timeout=%d,steps=%d",
+                     (unsigned long long)seed + 1, w->delay, w->reorder, w->linger, w->slowcq,
+                     w->noflush, w->timeout, w->steps);
+    if (verbose)
+        printf("# %s\n", text);
+    for (int i = 0; i < FO_LINKS; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      ",link=a%d:up,link=b%d:up,lost=a%d:none,lost=b%d:none", i, i, i, i);
+    fo_set("%s", text);
+    static const char *const verbs[] = {"create_cq", "create_qp", "modify_qp",
+                                        "rtr",       "post_send", "post_recv"};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+        fo_set("fail=%s:0", verbs[i]);
+}
+
+/* One after the other: the same by every compiler. */
+void fo_choose(struct fo_rng *rng, struct fo_ways *w)
+{
+    static const int delays[] = {0, 3, 20, 100}, lingers[] = {0, 0, 30, 300};
+    w->delay = delays[fo_below(rng, 4)];
+    w->steps = fo_below(rng, 2) ? 64 : 4;
+    w->linger = lingers[fo_below(rng, 4)];
+    w->reorder = (int)fo_below(rng, 2);
+    w->slowcq = fo_below(rng, 4) == 0;
+    w->noflush = fo_below(rng, 12) == 0;
+    w->timeout = 200 + (int)fo_below(rng, 4000);
+}
