@@ -219,6 +219,7 @@ struct verbs_comm {
     int failover, n_away, hurry; /* links on their way out or in: looks are made at once */
     unsigned calls, alarm;       /* since the last look; verbs_alarm, as it was then */
     uint64_t alone_ms;           /* since when no link can be used; 0 = one can */
+    uint64_t alone_seen_ms;      /* the look at that before */
     uint64_t mute_ms;   /* since when a word of the peer is waited for, and none can come */
     uint32_t due, anew; /* receiver: announcements to be written anew; queue pairs that
                            have some not known to have landed */

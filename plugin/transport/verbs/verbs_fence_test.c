@@ -268,6 +268,34 @@ static void a_sender_whose_links_all_fail_waits_for_its_receiver(void **state)
     finish(&kit);
 }
 
+/* Both make calls, the ports are up, and nothing comes through: every attempt asks the peer, whose
+ * answers do not make it last longer. */
+static void links_that_are_all_dead_are_waited_for_no_longer(void **state)
+{
+    static struct mn_config patient; /* the receiver's, so that the sender says what it finds */
+    enum mn_err err = MN_OK;
+    struct kit kit;
+
+    (void)state;
+    open_and_move(&kit, SHORT, 17);
+    patient = kit.config;
+    patient.settings.rdma_silence_ms = LONG;
+    kit_receiver(&kit)->config = &patient;
+    kit_set("lost=fv0:both,lost=fv1:both");
+    for (int i = 0; i < 2; i++)
+        verbs_give_up(kit_sender(&kit), i, mn_now_ms(), "a test");
+    kit.messages = 1000000;
+    while (!err)
+        err = kit_step(&kit);
+    assert_int_equal(err, MN_ERR_LINK_DEAD);
+    assert_true(kit_count("no link has been left for 2 s; check the cables") > 0);
+    kit_set("lost=fv0:none,lost=fv1:none");
+    while (atomic_load(&kit_receiver(&kit)->job_state) == JOB_RUNNING)
+        usleep(100);
+    kit_receiver(&kit)->config = &kit.config;
+    kit_close(&kit);
+}
+
 /* The receiver's queue pairs are ready before the sender's are: what it sent would be lost, and
  * said to be silence. */
 static void a_link_that_joins_is_not_probed_by_the_receiver(void **state)
@@ -501,6 +529,7 @@ int main(void)
         cmocka_unit_test(a_queue_pair_that_failed_gets_no_more_requests),
         cmocka_unit_test(a_receiver_whose_links_all_fail_waits_for_its_sender),
         cmocka_unit_test(a_sender_whose_links_all_fail_waits_for_its_receiver),
+        cmocka_unit_test(links_that_are_all_dead_are_waited_for_no_longer),
         cmocka_unit_test(a_link_that_joins_is_not_probed_by_the_receiver),
         cmocka_unit_test(a_probe_that_is_refused_is_no_answer),
         cmocka_unit_test(what_waited_for_a_link_is_sent_when_it_is_back),

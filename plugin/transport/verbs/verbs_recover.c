@@ -241,26 +241,30 @@ static int waits_for_process(const struct verbs_comm *comm)
 {
     int waits = 0;
 
-    for (int i = 0; i < comm->n_links; i++)
-        waits |= comm->links[i].recovery.asked ||
-                 (comm->base.is_send && comm->links[i].recovery.state == VERBS_FENCED);
-    return waits;
+    for (int i = 0; i < comm->n_links; i++) {
+        const struct verbs_recovery *r = &comm->links[i].recovery;
+        waits |= r->asked ||
+                 (comm->base.is_send && (r->state == VERBS_FENCED ||
+                                         (r->state == VERBS_JOINING && r->step == VERBS_ASKS)));
+    }
+    return waits && comm->control.fd >= 0 && !mn_socket_is_silent(comm->control.fd);
 }
 
-/* All links are away: as long as a single one may be silent. A process that makes no call is waited
- * for as long as its host is there. */
+/* All links are away: as long as a single one may be silent. The time does not count in which a
+ * process makes no call whose host is there. */
 static enum mn_err look_alone(struct verbs_comm *comm, uint64_t now)
 {
     unsigned patience = comm->config->settings.rdma_silence_ms;
 
-    if (comm->n_away < comm->n_links || comm->broken_ms ||
-        (comm->control.fd >= 0 && waits_for_process(comm) &&
-         !mn_socket_is_silent(comm->control.fd))) {
+    if (comm->n_away < comm->n_links || comm->broken_ms) {
         comm->alone_ms = 0;
         return MN_OK;
     }
     if (!comm->alone_ms)
         comm->alone_ms = now;
+    else if (waits_for_process(comm))
+        comm->alone_ms += now - comm->alone_seen_ms;
+    comm->alone_seen_ms = now;
     if (now - comm->alone_ms <= patience)
         return MN_OK;
     return verbs_link_dead(comm, -1, "no link has been left for %u s; check the cables",
