@@ -41,9 +41,11 @@
 #include "plugin/transport/verbs/wire.h"
 #include "plugin/transport/verbs/work.h"
 
-#define VERBS_SLOTS  256 /* requests of a connection */
-#define VERBS_RECVS  8   /* MN_MAX_RECVS */
-#define VERBS_BATCH  16  /* completions taken at once */
+#define VERBS_SLOTS 256 /* requests of a connection */
+#define VERBS_RECVS 8   /* MN_MAX_RECVS */
+#define VERBS_BATCH 16  /* completions taken at once */
+/* So many empty polls one after the other: nothing is left in a queue that nothing comes to. */
+#define VERBS_EMPTY  32
 #define VERBS_SQ     256 /* sender */
 #define VERBS_CTS_SQ 64  /* receiver: announcements only */
 #define VERBS_RQ     512

@@ -81,10 +81,10 @@ static enum mn_err count_rest(struct verbs_comm *comm, int i)
 {
     struct ibv_wc wcs[VERBS_BATCH];
     enum mn_err err = MN_OK;
-    int n = 1;
 
-    while (!err && n > 0) {
-        n = ibv_poll_cq(comm->links[i].cq, VERBS_BATCH, wcs);
+    for (int empty = 0; !err && empty < VERBS_EMPTY;) {
+        int n = ibv_poll_cq(comm->links[i].cq, VERBS_BATCH, wcs);
+        empty = n > 0 ? 0 : empty + 1;
         for (int k = 0; k < n && !err; k++)
             err = verbs_recv_completion(comm, i, &wcs[k]);
     }

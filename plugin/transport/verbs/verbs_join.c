@@ -142,8 +142,11 @@ static enum mn_err clear(struct verbs_comm *comm, struct verbs_link *link, struc
     struct ibv_wc wcs[VERBS_BATCH];
 
     verbs_destroy(comm, comm->job_link);
-    for (int left = DRAIN_MOST, n = 1; n > 0 && left > 0; left -= n)
-        n = ibv_poll_cq(link->cq, VERBS_BATCH, wcs);
+    for (int left = DRAIN_MOST, empty = 0; empty < VERBS_EMPTY && left > 0;) {
+        int n = ibv_poll_cq(link->cq, VERBS_BATCH, wcs);
+        empty = n > 0 ? 0 : empty + 1;
+        left -= n > 0 ? n : 0;
+    }
     /* Events of what is destroyed have come: destroying waits for that. */
     int fatal = atomic_exchange(&link->watch.fatal, 0);
     if (fatal != IBV_EVENT_DEVICE_FATAL + 1)
