@@ -17,6 +17,7 @@ KEPT=(
     'second 1 is_back_after another goes while the first is recovered from'
     'rejoin 1 is_back_after it goes again while it returns'
     'rejoin 5663 is_back_after a completion queue that gives little at a time was not emptied between two lives of its link'
+    'rejoin 4403 is_back_after the same: what was flushed meanwhile stays in no queue'
     'verbs 1 is_back_after queue pairs that cannot be made'
     'gid 1 is_back_after its address has another place in the table when it returns'
     'control 49 opened_again control connections are cut meanwhile'

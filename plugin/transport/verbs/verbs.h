@@ -275,6 +275,13 @@ static inline enum mn_err verbs_error(struct verbs_comm *comm)
     return (enum mn_err)atomic_load_explicit(&comm->error, memory_order_relaxed);
 }
 
+/* New queue pairs do not help: its device has failed, or its completion queue has overrun. */
+static inline uint8_t verbs_is_lost(const struct verbs_link *link)
+{
+    int fatal = atomic_load_explicit(&link->watch.fatal, memory_order_relaxed);
+    return fatal == IBV_EVENT_DEVICE_FATAL + 1 || fatal == IBV_EVENT_CQ_ERR + 1;
+}
+
 /* The last link is dead: the comm's end. */
 enum mn_err verbs_link_dead(struct verbs_comm *comm, int link, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -148,11 +148,11 @@ static enum mn_err clear(struct verbs_comm *comm, struct verbs_link *link, struc
         left -= n > 0 ? n : 0;
     }
     /* Events of what is destroyed have come: destroying waits for that. */
-    int fatal = atomic_exchange(&link->watch.fatal, 0);
-    if (fatal != IBV_EVENT_DEVICE_FATAL + 1)
-        return MN_OK;
-    atomic_store(&link->watch.fatal, fatal);
-    return mn_fail(diag, MN_ERR_LINK_DEAD, "%s has failed", link->device->name);
+    if (verbs_is_lost(link))
+        return mn_fail(diag, MN_ERR_SYS, "%s or its completion queue has failed (event %d)",
+                       link->device->name, atomic_load(&link->watch.fatal) - 1);
+    atomic_store_explicit(&link->watch.fatal, 0, memory_order_relaxed);
+    return MN_OK;
 }
 
 /* New numbers, so that nothing of before reaches them. */

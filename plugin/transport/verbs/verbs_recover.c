@@ -75,13 +75,12 @@ void verbs_retire(struct verbs_comm *comm, int i)
 {
     struct verbs_link *link = &comm->links[i];
 
-    if (link->recovery.state != VERBS_FENCED && !verbs_quiet(comm, i))
-        verbs_destroy(comm, i);
+    if (link->recovery.state != VERBS_FENCED)
+        verbs_destroy(comm, i); /* nothing is in their queues yet */
     for (int q = link->first_qp; q < link->first_qp + link->n_qps; q++)
         comm->ways[q].outstanding = 0;
     link->pending = 0;
-    int fatal = atomic_load_explicit(&link->watch.fatal, memory_order_relaxed);
-    link->recovery.dead |= fatal == IBV_EVENT_DEVICE_FATAL + 1;
+    link->recovery.dead |= verbs_is_lost(link);
 }
 
 /* --- going ------------------------------------------------------------------------------------ */

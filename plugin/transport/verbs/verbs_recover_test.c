@@ -81,6 +81,27 @@ static void queue_pairs_of_a_dead_link_end_when_it_returns(void **state)
     kit_close(&kit);
 }
 
+/* What its queue has lost nobody can count: not with new queue pairs either. */
+static void a_link_whose_completion_queue_failed_stays_away(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, 2, 1, 2000, 8);
+    assert_int_equal(kit_move(&kit, 50), MN_OK);
+    kit_set("link=fv1:down");
+    unsigned n = 50;
+    while (kit_count("is given up: ") < 2)
+        assert_int_equal(kit_move(&kit, n += 10), MN_OK);
+    assert_int_equal(kit_move(&kit, n += 50), MN_OK);
+    atomic_store(&kit_receiver(&kit)->links[1].watch.fatal, IBV_EVENT_CQ_ERR + 1);
+    kit_set("link=fv1:up");
+    while (kit_count("cannot come back: fv1 or its completion queue has failed") < 1)
+        assert_int_equal(kit_move(&kit, n += 10), MN_OK);
+    assert_int_equal(kit_count("is back after"), 0);
+    kit_close(&kit);
+}
+
 /* One is given up, the last is waited for; then the error names peer, link and cause. */
 static void all_cables_pulled_for_good(void **state)
 {
@@ -223,6 +244,7 @@ int main(void)
         cmocka_unit_test(a_link_goes_and_comes_back),
         cmocka_unit_test(silence_beside_a_link_that_answers),
         cmocka_unit_test(queue_pairs_of_a_dead_link_end_when_it_returns),
+        cmocka_unit_test(a_link_whose_completion_queue_failed_stays_away),
         cmocka_unit_test(all_cables_pulled_for_good),
         cmocka_unit_test(whatever_fails_one_link_is_enough),
     };
