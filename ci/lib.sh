@@ -137,6 +137,26 @@ build_preset()
     timeout 300 cmake --preset "$preset" "$@" && timeout 1200 cmake --build "build/$preset"
 }
 
+# build_fuzzers FOLDER [CMAKE OPTION…]: the fuzzers and what they link, nothing else.
+build_fuzzers()
+{
+    local folder=$1 targets=(tests/fuzz/fuzz_*.c)
+    shift
+    targets=("${targets[@]##*/}")
+    timeout 300 cmake --preset fuzz -B "$folder" -DMESHNET_WERROR=OFF "$@" &&
+        timeout 1200 cmake --build "$folder" --target "${targets[@]%.c}"
+}
+
+# fuzz_one PROGRAM SECONDS FOLDER: new inputs, and what fails, go to that folder, not into the tree's corpus.
+fuzz_one()
+{
+    local name=${1##*/}
+    mkdir -p "$3/corpus/$name"
+    timeout $(($2 + 120)) "$1" -max_total_time="$2" -timeout=10 -rss_limit_mb=2048 \
+        -print_final_stats=1 -artifact_prefix="$3/$name-" \
+        "$3/corpus/$name" "tests/fuzz/corpus/${name#fuzz_}"
+}
+
 # The newest glibc that a plugin may ask for: that of RHEL 9 and Ubuntu 22.04.
 GLIBC=2.34
 
