@@ -399,7 +399,7 @@ static void who_is_fenced_does_not_go_to_sleep(void **state)
 /* Their numbers wrap; without a fault nothing is taken for recovery. */
 static void many_messages_are_no_recovery(void **state)
 {
-    const uint32_t far = (1u << 31) - 64;
+    const uint32_t far = (1u << 31) - 16;
     struct ends e;
 
     (void)state;
@@ -408,7 +408,7 @@ static void many_messages_are_no_recovery(void **state)
     struct tcp_comm *s = sender(&e), *r = receiver(&e);
     s->seq_next = s->seq_acked = s->seq_header = s->seq_take = far;
     r->seq_known = r->seq_unmatched = r->seq_landed = far;
-    for (uint32_t n = 8; n < 200; n += 8) {
+    for (uint32_t n = 8; n <= 40; n += 8) {
         pass_until(&e, n);
         assert_false(tcp_is_recovering(r));
     }
