@@ -18,8 +18,6 @@
 #define HEALTH_MS    1000           /* between looks at the sockets while nothing moves */
 #define QUIET(bound) ((bound) / 12) /* an answer that is so late is told; keepalive's interval */
 
-#define CONTROL_CALLS 256 /* empty calls between looks at the control sockets */
-
 const char *tcp_name(const struct tcp_comm *comm, const struct tcp_lane *lane, char *who)
 {
     snprintf(who, TCP_WHO, "%s peer %s, link %s (%s to %s)",
@@ -144,12 +142,12 @@ static enum mn_err look_at(struct tcp_comm *comm, struct tcp_lane *lane, uint64_
 
 enum mn_err tcp_idle(struct tcp_comm *comm)
 {
-    const struct tcp_failover *f = comm->failover;
+    struct tcp_failover *f = comm->failover;
     int hurry = f && (f->n_broken || f->n_waiting || f->n_due);
     enum mn_err err = MN_OK;
 
     comm->idle++;
-    if (f && (hurry || comm->idle % CONTROL_CALLS == 0))
+    if (f && (++f->calls % TCP_CONTROL_CALLS == 0 || hurry))
         err = tcp_control(comm);
     if (err || !comm->idle) /* what was said has moved something */
         return err;

@@ -38,7 +38,10 @@
  * and length. */
 enum { TCP_SAY_SYNC = 1, TCP_SAY_REQUEST = 2, TCP_SAY_ANSWER = 4, TCP_SAY_JOIN = 8 };
 
+#define TCP_CONTROL_CALLS 256 /* calls between looks at the control sockets */
+
 struct tcp_failover {
+    uint32_t calls; /* wraps */
     int n_links;
     int n_broken;               /* lanes that are, and not yet given up */
     int n_waiting;              /* … that are FENCED */

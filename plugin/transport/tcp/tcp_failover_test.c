@@ -20,7 +20,7 @@
 
 #define PATIENCE_MS 60000 /* the bound of every wait */
 #define SLOTS       16
-#define MOST        (3u << 20)
+#define MOST        (5u << 18)
 #define CANARY      64
 
 struct ends {

@@ -383,6 +383,11 @@ static enum mn_err read_all(struct tcp_comm *comm, int others)
         tcp_recv_flush_acks(comm);
     if (moved)
         tcp_moved(comm);
+    /* Who always has something to read hears what is said about links all the same. */
+    if (!err && moved && comm->failover && ++comm->failover->calls % TCP_CONTROL_CALLS == 0) {
+        err = tcp_control(comm);
+        err = err ? err : tcp_look(comm);
+    }
     if (err || moved)
         return err;
     for (int i = 0; i < comm->n_lanes; i++)
