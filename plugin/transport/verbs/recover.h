@@ -48,7 +48,7 @@ enum { VERBS_CAUSE = 160, VERBS_WORD_MAX = 1024 };
 /* Where a link that joins is; the receiver's is CONNECTS until its job is done. */
 enum verbs_joining { VERBS_MAKES, VERBS_ASKS, VERBS_CONNECTS, VERBS_TRIES };
 
-/* Counted over the comm's life, for it and for each link; told at close. */
+/* Counted over the comm's life for each link; told at close, and their sum. */
 struct verbs_failover {
     unsigned lost, back;
     uint64_t replayed;
@@ -107,7 +107,7 @@ void verbs_set_away(struct verbs_comm *comm, int link, int away);
 /* Joining came to nothing: INFO, and the model's way back to DOWN. */
 void verbs_join_failed(struct verbs_comm *comm, int link, const char *why);
 /* Both told at WARN, and counted; gone once until it is back. */
-void verbs_count_stall(struct verbs_comm *comm, struct verbs_recovery *recovery, uint64_t now);
+void verbs_count_stall(struct verbs_recovery *recovery, uint64_t now);
 void verbs_tell_gone(struct verbs_comm *comm, int link, uint64_t since_ms, uint64_t now);
 void verbs_tell_back(struct verbs_comm *comm, int link, uint64_t now);
 /* What is due for links that are not just UP; part of a look. */

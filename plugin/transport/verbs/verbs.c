@@ -147,8 +147,20 @@ static enum mn_err verbs_open(struct mn_conn *conn, struct mn_comm **out, struct
 
 static void tell_links(const struct verbs_comm *comm)
 {
+    struct verbs_failover sum = {0};
     char who[VERBS_WHO];
 
+    for (int i = 0; i < comm->n_links; i++) {
+        const struct verbs_failover *stats = &comm->links[i].recovery.stats;
+        sum.lost += stats->lost;
+        sum.back += stats->back;
+        sum.stall_ms += stats->stall_ms;
+        sum.replayed += stats->replayed;
+    }
+    if (sum.lost)
+        MN_INFO("%s: links were given up %u times and came back %u times; %u ms without any, or "
+                "with messages waiting for what they had done; %llu bytes were sent again",
+                comm->peer, sum.lost, sum.back, sum.stall_ms, (unsigned long long)sum.replayed);
     for (int i = 0; i < comm->n_links; i++) {
         const struct verbs_failover *stats = &comm->links[i].recovery.stats;
         if (stats->lost)
@@ -176,11 +188,6 @@ static void verbs_close(struct mn_comm *base)
     if (comm->stale)
         MN_INFO("%s: %llu completions of earlier requests were dropped", comm->peer,
                 (unsigned long long)comm->stale);
-    if (comm->stats.lost)
-        MN_INFO("%s: links were given up %u times and came back %u times; %u ms without any, or "
-                "with messages waiting for what they had done; %llu bytes were sent again",
-                comm->peer, comm->stats.lost, comm->stats.back, comm->stats.stall_ms,
-                (unsigned long long)comm->stats.replayed);
     tell_links(comm);
     /* What the peer writes from here on goes nowhere; what a job works at, the peer cannot reach.
      */

@@ -225,7 +225,6 @@ struct verbs_comm {
     uint64_t mute_ms;   /* since when a word of the peer is waited for, and none can come */
     uint32_t due, anew; /* receiver: announcements to be written anew; queue pairs that
                            have some not known to have landed */
-    struct verbs_failover stats;
     char broken_text[192];
     struct mn_chan control;   /* what the handshake's connection is now; fd -1 while it is lost */
     struct mn_reopen *reopen; /* NULL: what is lost stays lost */

@@ -112,7 +112,7 @@ enum mn_err verbs_fence_step(struct verbs_comm *comm, int i, uint64_t now)
             err = count_rest(comm, k);
     if (err)
         return err;
-    verbs_count_stall(comm, r, now);
+    verbs_count_stall(r, now);
     write_anew(comm, i);
     down(comm, i);
     return MN_OK;

@@ -115,20 +115,18 @@ void verbs_tell_gone(struct verbs_comm *comm, int i, uint64_t since_ms, uint64_t
     r->since_ms = since_ms < now ? since_ms : now;
     r->replayed = 0;
     r->stall_ms = 0;
-    comm->stats.lost++;
     r->stats.lost++;
     int others = comm->n_links - comm->n_away;
     MN_WARN("%s: is given up: %s; going on over %d other link%s until it is steady again",
             verbs_name(comm, i, who), r->cause, others, others == 1 ? "" : "s");
 }
 
-void verbs_count_stall(struct verbs_comm *comm, struct verbs_recovery *r, uint64_t now)
+void verbs_count_stall(struct verbs_recovery *r, uint64_t now)
 {
     unsigned stall = r->carried ? (unsigned)(now - r->since_ms) : 0;
 
     r->carried = 0;
     r->stall_ms += stall;
-    comm->stats.stall_ms += stall;
     r->stats.stall_ms += stall;
 }
 
@@ -205,7 +203,6 @@ void verbs_tell_back(struct verbs_comm *comm, int i, uint64_t now)
     char who[VERBS_WHO];
 
     r->up_ms = r->heard_ms = now;
-    comm->stats.back++;
     r->stats.back++;
     r->told = r->told_limit = 0;
     MN_WARN("%s: is back after %.1f s; the connection had stood still for %u ms, and %llu bytes "

@@ -75,7 +75,6 @@ static enum mn_err settle(struct verbs_comm *comm, int i, struct verbs_send *sen
             uint32_t bytes = verbs_segment_length(comm, part, k);
             r->replayed += bytes;
             r->stats.replayed += bytes;
-            comm->stats.replayed += bytes;
         }
         send->pending = (uint16_t)(send->pending + part->acked - has);
         send->unposted = (uint16_t)(send->unposted + part->posted - has);
@@ -134,7 +133,7 @@ enum mn_err verbs_answered(struct verbs_comm *comm, int i, struct mn_bytes *b, u
             err = settle(comm, i, &comm->sends[s], &answer);
     if (err)
         return err;
-    verbs_count_stall(comm, r, now);
+    verbs_count_stall(r, now);
     comm->idle = 0; /* what is sent from here on is waited for anew */
     comm->stuck_ms = now;
     return verbs_send_again(comm);
