@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,6 +22,7 @@
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/context.h"
 #include "plugin/reopen_impl.h"
+#include "plugin/tasks_kit.h"
 #include "topo/base/log.h"
 
 #define PATIENCE_MS 20000 /* the bound of every wait */
@@ -67,18 +67,6 @@ static int said(const char *text)
     for (const char *at = lines; (at = strstr(at, text)); at++)
         n++;
     pthread_mutex_unlock(&log_lock);
-    return n;
-}
-
-static int count(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    int n = 0;
-
-    assert_non_null(dir);
-    while (readdir(dir))
-        n++;
-    closedir(dir);
     return n;
 }
 
@@ -178,10 +166,10 @@ static void only_the_peer_of_a_living_connection_is_let_in(void **state)
     mn_return_write(theirs, 1, 2, frame);
     assert_int_equal(ask(frame), MN_ARRIVAL_STRANGER);
     /* A newer one takes the place of what the comm has not taken. */
-    int before = count("/proc/self/fd");
+    int before = mn_descriptors();
     mn_return_write(theirs, 1, 4, frame);
     assert_int_equal(ask(frame), MN_ARRIVAL_TAKEN);
-    assert_int_equal(count("/proc/self/fd"), before);
+    assert_int_equal(mn_descriptors(), before);
     int fd = mn_reopen_take(ours);
     assert_true(fd >= 0);
     close(fd);
@@ -461,7 +449,8 @@ static void many_are_cut_at_once(void **state)
 /* Whatever is under way when an end closes. */
 static void closing_at_any_point_leaves_nothing(void **state)
 {
-    int fds = count("/proc/self/fd"), tasks = count("/proc/self/task");
+    int fds = mn_descriptors(), tasks = mn_tasks(NULL, NULL);
+    assert_true(tasks > 0);
     struct mn_net *net;
     struct ends e;
 
@@ -482,10 +471,10 @@ static void closing_at_any_point_leaves_nothing(void **state)
         assert_int_equal(mn_net_finalize(net), ncclSuccess);
     }
     for (uint64_t end = mn_now_ms() + PATIENCE_MS;
-         count("/proc/self/task") > tasks && mn_now_ms() < end;)
+         mn_tasks(NULL, NULL) > tasks && mn_now_ms() < end;)
         nap(); /* one that was joined may be listed for a moment still */
-    assert_int_equal(count("/proc/self/task"), tasks);
-    assert_int_equal(count("/proc/self/fd"), fds);
+    assert_int_equal(mn_tasks(NULL, NULL), tasks);
+    assert_int_equal(mn_descriptors(), fds);
 }
 
 /* --- at the door ------------------------------------------------------------------------------ */
@@ -536,12 +525,12 @@ static void strangers_at_the_door_keep_nobody_out(void **state)
         frame[8 + i % MN_RETURN_SIZE]++;
         strangers[i] = reach(port, frame, i % 3 ? 5 + (size_t)i % 30 : sizeof frame);
     }
-    int before = count("/proc/self/fd");
+    int before = mn_descriptors();
     post_recv(&e, sizeof e.to);
     assert_int_equal(cut(1, port), 1);
     until_back(&e, 1, 1);
     transfer(&e);
-    assert_true(count("/proc/self/fd") <= before + MN_MAX_WAITING);
+    assert_true(mn_descriptors() <= before + MN_MAX_WAITING);
     assert_true(said("connections so far to the door") > 0);
     /* 64 halves wait at most; the others and all that were whole are closed. */
     for (int i = 0; i < STRANGERS; i++)

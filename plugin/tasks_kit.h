@@ -1,5 +1,6 @@
-/* The threads of this process, for tests. One that was joined may still be listed while the kernel
- * puts it away (PF_EXITING in its flags, proc(5)): it runs nothing any more and is left out. */
+/* The threads and descriptors of this process, for tests. A thread that was joined may still be
+ * listed while the kernel puts it away (PF_EXITING in its flags, proc(5)): it runs nothing any more
+ * and is left out. */
 #ifndef MN_TASKS_KIT_H
 #define MN_TASKS_KIT_H
 
@@ -47,6 +48,20 @@ static inline int mn_tasks(const char *name, int *id)
             *id = atoi(task->d_name);
     }
     closedir(tasks);
+    return n;
+}
+
+/* How many entries their folder has: three more than were open before. */
+static inline int mn_descriptors(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    int n = 0;
+
+    if (!dir)
+        abort();
+    while (readdir(dir))
+        n++;
+    closedir(dir);
     return n;
 }
 

@@ -6,7 +6,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -27,18 +26,6 @@ static void count_lines(ncclDebugLogLevel level, unsigned long flags, const char
 {
     (void)level, (void)flags, (void)file, (void)line, (void)fmt;
     lines++;
-}
-
-static int count(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    int n = 0;
-
-    assert_non_null(dir);
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
 }
 
 static void nap(void)
@@ -163,8 +150,8 @@ static void finalize_leaves_nothing_and_the_library_can_come_again(void **state)
         assert_int_equal(mn_tasks(NULL, NULL), alone);
         assert_int_equal(dlclose(l.library), 0);
         if (i == 0)
-            before = count("/proc/self/fd");
-        assert_int_equal(count("/proc/self/fd"), before);
+            before = mn_descriptors();
+        assert_int_equal(mn_descriptors(), before);
     }
 }
 
@@ -181,8 +168,8 @@ static void unloading_without_a_word_is_survived(void **state)
         for (int k = 0; k < 20; k++)
             nap();
         if (i == 0)
-            before = count("/proc/self/fd");
-        assert_int_equal(count("/proc/self/fd"), before);
+            before = mn_descriptors();
+        assert_int_equal(mn_descriptors(), before);
     }
     assert_true(lines > 0);
 }

@@ -1,8 +1,8 @@
 /* The end of a link step by step, where one end makes no call, a device loses what it acknowledged,
  * or the control connection is gone: both ends in one thread, on the libibverbs double. */
-#include <dirent.h>
 #include <sys/ioctl.h>
 
+#include "plugin/tasks_kit.h"
 #include "plugin/transport/verbs/recover_kit.h"
 
 #define LONG  40000 /* of silence: nothing below is given up for it */
@@ -382,18 +382,6 @@ static void what_waited_for_a_link_is_sent_when_it_is_back(void **state)
     finish(&kit);
 }
 
-static int descriptors(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int n = 0;
-
-    assert_non_null(dir);
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
-
 static void links_that_come_and_go_leave_nothing_behind(void **state)
 {
     static const char *const kinds[] = {"qps", "cqs", "mrs"};
@@ -404,7 +392,7 @@ static void links_that_come_and_go_leave_nothing_behind(void **state)
     open_and_move(&kit, SHORT, 12);
     for (int i = 0; i < 3; i++)
         before[i] = kit_counter(kinds[i]);
-    int files = descriptors();
+    int files = mn_descriptors();
     for (unsigned n = 1; n <= 12; n++) {
         verbs_give_up(n & 1 ? kit_sender(&kit) : kit_receiver(&kit), (int)(n / 2 & 1), mn_now_ms(),
                       "a test");
@@ -415,7 +403,7 @@ static void links_that_come_and_go_leave_nothing_behind(void **state)
     }
     for (int i = 0; i < 3; i++)
         assert_int_equal(kit_counter(kinds[i]), before[i]);
-    assert_int_equal(descriptors(), files);
+    assert_int_equal(mn_descriptors(), files);
     finish(&kit);
 }
 
