@@ -14,7 +14,7 @@ stop_receiver()
 
 round()
 {
-    local i n names=() faults to from seconds
+    local i n names=() faults seconds
     RANDOM=$SEED
     BAD='' MEND=() OUT=() BEGAN=$EPOCHREALTIME
     : >done
@@ -23,26 +23,9 @@ round()
     dice 4
     faults=$((DICE + 1)) seconds=$((faults * 6 + 4))
     did "$CABLES cables, $KEPT stays"
-    for ((i = 0; i < n; i++)); do
-        dice 2
-        [ $DICE -eq 0 ] && from=a to=b || from=b to=a
-        dice 3
-        did "t$i from $from to $to, flows=$((DICE + 1)), $seconds s"
-        traffic t$i $from $to flows=$((DICE + 1)) seed=$SEED seconds=$seconds >ended || {
-            bad "t$i does not connect: $(cat ended)"
-            continue
-        }
-        names+=(t$i)
-    done
+    begin $n $seconds
     for ((i = 0; i < faults && ${#names[@]}; i++)); do
-        fault
-        # Another one while the first is recovered from.
-        dice 2
-        [ $DICE -ne 0 ] || fault
-        dice 30
-        sleep $((DICE / 10)).$((DICE % 10))
-        mend
-        OUT=()
+        hurt
     done
     mend
     for i in "${names[@]}"; do

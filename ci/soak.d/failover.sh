@@ -56,9 +56,38 @@ stop_receiver()
     MEND+=("kill -CONT ${TAKES[$1]}")
 }
 
+# begin N SECONDS: so many connections, their names in names.
+begin()
+{
+    local i from to
+    for ((i = 0; i < $1; i++)); do
+        dice 2
+        [ $DICE -eq 0 ] && from=a to=b || from=b to=a
+        dice 3
+        did "t$i from $from to $to, flows=$((DICE + 1)), $2 s"
+        traffic t$i $from $to flows=$((DICE + 1)) seed=$SEED seconds=$2 >ended || {
+            bad "t$i does not connect: $(cat ended)"
+            continue
+        }
+        names+=(t$i)
+    done
+}
+
+hurt()
+{
+    fault
+    # Another one while the first is recovered from.
+    dice 2
+    [ $DICE -ne 0 ] || fault
+    dice 30
+    sleep $((DICE / 10)).$((DICE % 10))
+    mend
+    OUT=()
+}
+
 round()
 {
-    local i n names=() faults to from seconds
+    local i n names=() faults seconds
     RANDOM=$SEED
     BAD='' MEND=() OUT=() BEGAN=$EPOCHREALTIME
     : >done
@@ -72,28 +101,11 @@ round()
     faults=$((DICE + 1)) seconds=$((faults * 4 + 4))
     cables_up $KIND $CABLES || { echo "no network namespaces here"; exit 1; }
     did "$CABLES cables, $KEPT stays"
-    for ((i = 0; i < n; i++)); do
-        dice 2
-        [ $DICE -eq 0 ] && from=a to=b || from=b to=a
-        dice 3
-        did "t$i from $from to $to, flows=$((DICE + 1)), $seconds s"
-        traffic t$i $from $to flows=$((DICE + 1)) seed=$SEED seconds=$seconds >ended || {
-            bad "t$i does not connect: $(cat ended)"
-            continue
-        }
-        names+=(t$i)
-    done
+    begin $n $seconds
     for ((i = 0; i < faults && ${#names[@]}; i++)); do
         dice 10
         sleep 0.$DICE
-        fault
-        # Another one while the first is recovered from.
-        dice 2
-        [ $DICE -ne 0 ] || fault
-        dice 30
-        sleep $((DICE / 10)).$((DICE % 10))
-        mend
-        OUT=()
+        hurt
     done
     mend
     for i in "${names[@]}"; do
