@@ -191,7 +191,7 @@ void mn_survey_saw(struct mn_survey *survey, const struct mn_sighting *new)
         *new;
 }
 
-static void met_stranger(struct mn_survey *survey, const struct mn_survey_stranger *new)
+void mn_survey_met(struct mn_survey *survey, const struct mn_survey_stranger *new)
 {
     for (size_t i = 0; i < survey->n_strangers; i++) {
         struct mn_survey_stranger *old = &survey->strangers[i];
@@ -302,7 +302,7 @@ enum mn_err mn_survey_merge(struct mn_survey *survey, const struct mn_survey *ot
             err = mn_fail(diag, MN_ERR_CONFIG, "more than %d strangers; no mesh has so many",
                           MN_SURVEY_STRANGERS_MAX);
         else if (follow(survey, other, &met.at))
-            met_stranger(survey, &met);
+            mn_survey_met(survey, &met);
     }
     return err;
 }

@@ -112,6 +112,8 @@ enum mn_err mn_survey_merge(struct mn_survey *survey, const struct mn_survey *ot
 
 /* Adds a sighting, or what it tells beyond one that is there. */
 void mn_survey_saw(struct mn_survey *survey, const struct mn_sighting *seen);
+/* The same of a stranger; what was last heard of one holds. */
+void mn_survey_met(struct mn_survey *survey, const struct mn_survey_stranger *stranger);
 int mn_survey_node_index(const struct mn_survey *survey, const char *name);     /* or -1 */
 int mn_survey_nic_index(const struct mn_survey_node *node, const char *netdev); /* or -1 */
 /* The NIC, an index of the node's, has this MAC, and no NIC of another node: a MAC that machines

@@ -318,22 +318,22 @@ static enum mn_err get_sighting(struct reader *r, const cJSON *map)
 
 static enum mn_err get_stranger(struct reader *r, const cJSON *map)
 {
-    struct mn_survey *survey = r->survey;
-    struct mn_survey_stranger *met =
-        mn_grow((void **)&survey->strangers, &survey->n_strangers, sizeof *survey->strangers);
+    struct mn_survey_stranger met = {.bridges = MN_BRIDGES_UNKNOWN};
     const cJSON *bridges = cJSON_GetObjectItemCaseSensitive(map, "bridges");
     int has;
-    enum mn_err err = get_end(r, map, "at", &met->at);
+    enum mn_err err = get_end(r, map, "at", &met.at);
 
-    err = err ? err : get_way(r, map, &met->way);
-    err = err ? err : get_mac(r, map, met->mac, &has);
-    err = err ? err : get_text(r, map, "system", 0, met->system, sizeof met->system);
-    err = err ? err : get_text(r, map, "port", 0, met->port, sizeof met->port);
+    err = err ? err : get_way(r, map, &met.way);
+    err = err ? err : get_mac(r, map, met.mac, &has);
+    err = err ? err : get_text(r, map, "system", 0, met.system, sizeof met.system);
+    err = err ? err : get_text(r, map, "port", 0, met.port, sizeof met.port);
     if (!err && bridges && !cJSON_IsBool(bridges))
         err = wrong(r, bridges, "bridges", "true or false");
-    met->bridges = !bridges                ? MN_BRIDGES_UNKNOWN
-                   : cJSON_IsTrue(bridges) ? MN_BRIDGES_YES
-                                           : MN_BRIDGES_NO;
+    met.bridges = !bridges                ? MN_BRIDGES_UNKNOWN
+                  : cJSON_IsTrue(bridges) ? MN_BRIDGES_YES
+                                          : MN_BRIDGES_NO;
+    if (!err)
+        mn_survey_met(r->survey, &met);
     return err;
 }
 

@@ -288,6 +288,26 @@ static void texts_of_strangers_are_fit_to_be_shown(void **state)
     mn_survey_free(&survey);
 }
 
+/* Else a merge, which keeps one of them, would not be the same survey. */
+static void a_stranger_that_a_survey_names_twice_is_one(void **state)
+{
+    struct mn_survey survey;
+    struct mn_diag diag = {.text = ""};
+
+    (void)state;
+    if (parse(NODES ",\"strangers\":["
+                    "{\"at\":\"a/e0\",\"way\":\"lldp\",\"mac\":\"02:00:00:00:00:01\","
+                    "\"system\":\"old\"},"
+                    "{\"at\":\"a/e0\",\"way\":\"lldp\",\"mac\":\"02:00:00:00:00:01\","
+                    "\"system\":\"new\"},"
+                    "{\"at\":\"a/e0\",\"way\":\"raw\",\"mac\":\"02:00:00:00:00:01\"}]}",
+              &survey, &diag))
+        fail_msg("%s", diag.text);
+    assert_int_equal(survey.n_strangers, 2);
+    assert_string_equal(survey.strangers[0].system, "new");
+    mn_survey_free(&survey);
+}
+
 static void merging_takes_what_is_new(void **state)
 {
     struct mn_survey survey, other;
@@ -333,6 +353,7 @@ int main(void)
         cmocka_unit_test(what_nodes_use_is_taken),
         cmocka_unit_test(wrong_surveys_are_explained),
         cmocka_unit_test(texts_of_strangers_are_fit_to_be_shown),
+        cmocka_unit_test(a_stranger_that_a_survey_names_twice_is_one),
         cmocka_unit_test(merging_takes_what_is_new),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <linux/magic.h>
+#include <malloc.h>
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@
 #include "topo/base/follow.h"
 
 #define PIPE_MS 60000 /* without a byte */
+#define LARGE   64    /* elements */
 
 /* Where the thread goes on. No _Thread_local: in a library that was loaded later its first use
  * allocates, and the loader ends the process where it cannot. */
@@ -88,9 +90,20 @@ char *mn_asprintf(const char *fmt, ...)
     return check(text);
 }
 
+/* With room for one element more; a large array gets room for many, of which its allocator knows:
+ * it is not copied for each. A small one is as long as it says, so that sanitizers see its end. */
+static void *with_room(void *array, size_t count, size_t elem)
+{
+    if (count < LARGE)
+        return reallocarray(array, count + 1, elem);
+    if (malloc_usable_size(array) / elem > count)
+        return array;
+    return reallocarray(array, count + count / 2, elem);
+}
+
 void *mn_grow(void **array, size_t *count, size_t elem)
 {
-    *array = check(reallocarray(*array, *count + 1, elem));
+    *array = check(with_room(*array, *count, elem));
     void *at = (char *)*array + *count * elem;
     ++*count;
     return memset(at, 0, elem);
@@ -101,7 +114,7 @@ void *mn_push(void *array, size_t *count, size_t elem, struct mn_diag *diag)
     void *old;
 
     memcpy(&old, array, sizeof old);
-    char *grown = reallocarray(old, *count + 1, elem);
+    char *grown = with_room(old, *count, elem);
     if (!grown) {
         mn_fail(diag, MN_ERR_NOMEM, "out of memory");
         return NULL;
