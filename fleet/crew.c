@@ -10,7 +10,7 @@
 #include "fleet/ssh.h"
 #include "topo/base/alloc.h"
 
-#define MORE_S 10 /* than a verb takes: for its way there and back */
+#define MORE_S 60 /* than a verb takes: for its way there and back, by hosts that are busy */
 
 static const struct mn_crew_ops *const ways[] =
     {[MN_CREW_SSH] = &mn_crew_ssh, [MN_CREW_AGENTS] = &mn_crew_agents};

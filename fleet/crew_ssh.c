@@ -9,7 +9,7 @@
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-#define LOOK_MS 20000 /* to see what a host has, once connected */
+#define LOOK_MS 60000 /* to see what a host has, once connected: it may be busy */
 
 int mn_crew_ssh_become(const struct mn_crew_host *host, const char *script, const char *argument)
 {

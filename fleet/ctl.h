@@ -54,7 +54,8 @@ enum mn_err mn_ctl_send(struct mn_ctl *ctl, cJSON *message, struct mn_diag *diag
  * sent. */
 enum mn_err mn_ctl_receive(struct mn_ctl *ctl, unsigned timeout_ms, cJSON **message,
                            struct mn_diag *diag);
-/* 1 when the peer has closed the connection or its next message is damaged; does not wait. */
+/* 1 when the peer has closed the connection, it ended, or its next message is damaged or will not
+ * be whole; does not wait. */
 int mn_ctl_gone(const struct mn_ctl *ctl);
 
 /* Fields of a message, checked: MN_ERR_PROTO names the field when it is missing or out of range. */

@@ -1,8 +1,10 @@
 /* Messages of an authenticated connection. Each is two sealed records in one piece: its length, and
  * its text. The last record of all is a length of 0. */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "fleet/ctl_impl.h"
@@ -16,6 +18,11 @@ static void put_length(uint8_t bytes[LENGTH], size_t len)
 {
     for (int i = 0; i < LENGTH; i++)
         bytes[i] = (uint8_t)(len >> 8 * i);
+}
+
+static size_t get_length(const uint8_t bytes[LENGTH])
+{
+    return bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16;
 }
 
 enum mn_err mn_ctl_send(struct mn_ctl *ctl, cJSON *message, struct mn_diag *diag)
@@ -97,7 +104,7 @@ static enum mn_err read_text(struct mn_ctl *ctl, unsigned timeout_ms, char **tex
         return err;
     if (ctl->in.life == MN_SEAL_ENDED)
         return mn_fail(diag, MN_ERR_PEER_DEAD, "%s: closed the control connection", ctl->peer);
-    size_t len = length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16;
+    size_t len = get_length(length);
     if (!len || len > MN_CTL_FRAME_MAX) {
         ctl->in.life = MN_SEAL_BROKEN;
         return mn_fail(diag, MN_ERR_PROTO, "%s: control message of %zu bytes", ctl->peer, len);
@@ -131,6 +138,15 @@ enum mn_err mn_ctl_receive(struct mn_ctl *ctl, unsigned timeout_ms, cJSON **mess
     return err;
 }
 
+/* No more comes than what is there, and that is less than len bytes. */
+static int is_cut(const struct mn_ctl *ctl, size_t len)
+{
+    struct pollfd p = {.fd = ctl->fd, .events = POLLRDHUP};
+    int left;
+
+    return poll(&p, 1, 0) > 0 && !ioctl(ctl->fd, FIONREAD, &left) && (size_t)left < len;
+}
+
 int mn_ctl_gone(const struct mn_ctl *ctl)
 {
     uint8_t record[HEAD], length[LENGTH];
@@ -138,10 +154,12 @@ int mn_ctl_gone(const struct mn_ctl *ctl)
 
     if (n <= 0)
         return n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+    if (n < (ssize_t)sizeof record)
+        return ctl->in.life != MN_SEAL_OPEN || is_cut(ctl, sizeof record);
     struct mn_seal ahead = ctl->in;
-    int gone = ahead.life != MN_SEAL_OPEN ||
-               (n == sizeof record &&
-                (!mn_seal_get(&ahead, record, LENGTH, length) || ahead.life == MN_SEAL_ENDED));
+    int gone = ahead.life != MN_SEAL_OPEN || !mn_seal_get(&ahead, record, LENGTH, length) ||
+               ahead.life == MN_SEAL_ENDED ||
+               is_cut(ctl, sizeof record + get_length(length) + MN_SEAL_EXTRA);
     mn_wipe(&ahead, sizeof ahead);
     return gone;
 }

@@ -277,14 +277,33 @@ static void test_gone(void **state)
     assert_true(mn_ctl_gone(&client));
 }
 
+/* Of half a message the rest will not come. */
+static void test_gone_in_the_middle(void **state)
+{
+    static const size_t cuts[] = {1, HEAD - 1, HEAD, FRAME - 1};
+
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+        uint8_t frames[MESSAGES][FRAME];
+        take(frames);
+        give(1, frames, FRAME + cuts[i]);
+        expect(&server, 0);
+        assert_false(mn_ctl_gone(&server));
+        close(man[1]);
+        man[1] = -1;
+        assert_true(mn_ctl_gone(&server));
+        teardown(state);
+        assert_int_equal(setup(state), 0);
+    }
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_untouched),   T(test_any_byte_flipped), T(test_other_order),
-        T(test_parts_mixed), T(test_sent_back),        T(test_of_another_connection),
-        T(test_cut),         T(test_late_rest),        T(test_gone),
+        T(test_untouched), T(test_any_byte_flipped),      T(test_other_order), T(test_parts_mixed),
+        T(test_sent_back), T(test_of_another_connection), T(test_cut),         T(test_late_rest),
+        T(test_gone),      T(test_gone_in_the_middle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
