@@ -163,7 +163,7 @@ struct mn_relay {
     int spins;  /* something moved a moment ago */
     int naps;   /* … is to be looked at again soon, since nothing wakes */
     int stopping;
-    uint64_t born_ms, now_ms, ticked_ms, told_ms;
+    uint64_t born_ms, now_ms, ticked_ms, told_ms, looked_us;
     struct {
         uint64_t flows, bytes, pieces, refused, gone;
     } counts;

@@ -124,6 +124,62 @@ static void without_a_way_for_long_they_fail(void **state)
     flow_close(&flow);
 }
 
+static enum mn_err take_no_memory(struct mn_comm *comm, void *data, size_t size, int type,
+                                  void **mhandle)
+{
+    (void)comm, (void)data, (void)size, (void)type, (void)mhandle;
+    return MN_ERR_NOMEM;
+}
+
+/* As a device that is at its limit, or knows nothing of GPUs. */
+static void make_unfit(struct flow *flow, int side, int way, struct mn_transport *ops)
+{
+    struct mn_comm *hop = inside(flow, side)->ways[way].hops[MN_RELAY_BULK].comm;
+
+    *ops = *hop->ops;
+    ops->reg_mr = take_no_memory;
+    hop->ops = ops;
+}
+
+static void a_way_that_does_not_take_memory_is_left_to_others(void **state)
+{
+    (void)state;
+    for (int side = 0; side < 2; side++) {
+        struct mn_transport ops;
+        struct flow flow;
+        struct stream t;
+        open_both_ways(&flow);
+        make_unfit(&flow, side, 0, &ops);
+        stream_begin(&t, &flow, 30, LARGEST);
+        stream_all(&t);
+        assert_int_equal(flow_ways(&flow, side), 1);
+        assert_int_equal(inside(&flow, side)->ways[0].pieces, 0);
+        stream_end(&t);
+        flow_close(&flow);
+    }
+}
+
+static void memory_that_no_way_takes_is_refused(void **state)
+{
+    struct mn_transport ops[2];
+    struct flow flow;
+    struct stream t;
+    char byte;
+    void *mh;
+
+    (void)state;
+    open_both_ways(&flow);
+    stream_begin(&t, &flow, 30, LARGEST);
+    for (int i = 0; i < 2; i++)
+        make_unfit(&flow, 1, i, &ops[i]);
+    assert_int_equal(mn_transport_relay.reg_mr(flow.comm[1], &byte, 1, NCCL_PTR_HOST, &mh),
+                     MN_ERR_NOMEM);
+    stream_all(&t);
+    assert_int_equal(flow_ways(&flow, 1), 2);
+    stream_end(&t);
+    flow_close(&flow);
+}
+
 static void close_side(struct flow *flow, int side)
 {
     mn_transport_relay.close(flow->comm[side]);
@@ -189,6 +245,104 @@ static void what_was_sent_before_the_end_is_received(void **state)
     assert_int_equal(t.err[0], MN_OK);
     stream_end(&t);
     flow_close(&flow);
+}
+
+/* Ends the line that the receiver's words go over. */
+static void cut_talk(struct flow *flow)
+{
+    struct relay_comm *comm = inside(flow, 0);
+
+    assert_int_not_equal(comm->talk_way, -1);
+    shutdown(mn_line_fd(comm->ways[comm->talk_way].line), SHUT_RDWR);
+}
+
+/* Cuts before the receiver has said that the last message has come, and nobody looks at that. */
+static void receive_all_and_cut(struct flow *flow, struct stream *t, void (*cut)(struct flow *flow))
+{
+    int done = 0;
+
+    open_both_ways(flow);
+    stream_begin(t, flow, 20, LARGEST);
+    stream_until(t, 19);
+    while (t->sent < t->count) {
+        stream_send(t);
+        if (t->posted < t->count)
+            stream_receive(t);
+    }
+    while (!done) {
+        /* The flow's idle thread says nothing while busy is held. */
+        struct relay_comm *comm = inside(flow, 0);
+        pthread_mutex_lock(&comm->busy);
+        assert_int_equal(relay_progress(comm), MN_OK);
+        done = !((struct relay_group *)t->recvs[19 % WINDOW])->left;
+        if (done)
+            cut(flow);
+        pthread_mutex_unlock(&comm->busy);
+    }
+    stream_check(t, 19, (int)stream_size(t, 19));
+    for (int i = 0; i < WINDOW; i++)
+        assert_int_equal(mn_transport_relay.dereg_mr(flow->comm[0], t->mh_in[i]), MN_OK);
+}
+
+static void all_is_sent(struct flow *flow, struct stream *t)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+
+    while (t->completed < t->count) {
+        stream_send(t);
+        assert_int_equal(t->err[1], MN_OK);
+        assert_true(mn_now_ms() < end);
+    }
+    stream_end(t);
+    flow_close(flow);
+}
+
+/* That all is received is said when the relay that would pass it on is gone. */
+static void a_receiver_that_closes_says_it_over_every_way(void **state)
+{
+    struct flow flow;
+    struct stream t;
+
+    (void)state;
+    receive_all_and_cut(&flow, &t, cut_talk);
+    close_side(&flow, 0);
+    all_is_sent(&flow, &t);
+}
+
+static void *close_receiver(void *flow)
+{
+    close_side(flow, 0);
+    return NULL;
+}
+
+static void stop_all(struct flow *flow)
+{
+    struct relay_comm *comm = inside(flow, 0);
+
+    kit_stop(2);
+    kit_stop(4);
+    while (relay_ways_open(comm))
+        assert_int_equal(relay_progress(comm), MN_OK);
+}
+
+/* ... and when all are, for which it waits. */
+static void a_receiver_that_closes_waits_for_a_way_to_say_it(void **state)
+{
+    pthread_t closing;
+    struct flow flow;
+    struct stream t;
+
+    (void)state;
+    configs[0].settings.silence_ms = configs[3].settings.silence_ms = PATIENCE_MS;
+    receive_all_and_cut(&flow, &t, stop_all);
+    assert_int_equal(pthread_create(&closing, NULL, close_receiver, &flow), 0);
+    kit_start(2);
+    kit_start(4);
+    while (t.completed < t.count && !t.err[1])
+        stream_send(&t);
+    assert_int_equal(t.err[1], MN_OK);
+    pthread_join(closing, NULL);
+    all_is_sent(&flow, &t);
 }
 
 static void without_a_relay_there_is_no_flow(void **state)
@@ -302,8 +456,12 @@ int main(int argc, char **argv)
         CASE(a_relay_that_goes_costs_nothing),
         CASE(without_a_way_they_wait),
         CASE(without_a_way_for_long_they_fail),
+        CASE(a_way_that_does_not_take_memory_is_left_to_others),
+        CASE(memory_that_no_way_takes_is_refused),
         CASE(a_peer_that_ends_is_told_at_once),
         CASE(what_was_sent_before_the_end_is_received),
+        CASE(a_receiver_that_closes_says_it_over_every_way),
+        CASE(a_receiver_that_closes_waits_for_a_way_to_say_it),
         CASE(without_a_relay_there_is_no_flow),
         CASE(groups_take_their_sends_in_any_order),
         CASE(a_message_that_is_too_long_fails_both),

@@ -10,7 +10,7 @@
 #define TICK_MS   100
 #define ENDED_MS  3000
 #define LOST_MS   6000 /* a way attaches anew within some 2 s of its line\'s end */
-#define HOLD_US   30   /* what is said of small messages, while … */
+#define HOLD_US   100  /* what is said of small messages, while … */
 #define HOLD_LEFT 4    /* … so many receives are posted of which the sender knows */
 
 uint64_t relay_now_us(void)

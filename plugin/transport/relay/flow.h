@@ -129,6 +129,7 @@ struct relay_way {
     uint32_t closed_pair;    /* to be told; 0: nothing */
     uint8_t say_open;        /* S: to be told */
     uint8_t takes;           /* memory: its data connections are there; under comm->memory */
+    atomic_uchar unfit;      /* … and did not take what another way did: it goes */
     uint64_t next_ms;
     unsigned pause_ms;
     uint8_t tries; /* lines that a relayd was there for, and did not greet */
@@ -281,7 +282,8 @@ void relay_way_gone(struct relay_comm *comm, struct relay_way *way, enum mn_gone
 void relay_way_broken(struct relay_comm *comm, struct relay_way *way, enum mn_err err);
 static inline int relay_way_works(const struct relay_way *way)
 {
-    return way->state == RELAY_IS_OPEN && !way->broken_ms;
+    return way->state == RELAY_IS_OPEN && !way->broken_ms &&
+           !atomic_load_explicit(&way->unfit, memory_order_relaxed);
 }
 /* The comm is closed: nothing is kept. */
 void relay_way_end(struct relay_comm *comm, struct relay_way *way);

@@ -71,21 +71,31 @@ static void release(struct relay_mem *mem)
     free(mem);
 }
 
+/* Ways that do not take what another does are given up at the next step: the flow has the other. */
 static enum mn_err add(struct relay_comm *comm, struct relay_mem *mem, void **mhandle)
 {
     enum mn_err err = MN_OK;
+    int unfit[MN_RELAY_WAYS] = {0}, taken = 0;
 
     pthread_mutex_lock(&comm->memory);
-    for (int i = 0; i < comm->n_ways && !err; i++)
-        if (comm->ways[i].takes)
-            err = enter_way(mem, &comm->ways[i]);
-    if (!err) {
+    for (int i = 0; i < comm->n_ways; i++) {
+        struct relay_way *way = &comm->ways[i];
+        enum mn_err refused = way->takes ? enter_way(mem, way) : MN_OK;
+        taken += way->takes && !refused;
+        unfit[i] = refused != MN_OK;
+        if (refused) {
+            leave_way(mem, way);
+            err = refused;
+        }
+    }
+    if (taken || !err) {
+        err = MN_OK;
         mem->next = comm->mems;
         comm->mems = mem;
+        for (int i = 0; i < comm->n_ways; i++)
+            if (unfit[i])
+                atomic_store_explicit(&comm->ways[i].unfit, 1, memory_order_relaxed);
     }
-    for (int i = 0; i < comm->n_ways && err; i++)
-        if (comm->ways[i].takes)
-            leave_way(mem, &comm->ways[i]);
     pthread_mutex_unlock(&comm->memory);
     if (err)
         release(mem);

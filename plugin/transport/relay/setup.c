@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plugin/abi/nccl_abi.h"
@@ -17,6 +18,9 @@
 #include "topo/base/log.h"
 
 #define SETUP_VERSION 2
+#define CLOSE_MS      10000   /* for a way, at most; a relay that starts anew has one in some 4 s */
+#define CLOSE_NAP     1000000 /* ns */
+#define VAIN_MS       60000
 
 /* --- made and freed --------------------------------------------------------------------------- */
 
@@ -251,12 +255,63 @@ static enum mn_err relay_open(struct mn_conn *conn, struct mn_comm **out, struct
     return MN_OK;
 }
 
+/* What is not acknowledged goes over every way: of the last DONE nobody is left to say it again
+ * when the relay that has it goes. What comes twice is known by its number. */
+static void say_for_the_last_time(struct relay_comm *comm)
+{
+    relay_talk_flush(comm);
+    for (int i = 0; i < comm->n_ways; i++) {
+        if (i == comm->talk_way || comm->ways[i].state != RELAY_IS_OPEN || !comm->ways[i].line)
+            continue;
+        comm->talk_way = i;
+        relay_talk_again(&comm->talk);
+        relay_talk_flush(comm);
+    }
+}
+
+/* All that was posted has come, and no way is open at both ends to say so: the sender waits for
+ * that. */
+static int owes_word(const struct relay_comm *comm)
+{
+    int under_way = 0, ways = 0;
+
+    for (int i = 0; i < comm->n_ways; i++)
+        ways += relay_way_works(&comm->ways[i]) && comm->ways[i].peer_pair == comm->ways[i].pair;
+    for (int i = 0; i < RELAY_GROUPS; i++)
+        under_way |= comm->groups[i].used && comm->groups[i].left;
+    return !comm->base.is_send && !under_way && !relay_talk_is_heard(&comm->talk) && !ways &&
+           !comm->ended_ms && !relay_error(comm);
+}
+
+/* The next to close after one that waited in vain does not. */
+static void wait_for_way(struct relay_comm *comm)
+{
+    static _Atomic uint64_t in_vain_ms;
+    unsigned silence = comm->config->settings.silence_ms;
+    unsigned bound = silence < CLOSE_MS ? silence : CLOSE_MS;
+    uint64_t began = mn_now_ms(), vain = atomic_load(&in_vain_ms);
+
+    if (vain && began - vain < VAIN_MS)
+        bound = 0;
+    while (owes_word(comm) && mn_now_ms() - began < bound) {
+        (void)relay_progress(comm);
+        nanosleep(&(struct timespec){.tv_nsec = CLOSE_NAP}, NULL);
+    }
+    if (!owes_word(comm))
+        return;
+    atomic_store(&in_vain_ms, mn_now_ms());
+    MN_WARN("receive from peer %s: closed without a way, after waiting %u ms for one: the sender "
+            "may not hear that all has been received",
+            comm->peer, bound);
+}
+
 static void relay_close(struct mn_comm *base)
 {
     struct relay_comm *comm = (struct relay_comm *)base;
 
     relay_idle_leave(comm);
-    relay_talk_flush(comm);
+    wait_for_way(comm);
+    say_for_the_last_time(comm);
     relay_ways_sum(comm);
     release(comm);
 }

@@ -401,6 +401,17 @@ static void serve_line(struct relay_comm *comm, struct relay_way *way)
 
 /* --- steps ------------------------------------------------------------------------------------ */
 
+/* What does not take the memory now will not later. */
+static void unfit(struct relay_comm *comm, struct relay_way *way)
+{
+    char who[192];
+
+    atomic_store_explicit(&way->unfit, 0, memory_order_relaxed);
+    relay_way_gone(comm, way, MN_GONE_REFUSED, 1,
+                   "data connection with %s does not take the memory that is registered",
+                   other_end(comm, way, who, sizeof who));
+}
+
 static void serve_hops(struct relay_comm *comm, struct relay_way *way)
 {
     struct mn_diag diag = {.text = ""};
@@ -419,12 +430,8 @@ static void serve_hops(struct relay_comm *comm, struct relay_way *way)
     }
     if (up < MN_RELAY_KINDS || !way->pair)
         return;
-    enum mn_err err = relay_memory_open(comm, way);
-    if (err) {
-        /* What does not take the memory now will not later. */
-        relay_way_gone(comm, way, MN_GONE_REFUSED, 1,
-                       "data connection with %s does not take the memory that is registered",
-                       other_end(comm, way, who, sizeof who));
+    if (relay_memory_open(comm, way)) {
+        unfit(comm, way);
         return;
     }
     way->state = RELAY_IS_OPEN;
@@ -462,4 +469,6 @@ void relay_way_step(struct relay_comm *comm, struct relay_way *way, uint64_t now
         tell_broken(comm, way, MN_ERR_PEER_DEAD);
     if (way->state == RELAY_AWAITS)
         serve_hops(comm, way);
+    if (atomic_load_explicit(&way->unfit, memory_order_relaxed) && way->state == RELAY_IS_OPEN)
+        unfit(comm, way);
 }
