@@ -213,7 +213,9 @@ gone()
     # The control connection's cable, too.
     start 0 rdma MESHNET_RDMA_SILENCE=60s
     until_data_flows
-    echo rocep1s0f0 >pulled
+    # At once: an empty file pulls both.
+    echo rocep1s0f0 >pulling
+    mv pulling pulled
     ip -n $NS-a link set mesh0 down
     until_said 'is given up'
     before=$(tail -n 1 received)

@@ -39,7 +39,8 @@
  * dangling fork_inits rtr, of the verbs that ask the kernel query_port query_gids create_cq
  * create_qp modify_qp reg_mr destroy, and of queue pairs that were made ready with such a value
  * class.N (traffic class) level.N (service level) timeout.N retries.N ece.N; also qps cqs mrs pds
- * channels that exist now. Aborts on another name. */
+ * channels that exist now. Aborts on another name. rnr is without what a queue pair lacks since a
+ * receive was refused it by "fail=post_recv". */
 uint64_t fakeverbs_counter(const char *name);
 
 /* One or more settings, as in the environment: "link=fv0:down", "silent=1". N of a key that counts

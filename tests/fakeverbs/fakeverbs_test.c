@@ -144,6 +144,24 @@ static void without_receive_it_waits_and_counts(void **state)
     pair_free(&p);
 }
 
+static void without_the_receive_that_was_refused_it_waits(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_make(&p, &pair_defaults);
+    uint64_t before = fakeverbs_counter("rnr");
+    fakeverbs_set("fail=post_recv:1");
+    struct ibv_recv_wr wr = {.wr_id = 8}, *bad = NULL;
+    assert_int_not_equal(ibv_post_recv(p.b.qp, &wr, &bad), 0);
+    put(&p, 1, 0, 8, IBV_SEND_SIGNALED);
+    polls(&p, 1000);
+    assert_int_equal(fakeverbs_counter("rnr"), before);
+    pair_post_recv(&p.b, 9);
+    assert_int_equal(pair_wait(&p.b).wr_id, 9);
+    assert_int_equal(pair_wait(&p.a).status, IBV_WC_SUCCESS);
+    pair_free(&p);
+}
+
 static void without_receive_it_gives_up(void **state)
 {
     (void)state;
@@ -713,6 +731,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(long_message_arrives_whole),
         cmocka_unit_test(writes_land_in_any_order),
         cmocka_unit_test(without_receive_it_waits_and_counts),
+        cmocka_unit_test(without_the_receive_that_was_refused_it_waits),
         cmocka_unit_test(without_receive_it_gives_up),
         cmocka_unit_test(error_state_flushes_both_queues),
         cmocka_unit_test(keys_bounds_and_access_are_checked),

@@ -263,6 +263,7 @@ struct fv_qp {
     /* In the error state and still receiving what is under way: up to a tick. 0: not. */
     uint64_t lingers;
     int rx_seen, rx_pieces, rx_piece, rx_order[FV_PIECES], rx_rnr, rx_dropping;
+    int rx_denied; /* a receive was refused as set: that one is missing is nobody's fault */
     uint64_t rx_gate, rx_offset;
     /* Since when the peer has not been reachable with work waiting: tick or ns. */
     uint64_t lost_since;

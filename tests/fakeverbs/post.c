@@ -117,8 +117,10 @@ int fv_post_recv(struct ibv_qp *base, struct ibv_recv_wr *wr, struct ibv_recv_wr
     struct fv_qp *qp = (struct fv_qp *)base;
     fv_lock();
     int err = fv_fails(FV_FAIL_POST_RECV);
-    if (err)
+    if (err) {
         *bad = wr;
+        qp->rx_denied = 1;
+    }
     for (; wr && err == 0; wr = err ? wr : wr->next) {
         err = post_one_recv(qp, wr);
         if (err)

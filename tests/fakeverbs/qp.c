@@ -284,7 +284,7 @@ static void reset(struct fv_qp *qp)
 {
     qp->sq_freed = qp->sq_released = qp->sq_acked = qp->sq_sent = qp->sq_posted;
     qp->rq_freed = qp->rq_released = qp->rq_used = qp->rq_posted;
-    qp->reads = qp->rx_seen = qp->rx_dropping = 0;
+    qp->reads = qp->rx_seen = qp->rx_dropping = qp->rx_denied = 0;
     qp->lingers = 0;
     qp->serial = ++fv.serial; /* completions of before mean nothing any more */
     memset(&qp->attr, 0, sizeof qp->attr);

@@ -89,7 +89,7 @@ static int refuse_recv(struct fv_qp *qp, const struct fv_packet *packet, enum ib
 /* No receive is posted: 1 when the requester's patience is at its end. */
 static int not_ready(struct fv_qp *qp, const struct fv_packet *packet)
 {
-    fv.counters[FV_RNR]++;
+    fv.counters[FV_RNR] += !qp->rx_denied;
     if (qp->base.qp_type != IBV_QPT_RC || qp->lingers)
         return drop(qp, packet);
     if (packet->rnr_retry != 7 && qp->rx_rnr++ >= packet->rnr_retry) {

@@ -216,6 +216,8 @@ struct verbs_comm {
     /* when nothing moves */
     uint32_t idle;
     uint64_t looked_ms, weighed_ms, listened_ms, stuck_ms, broken_ms, ended_ms;
+    uint64_t heard_ms;               /* of any link, as looks have seen it */
+    uint64_t spell_ms, spell_end_ms; /* the last time in which all were silent */
     int broken_link;
     int silent;                  /* links with an outage */
     int failover, n_away, hurry; /* links on their way out or in: looks are made at once */

@@ -28,6 +28,12 @@ static void receiver_alone_for(struct kit *kit, unsigned ms)
         kit_receiver_alone(kit);
 }
 
+static void sender_alone_for(struct kit *kit, unsigned ms)
+{
+    for (uint64_t until = mn_now_ms() + ms; mn_now_ms() < until;)
+        kit_sender_alone(kit);
+}
+
 static void move_for(struct kit *kit, unsigned ms)
 {
     for (uint64_t until = mn_now_ms() + ms; mn_now_ms() < until;)
@@ -179,6 +185,28 @@ static void a_sender_finds_a_silent_link_itself(void **state)
         kit_sender_alone(&kit);
     assert_int_equal(kit_count("is given up: "), 1);
     finish(&kit);
+}
+
+/* As when the peer's process was stopped for a while: the first to answer accuses nobody. */
+static void links_that_were_silent_together_are_not_given_up_one_by_one(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    open_and_move(&kit, LONG, 13);
+    post_receives(&kit);
+    kit.messages = kit.n_sends + 4;
+    kit.size = KIT_SIZE;
+    kit_set("lost=fv0:both,lost=fv1:both");
+    sender_alone_for(&kit, LONG / 16 + 500);
+    uint64_t heard = at(kit_sender(&kit), 0)->heard_ms;
+    kit_set("lost=fv0:none");
+    while (at(kit_sender(&kit), 0)->heard_ms == heard)
+        kit_sender_alone(&kit);
+    sender_alone_for(&kit, 200);
+    kit_set("lost=fv1:none");
+    finish(&kit);
+    assert_int_equal(kit_count("is given up: "), 0);
 }
 
 /* Bytes that the receiver has said and the sender has not read. */
@@ -513,6 +541,7 @@ int main(void)
         cmocka_unit_test(a_group_in_turn_is_done_in_part),
         cmocka_unit_test(an_answer_for_a_turn_that_never_was_is_sure),
         cmocka_unit_test(a_sender_finds_a_silent_link_itself),
+        cmocka_unit_test(links_that_were_silent_together_are_not_given_up_one_by_one),
         cmocka_unit_test(a_sender_that_calls_nothing_is_asked_once),
         cmocka_unit_test(a_queue_pair_that_failed_gets_no_more_requests),
         cmocka_unit_test(a_receiver_whose_links_all_fail_waits_for_its_sender),

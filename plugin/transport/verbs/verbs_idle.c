@@ -86,6 +86,16 @@ static uint64_t answer_due(const struct verbs_qp *qp)
     return qp->probed_ms ? qp->probed_ms : qp->owing_ms;
 }
 
+/* Something is heard of a link. When nothing had been for some time, that was a spell, now over. */
+static void note_heard(struct verbs_comm *comm, struct verbs_recovery *recovery, uint64_t now)
+{
+    if (now - comm->heard_ms > DUMB(comm->config->settings.rdma_silence_ms) / 2) {
+        comm->spell_ms = comm->heard_ms;
+        comm->spell_end_ms = now;
+    }
+    recovery->heard_ms = comm->heard_ms = now;
+}
+
 /* When each link was last heard of, and since when each queue pair owes an answer: completions
  * carry no time. */
 static void listen_to(struct verbs_comm *comm, uint64_t now)
@@ -99,7 +109,7 @@ static void listen_to(struct verbs_comm *comm, uint64_t now)
         if (qp->seen != qp->retired) {
             qp->seen = qp->retired;
             qp->owing_ms = 0;
-            recovery->heard_ms = now;
+            note_heard(comm, recovery, now);
         }
         if (qp->posted - qp->retired < due)
             qp->owing_ms = 0;
@@ -108,12 +118,17 @@ static void listen_to(struct verbs_comm *comm, uint64_t now)
     }
 }
 
-/* Silent, while another link that is asked all the time still answers: so it is not the peer. */
+/* Silent, while another link that is asked all the time still answers: so it is not the peer. Those
+ * that were silent together, as while the peer's process was stopped, are heard of one after the
+ * other: each when its device tries again. */
 static int is_dumb(const struct verbs_comm *comm, int i, uint64_t due, uint64_t now)
 {
-    unsigned bound = DUMB(comm->config->settings.rdma_silence_ms);
+    unsigned silence = comm->config->settings.rdma_silence_ms, bound = DUMB(silence);
 
     if (now - due <= bound || !verbs_may_give_up(comm, i))
+        return 0;
+    if (comm->spell_ms <= due + bound / 2 && comm->spell_end_ms > due + bound / 2 &&
+        now - comm->spell_end_ms <= QUIET(silence))
         return 0;
     for (int k = 0; k < comm->n_links; k++)
         if (k != i && !comm->links[k].recovery.away &&

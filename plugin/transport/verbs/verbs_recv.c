@@ -212,7 +212,8 @@ static enum mn_err arrived(struct verbs_comm *comm, int link, const struct ibv_w
         comm->stale++; /* of queue pairs that are no more */
         return MN_OK;
     }
-    if (!slot->active || (slot->seq / VERBS_RING & 15) != imm.seq_high)
+    if (!slot->active || (slot->seq / VERBS_RING & 15) != imm.seq_high ||
+        (int32_t)(slot->seq - comm->seq_announced) >= 0)
         return verbs_fail(comm, link, MN_ERR_PROTO,
                           "a write names announcement %u, which is not open", imm.entry);
     if (!slot->n_segments)

@@ -1,9 +1,11 @@
-/* The clock that the plugin goes by: this program's clock_gettime() comes before libc's for every
- * library that it opens. */
+/* The clock that the plugin goes by: this program's clock_gettime() and poll() come before libc's
+ * for every library that it opens. */
 #include "tests/drivers/failover/failover.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,6 +18,8 @@
 
 #define NS_S      1000000000ull
 #define SETTLE_MS 2000
+#define SLICE_NS  200000
+#define WAITS     16 /* threads that wait with an end; of more than that nobody is waited for */
 
 static _Atomic uint64_t moved_ns, frozen_ns; /* frozen_ns: 0, it goes */
 
@@ -38,16 +42,67 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct ti
     return 0;
 }
 
-uint64_t fo_now_ms(void)
+static uint64_t now_ns(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+    return (uint64_t)ts.tv_sec * NS_S + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t fo_now_ms(void)
+{
+    return now_ns() / 1000000;
 }
 
 uint64_t fo_real_ms(void)
 {
     return real_ns(CLOCK_MONOTONIC) / 1000000;
+}
+
+/* Until when threads wait in poll(), 0: nobody. */
+static _Atomic uint64_t waits[WAITS];
+
+static int is_any_due(void)
+{
+    uint64_t now = now_ns();
+    for (int i = 0; i < WAITS; i++) {
+        uint64_t end = atomic_load(&waits[i]);
+        if (end && end <= now)
+            return 1;
+    }
+    return 0;
+}
+
+static int ask(struct pollfd *fds, nfds_t n, const struct timespec *wait)
+{
+    struct timespec ts = wait ? *wait : (struct timespec){0}; /* the kernel writes what is left */
+    return (int)syscall(SYS_ppoll, fds, n, wait ? &ts : NULL, NULL, 0);
+}
+
+/* A wait with an end looks at the clock now and then. By real time alone a thread that dials would
+ * hardly have begun when a minute of the clock is over. */
+__attribute__((visibility("default"))) int poll(struct pollfd *fds, nfds_t n, int ms)
+{
+    static const struct timespec nothing, slice = {.tv_nsec = SLICE_NS};
+    if (ms <= 0)
+        return ask(fds, n, ms ? NULL : &nothing);
+
+    uint64_t end = now_ns() + (uint64_t)ms * 1000000, none;
+    _Atomic uint64_t *mine = NULL;
+    for (int i = 0; i < WAITS && !mine; i++) {
+        none = 0;
+        if (atomic_compare_exchange_strong(&waits[i], &none, end))
+            mine = &waits[i];
+    }
+    int found, error;
+    do {
+        found = ask(fds, n, &slice);
+        error = errno;
+    } while (!found && now_ns() < end);
+    if (mine)
+        atomic_store(mine, 0);
+    errno = error;
+    return found;
 }
 
 void fo_clock_freeze(int frozen)
@@ -138,9 +193,11 @@ static void list_threads(void)
         closedir(dir);
 }
 
-/* What the threads do now; 1 when all others sleep. */
+/* What the threads do now; 1 when all others sleep, and none is to wake. */
 static int all_sleep(void)
 {
+    if (is_any_due())
+        return 0;
     if (!others.count || count_threads() != others.count)
         list_threads();
     for (int i = 0; i < others.n; i++) {
