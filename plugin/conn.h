@@ -41,7 +41,7 @@
 #include "plugin/handle.h"
 #include "plugin/plan.h"
 
-#define MN_PROTOCOL_VERSION 9
+#define MN_PROTOCOL_VERSION 10
 #define MN_FRAME_MAX        4096
 #define MN_MAX_LANES        64 /* bits of LANES */
 

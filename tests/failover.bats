@@ -42,12 +42,12 @@ teardown()
     done
 }
 
-# start: a receives, b sends; returns when data flows.
+# start [IDLE]: a receives, b sends, while that file is not there; returns when data flows.
 start()
 {
     nsenter --net=/run/netns/$NS-a timeout -k 1 200 "$STREAM" "$PLUGIN" receive handle 0 >received 2>received.log 3>&- &
     RECEIVER=$!
-    nsenter --net=/run/netns/$NS-b timeout -k 1 200 "$STREAM" "$PLUGIN" send handle 0 >sent 2>sent.log 3>&- &
+    nsenter --net=/run/netns/$NS-b timeout -k 1 200 "$STREAM" "$PLUGIN" send handle 0 "$@" >sent 2>sent.log 3>&- &
     SENDER=$!
     flows 256
 }
@@ -119,6 +119,7 @@ survived()
 }
 
 @test "failover: a cable is pulled under load: the stream goes on over the other, and both when it is back" {
+    export STREAM_INFO=1
     start
     pull 1
     says sent 'link mesh1 .*out: its carrier is lost; .* ms, [0-9]* bytes'
@@ -131,6 +132,50 @@ survived()
     survived
     [ "$(grep -c 'out: ' sent.log)" -eq 1 ]
     [ "$(grep -c 'is back' sent.log)" -eq 1 ]
+    grep 'link mesh1 .*went 1 times, came back 1 times; [0-9]* ms of standing still for it; [0-9]* bytes' sent.log
+    run ! grep 'link mesh0 .*went ' sent.log
+}
+
+# rounds COUNT: until rank 0 has done so many more.
+rounds()
+{
+    local to=$(($(awk '/^rounds/ { n = $2 } END { print n + 0 }' received) + $1))
+    for _ in $(seq 600); do
+        [ "$(awk '/^rounds/ { n = $2 } END { print n + 0 }' received)" -lt $to ] || return 0
+        ! grep -q '^failed\|^wrong' received sent || break
+        sleep 0.1
+    done
+    tail -n 3 received sent
+    cat received.log sent.log
+    return 1
+}
+
+@test "failover: ranks that wait for each other's messages, small ones too, go on when either cable is pulled" {
+    mkdir ring
+    nsenter --net=/run/netns/$NS-a timeout -k 1 200 $BUILD/tests/rounds "$PLUGIN" 0 2 ring end >received 2>received.log 3>&- &
+    RECEIVER=$!
+    nsenter --net=/run/netns/$NS-b timeout -k 1 200 $BUILD/tests/rounds "$PLUGIN" 1 2 ring end >sent 2>sent.log 3>&- &
+    SENDER=$!
+    rounds 50
+    for cable in 0 1 0 1; do
+        pull $cable
+        rounds 50
+        plug $cable
+        says sent "link mesh$cable .*is back after" $((1 + back[cable]++))
+        rounds 50
+    done
+    survived
+}
+
+@test "failover: who sends his last word and closes waits until it has come, over another cable if need be" {
+    start idle
+    touch idle
+    sleep 0.5
+    mute 0
+    touch end
+    rm idle
+    survived
+    grep 'link mesh0 .*out: no answer for' sent.log
 }
 
 @test "failover: the first cable, which the connection was made over, may be the one that goes" {

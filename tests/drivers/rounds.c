@@ -21,6 +21,7 @@
 
 #define RANKS_MAX 16
 #define CHUNK     (32u << 10) /* elements of a rank's part at most */
+#define SMALL     128         /* ... in every other round or so: what transports hold done early */
 #define CONNECT_S 180
 
 static char warning[1024] = "no warning";
@@ -157,7 +158,9 @@ static int all_reduce(struct ring *r, size_t count)
 /* Element 0 is the word of rank 0 that this is the last round. 0; or the exit code, and said so. */
 static int one_round(struct ring *r, int *last)
 {
-    size_t count = 1 + (size_t)(mix(r->rounds) % CHUNK), all = count * (size_t)r->ranks;
+    uint64_t draw = mix(r->rounds);
+    size_t count = 1 + (size_t)(draw % (draw >> 40 & 1 ? CHUNK : SMALL));
+    size_t all = count * (size_t)r->ranks;
     uint64_t factor = (uint64_t)r->rank + 1, sum = (uint64_t)(r->ranks * (r->ranks + 1) / 2);
 
     for (size_t i = 1; i < all; i++)

@@ -225,13 +225,58 @@ static enum mn_err tcp_flush(struct mn_comm *base, void *data, void *mhandle,
     return MN_OK;
 }
 
-static enum mn_err tcp_test(struct mn_request *request, int *done, int *sizes)
+static void enter(struct tcp_comm *comm)
+{
+    if (!comm->attended)
+        return;
+    pthread_mutex_lock(&comm->failover->busy);
+    comm->failover->entered++;
+}
+
+static enum mn_err leave(struct tcp_comm *comm, enum mn_err err)
+{
+    if (!comm->attended)
+        return err;
+    if (comm->base.is_send && comm->eager_bytes)
+        tcp_attend_ring();
+    pthread_mutex_unlock(&comm->failover->busy);
+    return err;
+}
+
+static enum mn_err call_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
+                              struct mn_request **request)
+{
+    struct tcp_comm *comm = (struct tcp_comm *)base;
+
+    enter(comm);
+    return leave(comm, tcp_isend(base, data, size, tag, mhandle, request));
+}
+
+static enum mn_err call_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
+                              const int *tags, void **mhandles, struct mn_request **request)
+{
+    struct tcp_comm *comm = (struct tcp_comm *)base;
+
+    enter(comm);
+    return leave(comm, tcp_irecv(base, n, data, sizes, tags, mhandles, request));
+}
+
+static enum mn_err call_test(struct mn_request *request, int *done, int *sizes)
 {
     struct tcp_comm *comm = (struct tcp_comm *)request->comm;
 
-    if (comm->base.is_send)
-        return tcp_send_test(comm, (struct tcp_send *)request, done, sizes);
-    return tcp_recv_test(comm, (struct tcp_group *)request, done, sizes);
+    enter(comm);
+    return leave(comm, comm->base.is_send
+                           ? tcp_send_test(comm, (struct tcp_send *)request, done, sizes)
+                           : tcp_recv_test(comm, (struct tcp_group *)request, done, sizes));
+}
+
+static enum mn_err call_arm(struct mn_comm *base)
+{
+    struct tcp_comm *comm = (struct tcp_comm *)base;
+
+    enter(comm);
+    return leave(comm, tcp_arm(base));
 }
 
 static void tcp_pointers(struct mn_config *config)
@@ -270,7 +315,7 @@ static void tcp_cancel(struct mn_conn *conn)
     (void)conn;
 }
 
-/* There is no thread; a socket that lingers stays until its peer has read all. */
+/* A socket that lingers stays until its peer has read all. */
 static void tcp_settle(const struct mn_config *config)
 {
     (void)config;
@@ -303,12 +348,12 @@ const struct mn_transport mn_transport_tcp = {
     .reg_mr = tcp_reg_mr,
     .dereg_mr = tcp_dereg_mr,
     .reg_dmabuf = tcp_reg_dmabuf,
-    .isend = tcp_isend,
-    .irecv = tcp_irecv,
+    .isend = call_isend,
+    .irecv = call_irecv,
     .flush = tcp_flush,
-    .test = tcp_test,
+    .test = call_test,
     .descriptors = tcp_descriptors,
-    .arm = tcp_arm,
+    .arm = call_arm,
     .settle = tcp_settle,
     .settled = tcp_settled,
     .quit = tcp_quit,

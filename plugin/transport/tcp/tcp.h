@@ -157,6 +157,7 @@ struct tcp_lane {
     struct tcp_part *log; /* TCP_LOG; NULL without failover. In it are log_head to log_tail … */
     uint32_t log_head, log_tail;
     uint64_t log_base; /* … the first of which began after so many bytes of the socket */
+    uint32_t unsent;   /* of the last, when the socket was given up */
     /* receiving side */
     uint32_t rx_left; /* data bytes of the frame under way not yet read */
     uint32_t rx_at;   /* where in the message they go */
@@ -168,6 +169,12 @@ struct tcp_lane {
     struct tcp_frame rx_frame;
     uint32_t stage_at, stage_len;
     uint8_t stage[TCP_STAGE];
+};
+
+/* What became of a link, for who asks. stall_ms: until what it had carried was asked for again. */
+struct tcp_link_sum {
+    unsigned gone, back;
+    uint64_t stall_ms, again;
 };
 
 struct tcp_link {
@@ -184,6 +191,7 @@ struct tcp_link {
     uint64_t again;          /* bytes that other sockets have carried instead */
     uint64_t weight;         /* Mb/s */
     char cause[96];
+    struct tcp_link_sum sum;
 };
 
 struct tcp_comm {
@@ -201,6 +209,7 @@ struct tcp_comm {
     int silent; /* lanes with an outage */
     uint32_t chunk;
     struct tcp_failover *failover; /* NULL = off */
+    int attended;                  /* when it is not called: by tcp_attend.c's thread */
     /* sending */
     struct tcp_push *push;  /* NULL: the owner's thread sends */
     struct tcp_send *sends; /* TCP_WINDOW, by seq */
@@ -286,6 +295,9 @@ static inline int tcp_send_is_done(const struct tcp_send *send)
 enum mn_err tcp_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,
                       struct mn_request **request);
 enum mn_err tcp_send_arm(struct tcp_comm *comm);
+/* Of an acknowledgement, heard on lane. */
+enum mn_err tcp_on_ack(struct tcp_comm *comm, const struct tcp_lane *lane,
+                       const struct tcp_frame *frame);
 /* Of a new message, before it is counted: whether it is done when the kernel has it. */
 void tcp_accept(struct tcp_comm *comm, struct tcp_send *send, int eager);
 enum mn_err tcp_send_test(struct tcp_comm *comm, struct tcp_send *send, int *done, int *sizes);
@@ -300,6 +312,8 @@ enum mn_err tcp_irecv(struct mn_comm *base, int n, void **data, const size_t *si
 enum mn_err tcp_recv_arm(struct tcp_comm *comm);
 enum mn_err tcp_recv_test(struct tcp_comm *comm, struct tcp_group *group, int *done, int *sizes);
 void tcp_recv_flush_acks(struct tcp_comm *comm);
+/* All that has landed. */
+void tcp_write_ack(struct tcp_comm *comm, struct tcp_frame *frame);
 /* Reads what a lane has, as far as it has a place. */
 enum mn_err tcp_recv_drain(struct tcp_comm *comm, struct tcp_lane *lane, uint32_t *moved);
 /* tcp_push.c: from here on a thread sends. */

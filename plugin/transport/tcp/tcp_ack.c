@@ -4,22 +4,25 @@
 
 #include "plugin/transport/tcp/tcp.h"
 
+void tcp_write_ack(struct tcp_comm *comm, struct tcp_frame *frame)
+{
+    uint64_t bits[2] = {0, 0};
+
+    while (comm->seq_landed != comm->seq_known && tcp_message_at(comm, comm->seq_landed)->landed)
+        tcp_message_at(comm, comm->seq_landed++)->known = 0;
+    for (uint32_t i = 0; i < comm->seq_known - comm->seq_landed; i++)
+        if (tcp_message_at(comm, comm->seq_landed + i)->landed)
+            bits[i / 64] |= 1ull << (i % 64);
+    *frame = (struct tcp_frame){.magic = TCP_MAGIC, .type = TCP_ACK, .seq = comm->seq_landed};
+    memcpy(&frame->tag, bits, sizeof bits);
+}
+
 /* One frame tells all that has landed. A partly written one is finished first; rare, since the way
  * back carries nothing else. */
-static void write_ack(struct tcp_comm *comm)
+static void write_back(struct tcp_comm *comm)
 {
     if (comm->ack_due) {
-        uint64_t bits[2] = {0, 0};
-        while (comm->seq_landed != comm->seq_known &&
-               tcp_message_at(comm, comm->seq_landed)->landed) {
-            tcp_message_at(comm, comm->seq_landed++)->known = 0;
-        }
-        for (uint32_t i = 0; i < comm->seq_known - comm->seq_landed; i++)
-            if (tcp_message_at(comm, comm->seq_landed + i)->landed)
-                bits[i / 64] |= 1ull << (i % 64);
-        comm->back =
-            (struct tcp_frame){.magic = TCP_MAGIC, .type = TCP_ACK, .seq = comm->seq_landed};
-        memcpy(&comm->back.tag, bits, sizeof bits);
+        tcp_write_ack(comm, &comm->back);
         comm->back_at = TCP_FRAME_SIZE;
         comm->ack_due = 0;
         comm->ack_bytes = comm->ack_count = 0;
@@ -51,7 +54,7 @@ void tcp_recv_flush_acks(struct tcp_comm *comm)
     if (!(comm->ack_due || comm->got_due) || !lane || lane->ended || lane->off)
         return;
     if (!comm->back_at)
-        write_ack(comm);
+        write_back(comm);
     if (!comm->back_at)
         return;
     ssize_t n = send(lane->fd, (uint8_t *)&comm->back + TCP_FRAME_SIZE - comm->back_at,

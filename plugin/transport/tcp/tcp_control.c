@@ -124,6 +124,22 @@ static enum mn_err say_due(struct tcp_comm *comm)
     return MN_OK;
 }
 
+void tcp_say_landed(struct tcp_comm *comm)
+{
+    struct tcp_frame frame;
+    int out;
+
+    tcp_write_ack(comm, &frame);
+    for (int i = comm->n_lanes; i < comm->n_all; i++) {
+        struct tcp_lane *control = &comm->lanes[i];
+        if (control->off || put(comm, control, &out) || !out || control->off)
+            continue;
+        control->tx_frame = frame;
+        control->tx_header_left = TCP_FRAME_SIZE;
+        (void)put(comm, control, &out);
+    }
+}
+
 /* --- in --------------------------------------------------------------------------------------- */
 
 static enum mn_err bad(struct tcp_comm *comm, struct tcp_lane *control, const struct tcp_frame *f)
@@ -196,6 +212,11 @@ static enum mn_err on_frame(struct tcp_comm *comm, struct tcp_lane *control)
 
     memcpy(&frame, control->stage, sizeof frame);
     control->stage_len = 0;
+    if (comm->base.is_send && frame.type == TCP_ACK && frame.magic == TCP_MAGIC && !frame.zero) {
+        f->is_last = 1;
+        tcp_moved(comm);
+        return tcp_on_ack(comm, control, &frame);
+    }
     if (frame.magic != TCP_MAGIC || frame.zero || frame.flags ||
         frame.seq >= (uint32_t)comm->n_lanes || frame.tag < -1 || frame.tag >= comm->n_lanes)
         return bad(comm, control, &frame);
@@ -241,5 +262,9 @@ enum mn_err tcp_control(struct tcp_comm *comm)
         if (!err && !control->off && control->tx_header_left)
             err = put(comm, control, &out);
     }
-    return !err && f->n_due ? say_due(comm) : err;
+    err = !err && f->n_due ? say_due(comm) : err;
+    /* What a fence has read may be all that its receiver waited for. */
+    if (!err && !comm->base.is_send)
+        tcp_recv_flush_acks(comm);
+    return err;
 }

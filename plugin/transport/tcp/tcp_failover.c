@@ -50,6 +50,8 @@ enum mn_err tcp_failover_open(struct tcp_comm *comm, const struct mn_conn *conn)
     if (!conn->failover || comm->n_lanes == comm->n_all || comm->n_lanes < 2)
         return MN_OK;
     struct tcp_failover *f = comm->failover = calloc(1, sizeof *f);
+    if (f)
+        pthread_mutex_init(&f->busy, NULL);
     if (!f || (comm->base.is_send && !make_logs(comm)))
         return MN_ERR_NOMEM;
     f->hold_ms = tenth < HOLD_MS ? tenth : HOLD_MS;
@@ -69,22 +71,33 @@ enum mn_err tcp_failover_open(struct tcp_comm *comm, const struct mn_conn *conn)
     return MN_OK;
 }
 
+static void tell_links(const struct tcp_comm *comm)
+{
+    const struct tcp_failover *f = comm->failover;
+    char who[TCP_WHO];
+
+    for (int i = 0; i < f->n_links; i++) {
+        const struct tcp_link_sum *sum = &f->links[i].sum;
+        if (sum->gone)
+            MN_INFO("%s: went %u times, came back %u times; %llu ms of standing still for it; "
+                    "%llu bytes were sent again",
+                    tcp_name(comm, &comm->lanes[f->links[i].lane], who), sum->gone, sum->back,
+                    (unsigned long long)sum->stall_ms, (unsigned long long)sum->again);
+    }
+}
+
 void tcp_failover_close(struct tcp_comm *comm)
 {
     struct tcp_failover *f = comm->failover;
 
     if (!f)
         return;
-    if (f->n_gone)
-        MN_INFO("%s peer %s: links went %llu times, came back %llu times; %llu frames with %llu "
-                "bytes were sent again",
-                comm->base.is_send ? "send to" : "receive from", comm->peer,
-                (unsigned long long)f->n_gone, (unsigned long long)f->n_back,
-                (unsigned long long)f->n_again, (unsigned long long)f->again);
+    tell_links(comm);
     for (int i = 0; i < comm->n_all; i++)
         mn_reopen_free(comm->lanes[i].reopen);
     free(comm->lanes[0].log);
     free(comm->todo);
     free(comm->copies);
+    pthread_mutex_destroy(&f->busy);
     free(f);
 }

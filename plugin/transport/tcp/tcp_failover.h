@@ -23,9 +23,14 @@
  * no socket that is older than the one which the sender has given up: SYNC names that one's
  * attempt.
  *
+ * A receiver that closes says what has landed, ACK, on every control socket: nobody is left to say
+ * it again when the link that carries its acknowledgements has gone.
+ *
  * Small messages that are done before they have landed are sent from a copy. */
 #ifndef MN_TCP_FAILOVER_H
 #define MN_TCP_FAILOVER_H
+
+#include <pthread.h>
 
 #include "plugin/transport/tcp/tcp.h"
 
@@ -41,6 +46,15 @@ enum { TCP_SAY_SYNC = 1, TCP_SAY_REQUEST = 2, TCP_SAY_ANSWER = 4, TCP_SAY_JOIN =
 #define TCP_CONTROL_CALLS 256 /* calls between looks at the control sockets */
 
 struct tcp_failover {
+    pthread_mutex_t busy;   /* held by its calls, and by tcp_attend.c's thread */
+    uint32_t entered, seen; /* calls; as that thread saw them last */
+    int delivered;          /* … what was sent before them: nothing is to be done */
+    int is_last;            /* … the receiver has closed, and said what has landed */
+    int stands_in;          /* nobody waits: that all sockets are gone is told when somebody does */
+    int blind;              /* receiver: no word wakes that thread */
+    int woken, away;        /* … that thread's: it has come; a socket is missing, … */
+    uint64_t away_ms;       /* … which is looked for then */
+    struct tcp_comm *next;
     uint32_t calls; /* wraps */
     int n_links;
     int n_broken;               /* lanes that are, and not yet given up */
@@ -51,7 +65,6 @@ struct tcp_failover {
     uint64_t look_ms, dark_ms;  /* the last look; since when no lane can be used, 0 = some can */
     unsigned bound_ms, hold_ms; /* of silence; the least before a link is used again */
     unsigned heard_ms;          /* so lately an idle link that is well has answered */
-    uint64_t n_gone, n_back, n_again, again; /* links, frames, bytes: for who asks */
     struct tcp_link links[TCP_LINKS];
 };
 
@@ -59,6 +72,23 @@ struct tcp_failover {
  * socket or a control socket. */
 enum mn_err tcp_failover_open(struct tcp_comm *comm, const struct mn_conn *conn);
 void tcp_failover_close(struct tcp_comm *comm);
+
+/* tcp_attend.c: with failover, from open to close, neither with busy held. After leave the thread
+ * is not at it any more. */
+void tcp_attend_join(struct tcp_comm *comm);
+void tcp_attend_leave(struct tcp_comm *comm);
+/* Sender: small messages that are done have not landed. */
+void tcp_attend_ring(void);
+/* Receiver: it has a new control socket. */
+void tcp_attend_watch(struct tcp_comm *comm, const struct tcp_lane *control);
+/* Of a sender's small messages that are done: the peer's kernel has them, where the peer reads them
+ * whatever becomes of the link; or it has no room for them, and answers. */
+enum tcp_delivery { TCP_UNDER_WAY, TCP_HAS_NO_ROOM, TCP_DELIVERED };
+enum tcp_delivery tcp_delivery(const struct tcp_comm *comm);
+/* tcp_life.c: all that its calls would do, but for data that is received, and its end. */
+enum mn_err tcp_attend(struct tcp_comm *comm);
+/* Small messages that are done are in no socket that will deliver them, or may not be. */
+int tcp_is_owing(const struct tcp_comm *comm);
 
 /* tcp_link.c. A socket has failed: fails the comm when no other is left, which failover delays. */
 enum mn_err tcp_broken(struct tcp_comm *comm, struct tcp_lane *lane, int error, const char *doing);
@@ -89,6 +119,8 @@ enum mn_err tcp_control(struct tcp_comm *comm);
 void tcp_say(struct tcp_comm *comm, struct tcp_lane *lane, unsigned what);
 /* The control socket has gone: another says all that may not have been heard. */
 void tcp_choose_control(struct tcp_comm *comm);
+/* Receiver, which closes: says on every control socket what has landed. */
+void tcp_say_landed(struct tcp_comm *comm);
 
 /* tcp_replay.c: the sender's log. Room for one frame more; 0: none yet. */
 int tcp_log_room(struct tcp_comm *comm, struct tcp_lane *lane);

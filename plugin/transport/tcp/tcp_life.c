@@ -17,8 +17,10 @@
 #define LINGER_MAX 256
 #define LINGER_MS  10000 /* at least; as long as a link may be silent */
 #define CLOSE_MS                                                                                   \
-    5000 /* most that closing waits for recovery; no longer than a link may be silent */
+    10000 /* most that closing waits for recovery; no longer than a link may be silent */
 #define CLOSE_NAP 100000 /* ns */
+#define VAIN_MS   60000
+#define VAIN_WAIT 100 /* ms, of the next: the peer's kernel may acknowledge 40 ms later */
 
 static void name_lane(const struct mn_conn *conn, int i, struct tcp_lane *lane)
 {
@@ -139,12 +141,27 @@ enum mn_err tcp_open(struct mn_conn *conn, struct mn_comm **out, struct mn_diag 
         free_comm(comm);
         return err;
     }
+    /* Who sleeps looks himself now and then, as one does that has a thread. */
+    if (comm->failover && !comm->config->hop && !comm->push)
+        tcp_attend_join(comm);
     *out = &comm->base;
     return MN_OK;
 }
 
-/* Small messages that are done are in no socket that will deliver them, or may not be. */
-static int is_owing(const struct tcp_comm *comm)
+enum mn_err tcp_attend(struct tcp_comm *comm)
+{
+    enum mn_err err = comm->base.is_send ? tcp_send_arm(comm) : MN_OK;
+
+    comm->failover->stands_in = 1;
+    if (!err)
+        err = tcp_control(comm);
+    if (!err)
+        err = tcp_look(comm);
+    comm->failover->stands_in = 0;
+    return err;
+}
+
+int tcp_is_owing(const struct tcp_comm *comm)
 {
     const struct tcp_failover *f = comm->failover;
     int under_way = 0;
@@ -156,28 +173,83 @@ static int is_owing(const struct tcp_comm *comm)
     return comm->n_todo || f->n_waiting || f->n_broken || under_way || !comm->first;
 }
 
-/* Its owner was told that they are done, and asks no more. */
+/* To a sender that is there: whose control sockets are closed has closed all. */
+static int has_to_say(const struct tcp_comm *comm)
+{
+    const struct tcp_failover *f = comm->failover;
+
+    for (int i = comm->n_lanes; i < comm->n_all; i++) {
+        const struct tcp_lane *control = &comm->lanes[i];
+        if (control->broken || (control->state == TCP_UP && f->links[control->way].well))
+            return 0;
+    }
+    return comm->seq_landed || comm->ack_due;
+}
+
+/* Sender: its owner was told that they are done, and asks no more. Receiver: no socket is left to
+ * say on what has landed. A relay has others to serve, and of what went through it the ends know.
+ */
+static int has_to_do(const struct tcp_comm *comm)
+{
+    if (atomic_load(&comm->error))
+        return 0;
+    if (comm->config->hop)
+        return comm->base.is_send && tcp_is_owing(comm);
+    if (comm->base.is_send)
+        return comm->eager_bytes && tcp_delivery(comm) == TCP_UNDER_WAY;
+    return has_to_say(comm);
+}
+
+/* Who was waited for in vain of late is not waited for as long by each of many connections to him.
+ */
+static pthread_mutex_t vain_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    char peer[sizeof((struct tcp_comm *)0)->peer];
+    uint64_t ms;
+} vain;
+
+static int was_in_vain(const struct tcp_comm *comm, uint64_t now)
+{
+    pthread_mutex_lock(&vain_lock);
+    int was = vain.ms && now - vain.ms < VAIN_MS && !strcmp(vain.peer, comm->peer);
+    pthread_mutex_unlock(&vain_lock);
+    return was;
+}
+
+static void is_in_vain(const struct tcp_comm *comm)
+{
+    pthread_mutex_lock(&vain_lock);
+    mn_strlcpy(vain.peer, comm->peer, sizeof vain.peer);
+    vain.ms = mn_now_ms();
+    pthread_mutex_unlock(&vain_lock);
+}
+
+/* What recovery has left to do, for so long at most. */
 static void finish_recovery(struct tcp_comm *comm)
 {
     unsigned bound = comm->silence_ms < CLOSE_MS ? comm->silence_ms : CLOSE_MS;
-    uint64_t end = mn_now_ms() + bound;
+    uint64_t began = mn_now_ms();
     enum mn_err err = MN_OK;
 
+    if (was_in_vain(comm, began) && bound > VAIN_WAIT)
+        bound = VAIN_WAIT;
     /* Of the peer's end nobody is told any more. */
-    while (!err && comm->failover && comm->eager_bytes && tcp_any_left(comm) && is_owing(comm) &&
-           mn_now_ms() < end) {
-        err = tcp_send_arm(comm);
-        if (!err)
-            err = tcp_control(comm);
-        if (!err)
-            err = tcp_look(comm);
-        if (!err && is_owing(comm))
+    while (!err && tcp_any_left(comm) && has_to_do(comm) && mn_now_ms() - began < bound) {
+        err = tcp_attend(comm);
+        if (!err && has_to_do(comm))
             nanosleep(&(struct timespec){0, CLOSE_NAP}, NULL);
     }
-    if (!err && is_owing(comm) && mn_now_ms() >= end)
+    if (err || !tcp_any_left(comm) || !has_to_do(comm))
+        return;
+    is_in_vain(comm);
+    if (comm->base.is_send)
         MN_WARN("send to peer %s: closed while a link is out, after waiting %u ms for the peer's "
                 "process: up to %u bytes of small messages that were done may not arrive",
                 comm->peer, bound, comm->eager_bytes);
+    else
+        MN_WARN("receive from peer %s: closed while all links are out, after waiting %u ms for "
+                "one: the sender may not hear that all has been received",
+                comm->peer, bound);
 }
 
 void tcp_close(struct mn_comm *base)
@@ -185,12 +257,16 @@ void tcp_close(struct mn_comm *base)
     struct tcp_comm *comm = (struct tcp_comm *)base;
     const struct tcp_lane *kept = NULL;
 
-    if (base->is_send)
+    if (comm->attended)
+        tcp_attend_leave(comm);
+    if (comm->failover)
         finish_recovery(comm);
     if (base->is_send)
         kept = tcp_linger(comm) ? comm->first : NULL;
     else
         tcp_recv_flush_acks(comm);
+    if (!base->is_send && comm->failover)
+        tcp_say_landed(comm);
     for (int i = 0; i < comm->n_all; i++)
         if (&comm->lanes[i] != kept && comm->lanes[i].fd >= 0)
             close(comm->lanes[i].fd);

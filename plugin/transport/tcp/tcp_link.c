@@ -86,6 +86,8 @@ void tcp_lane_is_up(struct tcp_comm *comm, struct tcp_lane *lane, int fd, uint64
     lane->acked_ms = f->links[lane->way].up_ms = mn_now_ms();
     tcp_tune(comm, lane);
     comm->base.wakes_changed++;
+    if (lane >= comm->lanes + comm->n_lanes)
+        tcp_attend_watch(comm, lane);
     if (lane >= comm->lanes + comm->n_lanes && !f->control)
         tcp_choose_control(comm);
     tcp_moved(comm);
@@ -147,6 +149,7 @@ void tcp_give_up(struct tcp_comm *comm, struct tcp_lane *lane, uint64_t now, con
             tcp_choose_control(comm);
         return;
     }
+    lane->unsent = lane->tx ? lane->tx_header_left + lane->tx_left : 0;
     tcp_shut(comm, lane, TCP_FENCED, 1);
     f->n_waiting++;
     tcp_say(comm, lane, TCP_SAY_SYNC);
@@ -175,8 +178,11 @@ static void let_go(struct tcp_comm *comm, struct tcp_lane *lane, uint64_t now, c
 static void find_broken(struct tcp_comm *comm, struct tcp_lane *lane)
 {
     uint8_t byte;
-    ssize_t n = recv(lane->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 
+    /* What was read of it waits for its receive: only behind that is its end. */
+    if (lane->rx_parked == 2)
+        return;
+    ssize_t n = recv(lane->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n == 0)
         mark(comm, lane, ECONNRESET, "looking at it");
     else if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
@@ -216,7 +222,7 @@ static enum mn_err judge(struct tcp_comm *comm, uint64_t now)
             worst = lane;
     }
     if (worst && !left)
-        return tcp_last_link(comm, worst, worst->broken, worst->doing);
+        return f->stands_in ? MN_OK : tcp_last_link(comm, worst, worst->broken, worst->doing);
     for (int i = 0; i < comm->n_all; i++) {
         struct tcp_lane *lane = &comm->lanes[i];
         char cause[96];
@@ -390,7 +396,9 @@ void tcp_tell_gone(struct tcp_comm *comm, struct tcp_link *link, uint64_t now)
     if (!link->gone || link->told || !is_whole(comm, link, TCP_FENCED))
         return;
     link->told = 1;
-    comm->failover->n_gone++;
+    link->sum.gone++;
+    link->sum.stall_ms += comm->base.is_send ? now - link->stall_ms : 0;
+    link->sum.again += link->again;
     if (comm->base.is_send)
         MN_WARN("%s: out: %s; the connection goes on over other sockets after %llu ms, %llu bytes "
                 "are sent again",
@@ -407,7 +415,7 @@ void tcp_tell_back(struct tcp_comm *comm, struct tcp_link *link, uint64_t now)
 
     if (!link->gone || !is_whole(comm, link, TCP_UP))
         return;
-    comm->failover->n_back++;
+    link->sum.back++;
     link->gone = link->told = 0;
     link->cause[0] = 0;
     link->back_ms = now;
@@ -433,7 +441,7 @@ static enum mn_err look_for_dark(struct tcp_comm *comm, uint64_t now)
             return MN_OK;
         }
     f->dark_ms = f->dark_ms ? f->dark_ms : now;
-    return now - f->dark_ms > comm->silence_ms
+    return now - f->dark_ms > comm->silence_ms && !f->stands_in
                ? tcp_last_link(comm, &comm->lanes[0], ETIMEDOUT, "waiting for a link")
                : MN_OK;
 }

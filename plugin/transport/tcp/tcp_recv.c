@@ -368,6 +368,12 @@ static int holds_acks(struct tcp_comm *comm)
            comm->whole != comm->group_tail && comm->whole - comm->whole_acked < TCP_ACK_WHOLE;
 }
 
+static void acknowledge(struct tcp_comm *comm)
+{
+    if ((comm->ack_due && !holds_acks(comm)) || comm->got_due)
+        tcp_recv_flush_acks(comm);
+}
+
 /* Reads the first lane, and the others when something is expected on them. */
 static enum mn_err read_all(struct tcp_comm *comm, int others)
 {
@@ -379,8 +385,7 @@ static enum mn_err read_all(struct tcp_comm *comm, int others)
     for (int i = 0; i < comm->n_lanes && !err && others; i++)
         if (&comm->lanes[i] != first && !comm->lanes[i].off)
             err = tcp_recv_drain(comm, &comm->lanes[i], &moved);
-    if ((comm->ack_due && !holds_acks(comm)) || comm->got_due)
-        tcp_recv_flush_acks(comm);
+    acknowledge(comm);
     if (moved)
         tcp_moved(comm);
     /* Who always has something to read hears what is said about links all the same. */
@@ -432,9 +437,12 @@ enum mn_err tcp_irecv(struct mn_comm *base, int n, void **data, const size_t *si
     comm->group_tail++;
     if (comm->seq_unmatched != comm->seq_known)
         err = match(comm);
-    if (!err)
-        *request = &group->base;
-    return err;
+    if (err)
+        return err;
+    /* All of it was here: its test reads nothing, and may be the last call. */
+    acknowledge(comm);
+    *request = &group->base;
+    return MN_OK;
 }
 
 enum mn_err tcp_recv_test(struct tcp_comm *comm, struct tcp_group *group, int *done, int *sizes)

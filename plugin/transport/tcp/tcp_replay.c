@@ -38,21 +38,30 @@ int tcp_log_got(struct tcp_lane *lane, uint32_t number)
 
     if (n > UINT32_MAX / 2) /* said before these had landed */
         return 1;
-    if (n > lane->log_tail - lane->log_head)
+    if (n > lane->log_tail - lane->log_head - (lane->tx != NULL))
         return 0;
     while (lane->log_head != number)
         drop_oldest(lane);
     return 1;
 }
 
+/* It was sent, but for its last unsent bytes, and has not come. */
+static void take_out(struct tcp_comm *comm, const struct tcp_part *part, uint32_t unsent)
+{
+    struct tcp_send *send = &comm->sends[part->seq % TCP_WINDOW];
+
+    send->sent -= part->length - (unsent < part->length ? unsent : part->length);
+    if (part->type == TCP_FIRST)
+        send->header_sent = 0;
+}
+
 int tcp_log_again(struct tcp_comm *comm, struct tcp_lane *lane, uint64_t pos)
 {
-    struct tcp_failover *f = comm->failover;
     uint64_t at = lane->log_base, all = 0;
 
     for (uint32_t i = lane->log_head; i != lane->log_tail; i++)
         all += TCP_FRAME_SIZE + part_at(lane, i)->length;
-    if (pos < at || pos - at > all)
+    if (pos > at && pos - at > all - lane->unsent)
         return 0;
     for (; lane->log_head != lane->log_tail; lane->log_head++) {
         struct tcp_part part = *part_at(lane, lane->log_head);
@@ -67,10 +76,9 @@ int tcp_log_again(struct tcp_comm *comm, struct tcp_lane *lane, uint64_t pos)
             part.offset += (uint32_t)came;
             part.length -= (uint32_t)came;
         }
+        take_out(comm, &part, lane->log_head + 1 == lane->log_tail ? lane->unsent : 0);
         comm->todo[(comm->todo_head + comm->n_todo++) % comm->todo_size] = part;
         comm->failover->links[lane->way].again += part.length;
-        f->again += part.length;
-        f->n_again++;
     }
     return 1;
 }

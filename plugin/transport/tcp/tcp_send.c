@@ -25,25 +25,59 @@ static void land(struct tcp_comm *comm, struct tcp_send *send)
         comm->eager_bytes -= send->size + TCP_FRAME_SIZE;
 }
 
-static enum mn_err on_ack(struct tcp_comm *comm, const struct tcp_frame *frame)
+/* The kernel has been given all of it. With failover the parts that other sockets carry may
+ * introduce it before its own header is out. */
+static int is_all_sent(const struct tcp_comm *comm, const struct tcp_send *send)
 {
+    return send->sent >= send->size && (send->header_sent || (comm->failover && send->size));
+}
+
+/* NULL: nothing of what it says is amiss. */
+static const char *refuse_ack(const struct tcp_comm *comm, uint32_t seq)
+{
+    if (seq - comm->seq_acked >= comm->seq_next - comm->seq_acked)
+        return "which there is not";
+    const struct tcp_send *send = &comm->sends[seq % TCP_WINDOW];
+    return send->landed || is_all_sent(comm, send) ? NULL : "not all of which is sent";
+}
+
+static int is_in(const uint64_t bits[2], uint32_t i)
+{
+    return bits[i / 64] >> (i % 64) & 1;
+}
+
+enum mn_err tcp_on_ack(struct tcp_comm *comm, const struct tcp_lane *lane,
+                       const struct tcp_frame *frame)
+{
+    uint32_t before = frame->seq - comm->seq_acked;
+    const char *wrong = NULL;
     uint64_t bits[2];
 
-    if (frame->seq - comm->seq_acked > comm->seq_next - comm->seq_acked)
-        return tcp_fail(comm, &comm->lanes[0], MN_ERR_PROTO,
-                        "acknowledgement of message %u, sent "
-                        "are %u",
-                        frame->seq, comm->seq_next);
+    memcpy(bits, &frame->tag, sizeof bits);
+    int n_bits = bits[0] | bits[1] ? 128 : 0;
+    /* All is looked at first: of what is wrong nothing counts. */
+    if (before > comm->seq_next - comm->seq_acked)
+        wrong = "which there is not";
+    for (uint32_t i = 0; i < before && !wrong; i++)
+        wrong = refuse_ack(comm, comm->seq_acked + i);
+    for (uint32_t i = 0; i < (uint32_t)n_bits && !wrong; i++)
+        if (is_in(bits, i))
+            wrong = refuse_ack(comm, frame->seq + i);
+    if (wrong)
+        return tcp_fail(comm, lane, MN_ERR_PROTO,
+                        "acknowledgement of a message %s (those before %u, and of 128 from there "
+                        "%016llx%016llx; posted are those before %u)",
+                        wrong, frame->seq, (unsigned long long)bits[1], (unsigned long long)bits[0],
+                        comm->seq_next);
     while (comm->seq_acked != frame->seq) {
         struct tcp_send *send = send_at(comm, comm->seq_acked++);
         land(comm, send);
         if (send->copied)
             comm->copy_tail = send->copy_end;
     }
-    memcpy(bits, &frame->tag, sizeof bits);
-    for (uint32_t i = 0; i < 128 && (bits[0] | bits[1]); i++)
-        if (bits[i / 64] >> (i % 64) & 1 && i < comm->seq_next - comm->seq_acked)
-            land(comm, send_at(comm, comm->seq_acked + i));
+    for (int i = 0; i < n_bits; i++)
+        if (is_in(bits, (uint32_t)i))
+            land(comm, send_at(comm, frame->seq + (uint32_t)i));
     return MN_OK;
 }
 
@@ -64,16 +98,19 @@ static enum mn_err on_back(struct tcp_comm *comm)
     const struct tcp_frame *frame = &comm->back;
 
     if (frame->magic != TCP_MAGIC || frame->zero)
-        return tcp_fail(comm, &comm->lanes[0], MN_ERR_PROTO, "garbage instead of a frame");
+        return tcp_fail(comm, comm->first, MN_ERR_PROTO, "garbage instead of a frame");
+    /* Of one that has closed this may be from before its last word, which was quicker. */
+    if (frame->type == TCP_ACK && comm->failover && comm->failover->is_last)
+        return MN_OK;
     if (frame->type == TCP_ACK)
-        return on_ack(comm, frame);
+        return tcp_on_ack(comm, comm->first, frame);
     if (frame->type == TCP_GOT)
         return on_got(comm, frame);
     if (frame->type == TCP_ERROR && frame->offset == MN_ERR_TOO_LONG)
-        return tcp_fail(comm, &comm->lanes[0], MN_ERR_TOO_LONG,
+        return tcp_fail(comm, comm->first, MN_ERR_TOO_LONG,
                         "message %u of %u bytes is longer than the receive posted for it (%u)",
                         frame->seq, frame->size, frame->length);
-    return tcp_fail(comm, &comm->lanes[0], MN_ERR_PROTO, "frame of type %u from the receiver",
+    return tcp_fail(comm, comm->first, MN_ERR_PROTO, "frame of type %u from the receiver",
                     frame->type);
 }
 
@@ -273,8 +310,10 @@ static enum mn_err push(struct tcp_comm *comm, struct tcp_lane *lane, int *out)
             return MN_OK;
         if (n < 0) {
             int error = errno;
-            /* What the receiver said before it closed explains more than EPIPE. */
-            enum mn_err err = lane == comm->first ? read_back(comm) : MN_OK;
+            /* What the receiver said before it closed explains more than EPIPE; the kernel's
+             * ETIMEDOUT is told once, and the end is all that is read after it. */
+            int closed = error == EPIPE || error == ECONNRESET;
+            enum mn_err err = lane == comm->first && closed ? read_back(comm) : MN_OK;
             return err ? err : tcp_broken(comm, lane, error, "sending");
         }
         tcp_moved(comm);
