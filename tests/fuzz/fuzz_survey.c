@@ -1,11 +1,13 @@
 /* Any text as a survey: refused with a reason, or read; what was read is written and read again
- * without a difference and merged with itself without a change; the mesh made of it is written,
- * read, and looked at. */
+ * without a difference and merged with itself, and into nothing, without a change; one that knows a
+ * node of it otherwise takes all or nothing of it; the mesh made of it is written, read, and looked
+ * at. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 #include "topo/whole.h"
 
@@ -46,6 +48,38 @@ static void look(const struct mn_survey *survey)
     mn_mesh_free(&old);
 }
 
+static void merge_into_nothing(const struct mn_survey *survey, const char *text)
+{
+    struct mn_survey none = {.n_nodes = 0};
+    struct mn_diag diag = {.text = ""};
+
+    if (mn_survey_merge(&none, survey, &diag))
+        abort();
+    char *made = text_of(&none);
+    if (strcmp(made, text) != 0)
+        abort();
+    cJSON_free(made);
+    mn_survey_free(&none);
+}
+
+/* The first node has no NIC there: whoever was heard at or from one of them is at no end. */
+static void merge_into_another(const struct mn_survey *survey)
+{
+    struct mn_survey other = {.n_nodes = 0};
+    struct mn_diag diag = {.text = ""};
+
+    if (!survey->n_nodes)
+        return;
+    struct mn_survey_node *node =
+        mn_grow((void **)&other.nodes, &other.n_nodes, sizeof *other.nodes);
+    strcpy(node->name, survey->nodes[0].name);
+    enum mn_err err = mn_survey_merge(&other, survey, &diag);
+    if (err ? other.n_nodes != 1 || other.n_seen || other.n_strangers || !diag.text[0]
+            : other.n_nodes != survey->n_nodes || other.n_seen != survey->n_seen)
+        abort();
+    mn_survey_free(&other);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct mn_survey survey, again;
@@ -67,6 +101,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     two = text_of(&again);
     if (strcmp(one, two) != 0)
         abort();
+    merge_into_nothing(&survey, one);
+    merge_into_another(&survey);
     look(&survey);
     cJSON_free(one);
     cJSON_free(two);
