@@ -52,8 +52,8 @@ fault()
 stop_receiver()
 {
     did "receiver of $1 stopped"
-    kill -STOP ${TAKES[$1]}
-    MEND+=("kill -CONT ${TAKES[$1]}")
+    kill -STOP ${TAKES[$1]} 2>/dev/null || return 0
+    MEND+=("resume ${TAKES[$1]}")
 }
 
 # begin N SECONDS: so many connections, their names in names.
