@@ -70,6 +70,8 @@ void mn_reopen_give(struct mn_reopen *r, int fd)
     int old = atomic_exchange(&r->fresh, fd);
 
     r->given = r->attempt;
+    if (r->wakes && fd >= 0)
+        mn_attend_wake(r->wakes);
     if (old >= 0 && fd >= 0)
         mn_socket_reset(old);
     else if (old >= 0)
@@ -298,6 +300,15 @@ void mn_reopen_keep(struct mn_reopen *r, const struct mn_config *config)
 {
     if (r && !r->connector)
         r->holds = mn_reopen_hold_door(config) > 0;
+}
+
+void mn_reopen_wakes(struct mn_reopen *r, struct mn_attended *attended)
+{
+    if (!r)
+        return;
+    pthread_mutex_lock(&lock);
+    r->wakes = attended;
+    pthread_mutex_unlock(&lock);
 }
 
 void mn_reopen_free(struct mn_reopen *r)

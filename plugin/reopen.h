@@ -19,6 +19,7 @@
 #ifndef MN_REOPEN_H
 #define MN_REOPEN_H
 
+#include "plugin/attend.h"
 #include "plugin/conn.h"
 
 struct mn_reopen;
@@ -37,6 +38,9 @@ struct mn_reopen *mn_reopen_new_lane(const struct mn_conn *conn, uint16_t port, 
  * here and below. */
 void mn_reopen_keep(struct mn_reopen *reopen, const struct mn_config *config);
 void mn_reopen_free(struct mn_reopen *reopen);
+
+/* A new one wakes it, until it leaves; NULL: nobody. */
+void mn_reopen_wakes(struct mn_reopen *reopen, struct mn_attended *attended);
 
 /* The control connection is no use any more. 0: it will not come back. */
 int mn_reopen_lost(struct mn_reopen *reopen);

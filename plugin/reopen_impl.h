@@ -22,8 +22,9 @@ struct mn_reopen {
     struct mn_reopen *next; /* of its bucket */
     uint64_t id, attempt;   /* of the connection; the last one made, or taken */
     uint8_t key[MN_KEY_SIZE];
-    atomic_int fresh; /* socket that waits for the comm; -1 = none */
-    uint64_t given;   /* the attempt that it is of; with the lock */
+    atomic_int fresh;          /* socket that waits for the comm; -1 = none */
+    uint64_t given;            /* the attempt that it is of; with the lock */
+    struct mn_attended *wakes; /* … too; NULL = nobody */
     int connector;
     int holds; /* the door */
     char peer[128];

@@ -15,14 +15,14 @@ setup_file()
     run "$BATS_FILE_TMPDIR/models"
     echo "$output"
     [ "$status" -eq 0 ]
-    [ "$(grep -c '^ok .* no bad end' <<<"$output")" -eq 4 ]
+    [ "$(grep -c '^ok .* no bad end' <<<"$output")" -eq 5 ]
 }
 
 @test "models: without the fence, the check, the exchange or the release, each has a bad end" {
     run "$BATS_FILE_TMPDIR/models" --without
     echo "$output"
     [ "$status" -eq 0 ]
-    [ "$(grep -c '^ok .* a bad end found' <<<"$output")" -eq 4 ]
+    [ "$(grep -c '^ok .* a bad end found' <<<"$output")" -eq 5 ]
 }
 
 # search OPTION...: every state of the model of recovery.

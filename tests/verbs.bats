@@ -234,6 +234,59 @@ gone()
     grep -q '^failed .*: peer is gone' received
 }
 
+# rank NUMBER END ADDRESS0 ADDRESS1: one of two that sum up in rounds, what it says in rank.NUMBER.
+rank()
+{
+    nsenter --net=/run/netns/$NS-$2 env LD_LIBRARY_PATH="$BUILD/tests/fakeverbs" MESHNET_RDMA_SILENCE=20s \
+        FAKEVERBS="$(double $3 $4 $2)" timeout -k 1 200 \
+        "$BUILD/tests/rounds" "$PLUGIN" $1 2 ring end >rank.$1 2>log.$1 3>&- &
+}
+
+# until_rounds COUNT: so many more are through.
+until_rounds()
+{
+    local done to
+    for _ in $(seq 600); do
+        done=$(awk '/^rounds/ { n = $2 } END { print n + 0 }' rank.0)
+        to=${to-$((done + $1))}
+        [ $done -lt $to ] || return 0
+        ! grep -q '^failed\|^wrong' rank.? || break
+        sleep 0.1
+    done
+    tail -n 3 rank.?
+    cat log.?
+    return 1
+}
+
+@test "verbs: ranks that wait for each other's messages go on when either cable is pulled, time and again" {
+    mkdir ring
+    rank 0 a 10.66.0.1 10.66.1.1
+    RECEIVER=$!
+    rank 1 b 10.66.0.2 10.66.1.2
+    SENDER=$!
+    until_rounds 50
+    local times device backs=0
+    for times in 1 2; do
+        for device in rocep1s0f0 roceP2p1s0f0; do
+            echo $device >pulling
+            mv pulling pulled
+            until_rounds 50
+            rm pulled
+            backs=$((backs + 1))
+            for _ in $(seq 300); do
+                [ "$(grep -c 'is back after ' log.0)" -lt $((2 * backs)) ] || break # it sends, and receives
+                sleep 0.1
+            done
+            [ "$(grep -c 'is back after ' log.0)" -ge $((2 * backs)) ]
+            until_rounds 50
+        done
+    done
+    touch end
+    wait $SENDER
+    wait $RECEIVER
+    ! grep '^wrong' rank.?
+}
+
 @test "verbs: silent links, their ports up, are told and waited for; for too long is an error" {
     start 0 rdma $(short 5s) MESHNET_FAILOVER=off
     until_data_flows

@@ -166,8 +166,7 @@ static struct tcp_comm *open_end(int sender, int failover, int fds[ALL][2])
     if (tcp_open(&conn, &comm, NULL))
         abort();
     /* No thread calls what the input does. */
-    if (((struct tcp_comm *)comm)->attended)
-        tcp_attend_leave((struct tcp_comm *)comm);
+    mn_attend_leave(&((struct tcp_comm *)comm)->attended);
     for (int i = 0; i < conn.n_lanes; i++) {
         atomic_init(&w.back[sender][i].fresh, -1);
         ((struct tcp_comm *)comm)->lanes[i].reopen = failover ? &w.back[sender][i] : NULL;

@@ -129,6 +129,35 @@ struct early : rl::test_suite<early, 2> {
     }
 };
 
+// plugin/attend.h, mn_attend_enter(), and attend.c, hold(): the owner of a connection and the thread
+// that stands in for him are never at it together, and each sees what the other did. membarrier(2)
+// makes the owner's plain store what it is here. Without: as plain as without membarrier.
+struct gate : rl::test_suite<gate, 2> {
+    rl::atomic<int> inside, looking;
+    rl::var<int> comm;
+
+    void before()
+    {
+        inside($).store(0, rl::mo_relaxed);
+        looking($).store(0, rl::mo_relaxed);
+        comm($) = 0;
+    }
+    void thread(unsigned index)
+    {
+        if (index == 0) {
+            inside($).store(1, without ? rl::mo_relaxed : rl::mo_seq_cst);
+            if (!looking($).load(rl::mo_seq_cst)) // else he waits until it is not
+                comm($) = comm($) + 1;
+            inside($).store(0, rl::mo_release);
+        } else {
+            looking($).store(1, rl::mo_seq_cst);
+            if (!inside($).load(rl::mo_seq_cst))
+                comm($) = comm($) + 1;
+            looking($).store(0, rl::mo_release);
+        }
+    }
+};
+
 static int bad;
 
 template <typename model> static void run(const char *name)
@@ -152,5 +181,6 @@ int main(int argc, char **argv)
     run<announcement>("announcement");
     run<job>("job");
     run<early>("early");
+    run<gate>("gate");
     return bad != 0;
 }

@@ -225,21 +225,11 @@ static enum mn_err tcp_flush(struct mn_comm *base, void *data, void *mhandle,
     return MN_OK;
 }
 
-static void enter(struct tcp_comm *comm)
-{
-    if (!comm->attended)
-        return;
-    pthread_mutex_lock(&comm->failover->busy);
-    comm->failover->entered++;
-}
-
 static enum mn_err leave(struct tcp_comm *comm, enum mn_err err)
 {
-    if (!comm->attended)
-        return err;
     if (comm->base.is_send && comm->eager_bytes)
-        tcp_attend_ring();
-    pthread_mutex_unlock(&comm->failover->busy);
+        mn_attend_soon(&comm->attended);
+    mn_attend_exit(&comm->attended);
     return err;
 }
 
@@ -248,7 +238,7 @@ static enum mn_err call_isend(struct mn_comm *base, void *data, size_t size, int
 {
     struct tcp_comm *comm = (struct tcp_comm *)base;
 
-    enter(comm);
+    mn_attend_enter(&comm->attended);
     return leave(comm, tcp_isend(base, data, size, tag, mhandle, request));
 }
 
@@ -257,7 +247,7 @@ static enum mn_err call_irecv(struct mn_comm *base, int n, void **data, const si
 {
     struct tcp_comm *comm = (struct tcp_comm *)base;
 
-    enter(comm);
+    mn_attend_enter(&comm->attended);
     return leave(comm, tcp_irecv(base, n, data, sizes, tags, mhandles, request));
 }
 
@@ -265,7 +255,7 @@ static enum mn_err call_test(struct mn_request *request, int *done, int *sizes)
 {
     struct tcp_comm *comm = (struct tcp_comm *)request->comm;
 
-    enter(comm);
+    mn_attend_enter(&comm->attended);
     return leave(comm, comm->base.is_send
                            ? tcp_send_test(comm, (struct tcp_send *)request, done, sizes)
                            : tcp_recv_test(comm, (struct tcp_group *)request, done, sizes));
@@ -275,7 +265,7 @@ static enum mn_err call_arm(struct mn_comm *base)
 {
     struct tcp_comm *comm = (struct tcp_comm *)base;
 
-    enter(comm);
+    mn_attend_enter(&comm->attended);
     return leave(comm, tcp_arm(base));
 }
 

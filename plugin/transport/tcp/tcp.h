@@ -209,7 +209,7 @@ struct tcp_comm {
     int silent; /* lanes with an outage */
     uint32_t chunk;
     struct tcp_failover *failover; /* NULL = off */
-    int attended;                  /* when it is not called: by tcp_attend.c's thread */
+    struct mn_attended attended;   /* with failover: by tcp_attend.c */
     /* sending */
     struct tcp_push *push;  /* NULL: the owner's thread sends */
     struct tcp_send *sends; /* TCP_WINDOW, by seq */

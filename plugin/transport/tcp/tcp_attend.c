@@ -1,34 +1,18 @@
 /* Small messages are done before they have landed. When their link goes while their owner makes no
  * call here, since it waits elsewhere for what the peer makes of them, nobody would send them
  * again; and a receiver whose owner has all that it asked for, and waits elsewhere, would not say
- * so again to a sender that has lost its word. One thread of the process does then what their calls
- * would. It looks at senders now and then, and rests once all has been delivered for a second; a
- * receiver's control sockets wake it, on which nothing is said while all links are well. */
-#include <errno.h>
+ * so again to a sender that has lost its word. The thread of attend.h does then what their calls
+ * would. It looks at senders now and then, until all has been delivered; a receiver's control
+ * sockets wake it, on which nothing is said while all links are well. */
 #include <linux/tcp.h>
+#include <stddef.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include "plugin/thread.h"
 #include "plugin/transport/tcp/tcp_failover.h"
 #include "topo/base/log.h"
 
-#define LOOK_MS 50
-#define LOOKS   20  /* at nothing to deliver, then it rests */
+#define OWES_MS 50
 #define AWAY_MS 500 /* between looks at a receiver that has lost a socket */
-#define EVENTS  16
-
-/* life is taken around lock, which the thread holds while it looks. */
-static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER, lock = PTHREAD_MUTEX_INITIALIZER;
-static struct tcp_comm *all;
-static pthread_t thread;
-static atomic_int ending;
-static atomic_int rests;                   /* nobody looks: the bell has to be rung */
-static int watch = -1, bell = -1, running; /* epoll, with the bell and the control sockets */
-
-/* --- the thread ------------------------------------------------------------------------------- */
 
 enum tcp_delivery tcp_delivery(const struct tcp_comm *comm)
 {
@@ -49,181 +33,57 @@ enum tcp_delivery tcp_delivery(const struct tcp_comm *comm)
 }
 
 /* One that is being called is its owner's. */
-static int sender_owes(struct tcp_comm *comm)
+static unsigned look_at_sender(struct tcp_comm *comm)
 {
     struct tcp_failover *f = comm->failover;
 
     if (!comm->eager_bytes || atomic_load(&comm->error) || !tcp_any_left(comm))
         f->delivered = 1;
-    else if (f->entered != f->seen)
+    else if (comm->attended.calls != comm->attended.seen)
         f->delivered = 0;
     else if (!f->delivered) /* of an error the next call tells */
         f->delivered = !tcp_attend(comm) && tcp_delivery(comm) == TCP_DELIVERED;
-    f->seen = f->entered;
-    return !f->delivered;
+    return f->delivered ? 0 : OWES_MS;
 }
 
-/* Sets whether a socket is away, which comes back without a word where there is no other. */
-static int receiver_owes(struct tcp_comm *comm)
+/* A socket that is away comes back without a word where there is no other. */
+static unsigned look_at_receiver(struct tcp_comm *comm)
 {
     struct tcp_failover *f = comm->failover;
+    int away = f->blind;
 
-    f->away = 0;
     if (atomic_load(&comm->error) || tcp_attend(comm))
         return 0;
-    f->away = f->blind;
     for (int i = 0; i < comm->n_all; i++)
-        f->away |= comm->lanes[i].state != TCP_UP;
-    return f->n_due || comm->ack_due;
+        away |= comm->lanes[i].state != TCP_UP;
+    return f->n_due || comm->ack_due ? OWES_MS : away ? AWAY_MS : 0;
 }
 
-/* Whether it may have something to deliver, or to say. */
-static int look(struct tcp_comm *comm, uint64_t now)
+static unsigned look(struct mn_attended *attended)
 {
-    struct tcp_failover *f = comm->failover;
+    struct tcp_comm *comm =
+        (struct tcp_comm *)((char *)attended - offsetof(struct tcp_comm, attended));
 
-    if (!comm->base.is_send && !f->woken && (!f->away || now < f->away_ms))
-        return f->away;
-    if (pthread_mutex_trylock(&f->busy))
-        return 1;
-    int owes = comm->base.is_send ? sender_owes(comm) : receiver_owes(comm);
-    pthread_mutex_unlock(&f->busy);
-    f->woken = owes;
-    f->away_ms = now + AWAY_MS;
-    return owes || f->away;
+    return comm->base.is_send ? look_at_sender(comm) : look_at_receiver(comm);
 }
 
-static int look_at_all(void)
-{
-    uint64_t now = mn_now_ms();
-    int any = 0;
-
-    pthread_mutex_lock(&lock);
-    for (struct tcp_comm *comm = all; comm; comm = comm->failover->next)
-        any |= look(comm, now);
-    pthread_mutex_unlock(&lock);
-    return any;
-}
-
-/* Of the comms that are there. */
-static void wake(const struct epoll_event *events, int n)
-{
-    pthread_mutex_lock(&lock);
-    for (struct tcp_comm *comm = all; comm; comm = comm->failover->next)
-        for (int i = 0; i < n; i++)
-            comm->failover->woken |= events[i].data.ptr == comm;
-    pthread_mutex_unlock(&lock);
-}
-
-static void *attend(void *arg)
-{
-    struct epoll_event events[EVENTS];
-    eventfd_t rung;
-
-    (void)arg;
-    for (int idle = 0; !atomic_load(&ending);) {
-        idle = look_at_all() ? 0 : idle + 1;
-        atomic_store(&rests, idle >= LOOKS);
-        /* Who has sent since the last look may not have seen that it rests. */
-        int ms = idle >= LOOKS && !look_at_all() ? -1 : LOOK_MS;
-        int n = epoll_wait(watch, events, EVENTS, ms);
-        atomic_store(&rests, 0);
-        (void)eventfd_read(bell, &rung);
-        wake(events, n);
-    }
-    return NULL;
-}
-
-void tcp_attend_ring(void)
-{
-    if (atomic_load(&rests) && atomic_exchange(&rests, 0))
-        (void)eventfd_write(bell, 1);
-}
-
-/* --- its life --------------------------------------------------------------------------------- */
-
-static void close_watch(void)
-{
-    if (bell >= 0)
-        close(bell);
-    if (watch >= 0)
-        close(watch);
-    bell = watch = -1;
-}
-
-static int start(void)
-{
-    struct epoll_event event = {.events = EPOLLIN};
-    int error = 0;
-
-    atomic_store(&ending, 0);
-    watch = epoll_create1(EPOLL_CLOEXEC);
-    bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (watch < 0 || bell < 0 || epoll_ctl(watch, EPOLL_CTL_ADD, bell, &event))
-        error = errno;
-    if (!error)
-        error = mn_thread_start("mn-tcp-attend", attend, NULL, &thread);
-    if (error)
-        close_watch();
-    return error;
-}
-
-static void stop(void)
-{
-    atomic_store(&ending, 1);
-    (void)eventfd_write(bell, 1);
-    pthread_join(thread, NULL);
-    close_watch();
-    running = 0;
-}
-
-/* Only what comes wakes it: who reads that does not matter. */
 void tcp_attend_watch(struct tcp_comm *comm, const struct tcp_lane *control)
 {
-    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = comm};
-
-    if (!comm->attended || comm->base.is_send || control->fd < 0)
-        return;
-    comm->failover->blind |= epoll_ctl(watch, EPOLL_CTL_ADD, control->fd, &event) != 0;
+    if (comm->attended.joined && !comm->base.is_send && control->fd >= 0)
+        comm->failover->blind |= mn_attend_watch(&comm->attended, control->fd) != 0;
 }
 
 void tcp_attend_join(struct tcp_comm *comm)
 {
-    pthread_mutex_lock(&life);
-    if (!running) {
-        int error = start();
-        running = !error;
-        if (error)
-            MN_WARN("%s peer %s: no thread for connections that are not called (%s): when a link "
-                    "goes, they wait for the next call",
-                    comm->base.is_send ? "send to" : "receive from", comm->peer, strerror(error));
-    }
-    comm->attended = running;
+    comm->attended.look = look;
     comm->failover->delivered = 0;
-    comm->failover->woken = 1;
+    int error = mn_attend_join(&comm->attended);
+    if (error)
+        MN_WARN("%s peer %s: no thread for connections that are not called (%s): when a link "
+                "goes, they wait for the next call",
+                comm->base.is_send ? "send to" : "receive from", comm->peer, strerror(error));
     for (int i = comm->n_lanes; i < comm->n_all; i++)
         tcp_attend_watch(comm, &comm->lanes[i]);
-    pthread_mutex_lock(&lock);
-    if (running) {
-        comm->failover->next = all;
-        all = comm;
-    }
-    pthread_mutex_unlock(&lock);
-    pthread_mutex_unlock(&life);
-}
-
-void tcp_attend_leave(struct tcp_comm *comm)
-{
-    pthread_mutex_lock(&life);
-    pthread_mutex_lock(&lock);
-    for (struct tcp_comm **at = &all; *at; at = &(*at)->failover->next)
-        if (*at == comm) {
-            *at = comm->failover->next;
-            break;
-        }
-    pthread_mutex_unlock(&lock);
-    comm->attended = 0;
-    if (!all && running)
-        stop();
-    pthread_mutex_unlock(&life);
+    if (!error)
+        mn_attend_wake(&comm->attended);
 }

@@ -50,8 +50,6 @@ enum mn_err tcp_failover_open(struct tcp_comm *comm, const struct mn_conn *conn)
     if (!conn->failover || comm->n_lanes == comm->n_all || comm->n_lanes < 2)
         return MN_OK;
     struct tcp_failover *f = comm->failover = calloc(1, sizeof *f);
-    if (f)
-        pthread_mutex_init(&f->busy, NULL);
     if (!f || (comm->base.is_send && !make_logs(comm)))
         return MN_ERR_NOMEM;
     f->hold_ms = tenth < HOLD_MS ? tenth : HOLD_MS;
@@ -98,6 +96,5 @@ void tcp_failover_close(struct tcp_comm *comm)
     free(comm->lanes[0].log);
     free(comm->todo);
     free(comm->copies);
-    pthread_mutex_destroy(&f->busy);
     free(f);
 }

@@ -30,8 +30,6 @@
 #ifndef MN_TCP_FAILOVER_H
 #define MN_TCP_FAILOVER_H
 
-#include <pthread.h>
-
 #include "plugin/transport/tcp/tcp.h"
 
 #define TCP_LINKS      8
@@ -46,15 +44,10 @@ enum { TCP_SAY_SYNC = 1, TCP_SAY_REQUEST = 2, TCP_SAY_ANSWER = 4, TCP_SAY_JOIN =
 #define TCP_CONTROL_CALLS 256 /* calls between looks at the control sockets */
 
 struct tcp_failover {
-    pthread_mutex_t busy;   /* held by its calls, and by tcp_attend.c's thread */
-    uint32_t entered, seen; /* calls; as that thread saw them last */
-    int delivered;          /* … what was sent before them: nothing is to be done */
-    int is_last;            /* … the receiver has closed, and said what has landed */
-    int stands_in;          /* nobody waits: that all sockets are gone is told when somebody does */
-    int blind;              /* receiver: no word wakes that thread */
-    int woken, away;        /* … that thread's: it has come; a socket is missing, … */
-    uint64_t away_ms;       /* … which is looked for then */
-    struct tcp_comm *next;
+    int delivered;  /* as tcp_attend.c saw it last: nothing is to be done */
+    int is_last;    /* … the receiver has closed, and said what has landed */
+    int stands_in;  /* nobody waits: that all sockets are gone is told when somebody does */
+    int blind;      /* receiver: no word wakes who stands in */
     uint32_t calls; /* wraps */
     int n_links;
     int n_broken;               /* lanes that are, and not yet given up */
@@ -73,12 +66,8 @@ struct tcp_failover {
 enum mn_err tcp_failover_open(struct tcp_comm *comm, const struct mn_conn *conn);
 void tcp_failover_close(struct tcp_comm *comm);
 
-/* tcp_attend.c: with failover, from open to close, neither with busy held. After leave the thread
- * is not at it any more. */
+/* tcp_attend.c: with failover, from open to close, outside of calls. */
 void tcp_attend_join(struct tcp_comm *comm);
-void tcp_attend_leave(struct tcp_comm *comm);
-/* Sender: small messages that are done have not landed. */
-void tcp_attend_ring(void);
 /* Receiver: it has a new control socket. */
 void tcp_attend_watch(struct tcp_comm *comm, const struct tcp_lane *control);
 /* Of a sender's small messages that are done: the peer's kernel has them, where the peer reads them

@@ -257,8 +257,7 @@ void tcp_close(struct mn_comm *base)
     struct tcp_comm *comm = (struct tcp_comm *)base;
     const struct tcp_lane *kept = NULL;
 
-    if (comm->attended)
-        tcp_attend_leave(comm);
+    mn_attend_leave(&comm->attended);
     if (comm->failover)
         finish_recovery(comm);
     if (base->is_send)

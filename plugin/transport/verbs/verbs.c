@@ -141,6 +141,7 @@ static enum mn_err verbs_open(struct mn_conn *conn, struct mn_comm **out, struct
                 comm->links[i].peer.gid_index, comm->links[i].to, comm->links[i].n_qps);
     atomic_store(&comm->job_state, JOB_NONE);
     comm->alarm = atomic_load(&verbs_alarm) - 1; /* what came since the handshake's beginning */
+    verbs_attend_join(comm);
     *out = &comm->base;
     return MN_OK;
 }
@@ -184,6 +185,7 @@ static void verbs_close(struct mn_comm *base)
 {
     struct verbs_comm *comm = (struct verbs_comm *)base;
 
+    verbs_attend_leave(comm);
     verbs_say_bye(comm);
     if (comm->stale)
         MN_INFO("%s: %llu completions of earlier requests were dropped", comm->peer,
@@ -261,15 +263,46 @@ static enum mn_err verbs_dereg_mr(struct mn_comm *base, void *mhandle)
     return err;
 }
 
-static enum mn_err verbs_test(struct mn_request *request, int *done, int *sizes)
+static enum mn_err call_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,
+                              const int *tags, void **mhandles, struct mn_request **request)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)base;
+
+    mn_attend_enter(&comm->attended);
+    enum mn_err err = verbs_irecv(base, n, data, sizes, tags, mhandles, request);
+    mn_attend_exit(&comm->attended);
+    return err;
+}
+
+static enum mn_err call_flush(struct mn_comm *base, void *data, void *mhandle,
+                              struct mn_request **request)
+{
+    struct verbs_comm *comm = (struct verbs_comm *)base;
+
+    mn_attend_enter(&comm->attended);
+    enum mn_err err = verbs_flush(base, data, mhandle, request);
+    mn_attend_exit(&comm->attended);
+    return err;
+}
+
+static enum mn_err recv_test(struct verbs_comm *comm, struct mn_request *request, int *done,
+                             int *sizes)
+{
+    if (verbs_is_flush(comm, request))
+        return verbs_flush_test(comm, (struct verbs_flush *)request, done);
+    return verbs_recv_test(comm, (struct verbs_group *)request, done, sizes);
+}
+
+static enum mn_err call_test(struct mn_request *request, int *done, int *sizes)
 {
     struct verbs_comm *comm = (struct verbs_comm *)request->comm;
 
     if (comm->base.is_send)
         return verbs_send_test(comm, (struct verbs_send *)request, done, sizes);
-    if (verbs_is_flush(comm, request))
-        return verbs_flush_test(comm, (struct verbs_flush *)request, done);
-    return verbs_recv_test(comm, (struct verbs_group *)request, done, sizes);
+    mn_attend_enter(&comm->attended);
+    enum mn_err err = recv_test(comm, request, done, sizes);
+    mn_attend_exit(&comm->attended);
+    return err;
 }
 
 static void verbs_settle(const struct mn_config *config)
@@ -306,9 +339,9 @@ const struct mn_transport mn_transport_verbs = {
     .dereg_mr = verbs_dereg_mr,
     .reg_dmabuf = verbs_reg_dmabuf,
     .isend = verbs_isend,
-    .irecv = verbs_irecv,
-    .flush = verbs_flush,
-    .test = verbs_test,
+    .irecv = call_irecv,
+    .flush = call_flush,
+    .test = call_test,
     .descriptors = verbs_descriptors,
     .arm = verbs_arm,
     .settle = verbs_settle,

@@ -31,6 +31,7 @@
 
 #include <stdatomic.h>
 
+#include "plugin/attend.h"
 #include "plugin/outage.h"
 #include "plugin/reopen.h"
 #include "plugin/transport.h"
@@ -230,8 +231,9 @@ struct verbs_comm {
     char broken_text[192];
     struct mn_chan control;   /* what the handshake's connection is now; fd -1 while it is lost */
     struct mn_reopen *reopen; /* NULL: what is lost stays lost */
-    int peer_closed;          /* BYE was read */
-    int in_doubt;             /* the queue pairs are asked at once */
+    struct mn_attended attended; /* receiver with failover: by verbs_attend.c */
+    int peer_closed;             /* BYE was read */
+    int in_doubt;                /* the queue pairs are asked at once */
 
     /* set-up */
     struct verbs_job job;
@@ -361,6 +363,12 @@ void verbs_channel_settle(struct verbs_link *link);
 void verbs_channel_free(struct verbs_link *link);
 int verbs_descriptors(struct mn_comm *base, struct mn_wake *wakes, int max);
 enum mn_err verbs_arm(struct mn_comm *base);
+
+/* verbs_attend.c: a thread answers for a receiver that is not called. From open to close. */
+void verbs_attend_join(struct verbs_comm *comm);
+void verbs_attend_leave(struct verbs_comm *comm);
+/* There is another control connection. */
+void verbs_attend_watch(struct verbs_comm *comm);
 
 /* verbs_send.c */
 enum mn_err verbs_isend(struct mn_comm *base, void *data, size_t size, int tag, void *mhandle,

@@ -25,6 +25,7 @@ static void renew_control(struct verbs_comm *comm)
     mn_chan_init(&comm->control, fd);
     comm->base.wakes_changed++;
     mn_socket_keep(fd);
+    verbs_attend_watch(comm);
     verbs_say_again(comm);
     if (!comm->peer_closed)
         comm->ended_ms = 0;

@@ -82,6 +82,21 @@ static struct verbs_send *half_acknowledged(struct kit *kit)
     return send;
 }
 
+/* Its receiver has it, and its sender has not looked. */
+static void received_alone(struct kit *kit)
+{
+    struct verbs_comm *comm = kit_sender(kit);
+
+    kit->size = 1000;
+    kit->messages = kit->n_recvs + 1;
+    while (!verbs_cts_valid(&comm->ring[comm->seq % VERBS_RING], comm->seq))
+        kit_receiver_alone(kit);
+    while (kit->n_sends < kit->messages)
+        assert_int_equal(kit_post_send(kit), MN_OK);
+    while (kit->received < kit->messages)
+        kit_receiver_alone(kit);
+}
+
 /* --- what a device says that is not so ---------------------------------------------------------
  */
 
@@ -349,6 +364,62 @@ static void a_link_that_joins_is_not_probed_by_the_receiver(void **state)
     finish(&kit);
 }
 
+static int link_of_last(const struct kit *kit)
+{
+    const struct verbs_send *send =
+        (const struct verbs_send *)kit->sends[(kit->n_sends - 1) % KIT_WINDOW];
+
+    return kit_sender(kit)->qps[send->parts[0].qp].link;
+}
+
+/* Its owner has all, and waits elsewhere: so would the sender, for good. Twice: the link has come
+ * back without a call of his, too. */
+static void a_receiver_that_is_not_called_is_stood_in_for(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    open_and_move(&kit, SHORT, 20);
+    struct verbs_comm *sender = kit_sender(&kit), *receiver = kit_receiver(&kit);
+    for (unsigned round = 0; round < 2; round++) {
+        received_alone(&kit);
+        verbs_give_up(sender, link_of_last(&kit), mn_now_ms(), "a test");
+        sender_alone_for(&kit, 300);
+        assert_int_equal(kit.n_sends - kit.sent, 1);
+        verbs_attend_join(receiver);
+        assert_true(receiver->attended.joined);
+        while (kit.sent < kit.n_sends)
+            kit_sender_alone(&kit);
+        while (kit_count("is back after") < 2 * (round + 1))
+            assert_int_equal(verbs_send_progress(sender), MN_OK);
+        verbs_attend_leave(receiver);
+    }
+    finish(&kit);
+}
+
+/* ... but the end of the connection is his to find, after what came before it. */
+static void who_stands_in_does_not_end_a_connection(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    open_and_move(&kit, SHORT, 21);
+    struct verbs_comm *receiver = kit_receiver(&kit);
+    kit.size = 1000;
+    post_receives(&kit);
+    while (kit.n_sends < kit.n_recvs || kit.sent < kit.n_sends)
+        kit_sender_alone(&kit);
+    verbs_attend_join(receiver);
+    assert_int_equal(shutdown(kit_sender(&kit)->control.fd, SHUT_WR), 0);
+    usleep(300000);
+    verbs_attend_leave(receiver);
+    assert_int_equal(receiver->ended_ms, 0);
+    while (kit.received < kit.n_recvs)
+        kit_receiver_alone(&kit);
+    assert_int_equal(verbs_error(receiver), MN_OK);
+    kit_close(&kit);
+}
+
 /* --- coming back -------------------------------------------------------------------------------
  */
 
@@ -548,6 +619,8 @@ int main(void)
         cmocka_unit_test(a_sender_whose_links_all_fail_waits_for_its_receiver),
         cmocka_unit_test(links_that_are_all_dead_are_waited_for_no_longer),
         cmocka_unit_test(a_link_that_joins_is_not_probed_by_the_receiver),
+        cmocka_unit_test(a_receiver_that_is_not_called_is_stood_in_for),
+        cmocka_unit_test(who_stands_in_does_not_end_a_connection),
         cmocka_unit_test(a_probe_that_is_refused_is_no_answer),
         cmocka_unit_test(what_waited_for_a_link_is_sent_when_it_is_back),
         cmocka_unit_test(links_that_come_and_go_leave_nothing_behind),
