@@ -668,7 +668,7 @@ none_left()
     run --separate-stderr on a timeout 100 "$MESHNET" bench --hosts a,b,c --collective all-reduce \
         --sizes 100K --duration 61s
     echo "$stderr"
-    for _ in $(seq 50); do
+    for _ in $(seq 300); do
         pgrep -f "$MESHNET bench .*--duration.61" || break
         sleep 0.1
     done

@@ -24,7 +24,7 @@ teardown()
 # ask OPTION…: about, of each host a line in $output.
 ask()
 {
-    run --separate-stderr timeout 100 "$MESHNET" node about "$@" <<<'{}'
+    run --separate-stderr timeout 300 "$MESHNET" node about "$@" <<<'{}'
     echo "$output"
     echo "$stderr"
 }
@@ -132,7 +132,7 @@ real_ssh()
 	ForceCommand bash $PWD/forced
 	END
     printf 'Host *\nHostName 127.0.0.1\nPort %s\nIdentityFile %s\nIdentitiesOnly yes
-StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n' \
+StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\nKexAlgorithms curve25519-sha256\n' \
         "$port" "$PWD/key" >ssh_config
     printf '#!/bin/sh\nexec ssh -F %s "$@"\n' "$PWD/ssh_config" >ssh
     chmod +x ssh

@@ -85,7 +85,7 @@ goes_on_and_returns()
     traffic back n1 n0 flows=1 seed=12 seconds=600
     goes_on there
     goes_on back
-    direct_again
+    until_so 30 direct_again
     local round
     for round in 1 2; do
         $1

@@ -129,23 +129,25 @@ traffic_ended()
     return $failed
 }
 
-# traffic_moves NAME BYTES: so much more comes through, within a minute.
+# traffic_moves NAME BYTES: so much more comes through, within a minute. What its receiver has not said
+# yet came before: it counts from what is said next.
 traffic_moves()
 {
-    local i before now
-    before=$(carried_by $1)
+    local i old before='' now
+    old=$(carried_by $1)
     for ((i = 0; i < 600; i++)); do
         now=$(carried_by $1)
-        [ $((now - before)) -lt $2 ] || return 0
+        [ -n "$before" ] || [ $now = $old ] || before=$now
+        [ -z "$before" ] || [ $((now - before)) -lt $2 ] || return 0
         ! grep -q '^\(failed\|wrong\)' $1.send $1.take || break
         sleep 0.1
     done
-    echo "$1: $before bytes, then $now"
+    echo "$1: ${before:-$old} bytes, then $now"
     tail -n 5 $1.send $1.take
     return 1
 }
 
-# carried_by NAME: bytes that have come so far, as its receiver says each second.
+# carried_by NAME: bytes that have come so far, as its receiver says a few times a second.
 carried_by()
 {
     sed -n 's/^bytes //p' $1.take | tail -n 1 | grep . || echo 0

@@ -5,11 +5,12 @@
  *
  * Flow I's handle is the file DIR/I. Both ends get the same seed and size; size=0: of every size up
  * to 2 MiB, received into buffers that fit or are larger. The sender stops after so many seconds,
- * or messages of each flow; 0 of both: never. Prints "connected", each second (when anything came)
- * "bytes B", and at the end a line "flow I: M messages, B bytes" for each. Exit 0: all was right;
- * 1: "failed flow I after M messages: the plugin's last warning"; 3: "wrong: ...". Warnings on
- * stderr, and with MESHNET_LOG=info what each end says when it is closed. Before those lines "pause
- * MS": the longest time in which nothing was done, but for the first second and the end. */
+ * or messages of each flow; 0 of both: never. Prints "connected", five times a second (when
+ * anything came) "bytes B", and at the end a line "flow I: M messages, B bytes" for each. Exit 0:
+ * all was right; 1: "failed flow I after M messages: the plugin's last warning"; 3: "wrong: ...".
+ * Warnings on stderr, and with MESHNET_LOG=info what each end says when it is closed. Before those
+ * lines "pause MS": the longest time in which nothing was done, but for the first second and the
+ * end. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -270,7 +271,7 @@ static int run(struct traffic *t)
             pause = at - last;
         if (moved)
             last = at;
-        if (at - said < 1)
+        if (at - said < 0.2)
             continue;
         said = at;
         for (int i = (int)(total = 0); i < t->n; i++)

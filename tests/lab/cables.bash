@@ -151,18 +151,20 @@ carried_by()
     of_end $1.take "sed -n 's/^bytes //p' /root/$1.take | tail -n 1 | grep . || echo 0"
 }
 
-# traffic_moves NAME BYTES: so much more comes through, within two minutes.
+# traffic_moves NAME BYTES: so much more comes through, within two minutes. What its receiver has not
+# said yet came before: it counts from what is said next.
 traffic_moves()
 {
-    local before now i
-    before=$(carried_by $1)
+    local old before='' now i
+    old=$(carried_by $1)
     for ((i = 0; i < 120; i++)); do
         now=$(carried_by $1)
-        [ $((now - before)) -lt $2 ] || return 0
+        [ -n "$before" ] || [ $now = $old ] || before=$now
+        [ -z "$before" ] || [ $((now - before)) -lt $2 ] || return 0
         sleep 1
     done
     says $1
-    echo "$1: $before bytes, then $now"
+    echo "$1: ${before:-$old} bytes, then $now"
     tail -n 5 $1.send $1.take
     return 1
 }
