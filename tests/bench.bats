@@ -207,7 +207,7 @@ moved()
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"peer 127.0.0.1 port 18515"*token* ]]
     # It answers first and writes then.
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         grep -q 'has another token' serve.err && break
         sleep 0.1
     done
@@ -233,7 +233,7 @@ moved()
     on a bash -c 'for i in {10..20}; do eval "exec $i<>/dev/tcp/127.0.0.1/18515"; done
         echo there >strangers; exec sleep 60' 3>&- &
     strangers=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         [ -s strangers ] && break
         sleep 0.1
     done
@@ -241,7 +241,7 @@ moved()
         bench --peer 127.0.0.1 --sizes 8 --iters 10 --tests bandwidth
         [ "$status" -eq 0 ]
         # The one place is taken until the client's process has ended.
-        for _ in $(seq 100); do
+        for _ in $(seq 300); do
             pgrep -P "$(pgrep -P $SERVER)" >left || break
             sleep 0.1
         done
@@ -255,7 +255,7 @@ moved()
     export NCCL_SOCKET_IFNAME=lo
     on a timeout 60 "$MESHNET" bench --token-file token --peer 127.0.0.1 --sizes 1M --duration 20s >/dev/null 2>&1 3>&- &
     first=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         [ "$(pgrep -c -P "$(pgrep -P $SERVER)")" -ge 1 ] && break
         sleep 0.1
     done
@@ -269,7 +269,7 @@ moved()
     serve a --listen 127.0.0.1
     export NCCL_SOCKET_IFNAME=lo
     (
-        for _ in $(seq 100); do
+        for _ in $(seq 300); do
             client=$(pgrep -P "$(pgrep -P $SERVER)") && break
             sleep 0.1
         done
@@ -333,13 +333,13 @@ moved()
     for signal in TERM KILL; do
         serve a --listen 127.0.0.1
         (
-            for _ in $(seq 100); do
+            for _ in $(seq 300); do
                 client=$(pgrep -P "$(pgrep -P $SERVER)") && break
                 sleep 0.1
             done
             sleep 1
             kill -$signal "$(pgrep -P $SERVER)"
-            for _ in $(seq 100); do
+            for _ in $(seq 300); do
                 kill -0 "$client" || break
                 sleep 0.1
             done
@@ -389,7 +389,7 @@ ranks()
 
 none_left()
 {
-    for _ in $(seq 50); do
+    for _ in $(seq 300); do
         pgrep -f "$MESHNET bench .*--buffers $1" >/dev/null || return 0
         sleep 0.1
     done
@@ -461,7 +461,7 @@ none_left()
 
 @test "bench: a rank that is killed ends all ranks with its name" {
     (
-        for _ in $(seq 100); do
+        for _ in $(seq 300); do
             victim=$(pgrep -f "^$MESHNET bench .*--buffers 77777" | sed -n 4p)
             [ -n "$victim" ] && break
             sleep 0.1
@@ -480,7 +480,7 @@ none_left()
 
 @test "bench: a rank that stands still is waited for as long as --timeout says" {
     (
-        for _ in $(seq 100); do
+        for _ in $(seq 300); do
             victim=$(pgrep -f "^$MESHNET bench .*--buffers 66666" | sed -n 4p)
             [ -n "$victim" ] && break
             sleep 0.1
@@ -510,7 +510,7 @@ none_left()
 
 @test "bench: Ctrl-C says what was measured so far and leaves no process" {
     (
-        for _ in $(seq 100); do
+        for _ in $(seq 300); do
             launcher=$(pgrep -of "^$MESHNET bench .*--buffers 88888") && break
             sleep 0.1
         done
@@ -528,7 +528,7 @@ none_left()
 @test "bench: the ranks of a launcher that is killed end too" {
     export NCCL_SOCKET_IFNAME=lo
     on a "$MESHNET" bench --collective all-reduce --local 3 --sizes 1M --duration 60s --buffers 99999 >/dev/null 2>&1 3>&- &
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         [ "$(pgrep -cf "^$MESHNET bench .*--buffers 99999")" -eq 4 ] && break
         sleep 0.1
     done
@@ -658,7 +658,7 @@ none_left()
     echo "$stderr"
     three=$status report=$output
     (
-        for _ in $(seq 100); do
+        for _ in $(seq 300); do
             launcher=$(pgrep -of "^$MESHNET bench --hosts a,b,c .*--duration 61s") && break
             sleep 0.1
         done

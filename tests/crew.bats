@@ -139,7 +139,7 @@ StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\nKexAlgor
     export MESHNET_SSH=$PWD/ssh
     mkdir -p /run/sshd
     /usr/sbin/sshd -f "$PWD/sshd_config" 3>&-
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         [ -e sshd.pid ] && return
         sleep 0.1
     done

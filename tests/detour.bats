@@ -139,9 +139,9 @@ heard_cable()
     until_so 30 goes_over n0 l0a 10000000
     before=$(relayed n2)
     pull down
-    until_so 10 eval "[ \$((\$(relayed n2) - before)) -gt 10000000 ]"
+    until_so 30 eval "[ \$((\$(relayed n2) - before)) -gt 10000000 ]"
     pull up
-    until_so 20 goes_over n0 l0a 10000000
+    until_so 30 goes_over n0 l0a 10000000
     for rank in 0 1 2; do
         wait "${pids[rank]}" || { cat said.$rank && false; }
     done

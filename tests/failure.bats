@@ -151,7 +151,7 @@ told()
 @test "failure: an address that goes away before the peer connects: both ends' addresses are named" {
     nsenter --net=/run/netns/$NS-a timeout -k 1 110 "$STREAM" "$PLUGIN" receive handle 16 >received 3>&- &
     RECEIVER=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         [ ! -e handle ] || break
         sleep 0.1
     done

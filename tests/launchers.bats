@@ -73,7 +73,7 @@ serve_at()
         echo $! >serve.$node.pid
     done
     for node; do
-        for _ in $(seq 100); do
+        for _ in $(seq 300); do
             [ "$(grep -c listening serve.$node)" -lt 3 ] || break
             sleep 0.1
         done
@@ -103,7 +103,7 @@ ranks()
 # none_left: no rank does within 10 s.
 none_left()
 {
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         [ $(($(ranks b) + $(ranks c) + $(ranks d))) -gt 0 ] || return 0
         sleep 0.1
     done
@@ -135,7 +135,7 @@ none_left()
     serve_at b c d
     for signal in INT KILL; do
         (
-            for _ in $(seq 100); do
+            for _ in $(seq 300); do
                 [ "$(ranks d)" -ne 1 ] || break
                 sleep 0.1
             done
@@ -192,7 +192,7 @@ none_left()
 @test "launchers: by serve, a serve that is killed ends the run everywhere, its rank named" {
     serve_at b c d
     (
-        for _ in $(seq 100); do
+        for _ in $(seq 300); do
             [ "$(ranks c)" -ne 1 ] || break
             sleep 0.1
         done

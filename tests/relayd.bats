@@ -275,19 +275,19 @@ stop()
     ip -n $NS-b addr del 10.47.2.2/24 dev bc
     nsenter --net=/run/netns/$NS-b "$MESHNET" relayd >out 2>err 3>&- &
     RELAYD=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         ! grep -q 'waits for an address' err || break
         sleep 0.1
     done
     grep -q 'waits for an address of its cables: 10.47.1.2/24 (ba), 10.47.2.2/24 (bc)' err
     ip -n $NS-b addr add 10.47.1.2/24 dev ba
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         ! grep -q '^listening at 10.47.1.2' out || break
         sleep 0.1
     done
     grep -q 'goes on without 10.47.2.2/24 (bc)' err
     ip -n $NS-b addr add 10.47.2.2/24 dev bc
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         ! grep -q '^listening at 10.47.2.2' out || break
         sleep 0.1
     done
@@ -315,7 +315,7 @@ stop()
     export NOTIFY_SOCKET=$PWD/notify WATCHDOG_USEC=300000
     start
     unset NOTIFY_SOCKET WATCHDOG_USEC
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         [ "$(grep -c WATCHDOG=1 told)" -lt 3 ] || break
         sleep 0.1
     done

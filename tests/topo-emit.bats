@@ -289,7 +289,7 @@ all_reach()
     [ "$(on middle sysctl -n net.ipv4.conf.enP7s7.forwarding)" = 0 ]
     # IPv6 addresses can be used when nobody has answered for them.
     for node in left middle right; do
-        for _ in $(seq 100); do
+        for _ in $(seq 300); do
             [ -n "$(ip -n $NS-$node -6 addr show tentative)" ] || break
             sleep 0.1
         done

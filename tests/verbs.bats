@@ -376,7 +376,7 @@ cut()
 
 @test "verbs: addresses that go away before the peer connects: the GIDs of both ends are shown" {
     receive 16
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         [ ! -s handle ] || break
         sleep 0.1
     done

@@ -514,7 +514,7 @@ hostile()
     HOSTILE=hang HOSTILE_MARK=$mark "$MESHNET" verify-plugin --timeout 60s --rule device.init \
         "$BUILD/tests/hostile/libnccl-net-hostile.so" >out 2>&1 &
     judge=$!
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         left=$(marked "$mark" | wc -l)
         [ "$left" -ge 3 ] && break
         sleep 0.1
@@ -522,7 +522,7 @@ hostile()
     [ "$left" -ge 3 ] # the judge, a warden, a rule
     kill -KILL "$judge"
     wait "$judge" || true
-    for _ in $(seq 100); do
+    for _ in $(seq 300); do
         left=$(marked "$mark" | wc -l)
         [ "$left" -eq 0 ] && break
         sleep 0.1
