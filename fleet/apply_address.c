@@ -85,10 +85,11 @@ static unsigned scope_unsaid(const struct mn_addr *addr)
 
 static int read_entry(struct nlmsghdr *head, struct entry *e)
 {
+    static const struct nla_policy rules[IFA_MAX + 1] = {[IFA_FLAGS] = {.type = NLA_U32}};
     struct nlattr *a[IFA_MAX + 1];
     const struct ifaddrmsg *m = nlmsg_data(head);
 
-    if (nlmsg_parse(head, sizeof *m, a, IFA_MAX, NULL) < 0 ||
+    if (nlmsg_parse(head, sizeof *m, a, IFA_MAX, rules) < 0 ||
         (m->ifa_family != AF_INET && m->ifa_family != AF_INET6))
         return 0;
     *e = (struct entry){.ifindex = (int)m->ifa_index,
@@ -162,18 +163,9 @@ static int on_message(struct nl_msg *msg, void *context)
 int mn_kernel_read_addresses(struct mn_kernel *kernel)
 {
     struct ifaddrmsg all = {.ifa_family = AF_UNSPEC};
-    struct nl_cb *cb = nl_cb_clone(nl_socket_get_cb(kernel->sock));
-    int code;
 
     mn_kernel_drop_addresses(kernel);
-    if (!cb)
-        return -NLE_NOMEM;
-    nl_cb_set(cb, NL_CB_VALID, NL_CB_CUSTOM, on_message, kernel);
-    code = nl_send_simple(kernel->sock, RTM_GETADDR, NLM_F_DUMP, &all, sizeof all);
-    if (code >= 0)
-        code = nl_recvmsgs(kernel->sock, cb);
-    nl_cb_put(cb);
-    return code;
+    return mn_kernel_dump(kernel, RTM_GETADDR, &all, sizeof all, on_message, kernel);
 }
 
 void mn_kernel_drop_addresses(struct mn_kernel *kernel)

@@ -26,10 +26,26 @@ enum mn_err mn_kernel_refresh(struct mn_kernel *kernel, struct mn_diag *diag)
     if (code >= 0)
         code = mn_kernel_read_addresses(kernel);
     if (code >= 0)
-        code = rtnl_route_alloc_cache(kernel->sock, AF_UNSPEC, 0, &kernel->routes);
+        code = mn_nl_routes(kernel->sock, &kernel->routes);
     return code < 0 ? mn_fail(diag, MN_ERR_SYS, "netlink: listing links, addresses and routes: %s",
                               nl_geterror(code))
                     : MN_OK;
+}
+
+int mn_kernel_dump(const struct mn_kernel *kernel, int type, void *question, size_t size,
+                   int (*each)(struct nl_msg *msg, void *context), void *context)
+{
+    struct nl_cb *own = nl_socket_get_cb(kernel->sock), *cb = nl_cb_clone(own);
+
+    nl_cb_put(own);
+    if (!cb)
+        return -NLE_NOMEM;
+    nl_cb_set(cb, NL_CB_VALID, NL_CB_CUSTOM, each, context);
+    int code = nl_send_simple(kernel->sock, type, NLM_F_DUMP, question, size);
+    if (code >= 0)
+        code = nl_recvmsgs(kernel->sock, cb);
+    nl_cb_put(cb);
+    return code;
 }
 
 enum mn_err mn_kernel_open(struct mn_kernel **kernel, struct mn_diag *diag)

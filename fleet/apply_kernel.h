@@ -38,6 +38,11 @@ int mn_kernel_has_address(const struct mn_kernel *kernel, int ifindex, const cha
 enum mn_err mn_kernel_set_address(struct mn_kernel *kernel, const struct mn_change *change,
                                   int ifindex, const char *text, int on, struct mn_diag *diag);
 int mn_kernel_has_route(const struct mn_kernel *kernel, int ifindex, const char *text);
+/* Asks the kernel for all it has of a kind; each message of the answer goes to each(), which
+ * returns NL_OK. libnl's code, below 0 for an error. */
+struct nl_msg;
+int mn_kernel_dump(const struct mn_kernel *kernel, int type, void *question, size_t size,
+                   int (*each)(struct nl_msg *msg, void *context), void *context);
 /* As the kernel has it, with all its words; the caller frees. NULL: it is not there. */
 char *mn_kernel_find_route(const struct mn_kernel *kernel, int ifindex, const char *text);
 /* All of all NICs, as mn_kernel_routes has them. */

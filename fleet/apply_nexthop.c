@@ -22,12 +22,14 @@ static const struct mn_nexthop *find(const struct mn_nexthops *all, uint32_t id)
 
 static int on_message(struct nl_msg *msg, void *context)
 {
+    static const struct nla_policy rules[NHA_MAX + 1] =
+        {[NHA_ID] = {.type = NLA_U32}, [NHA_OIF] = {.type = NLA_U32}};
     struct mn_nexthops *all = context;
     struct nlmsghdr *head = nlmsg_hdr(msg);
     const struct nhmsg *m = nlmsg_data(head);
     struct nlattr *a[NHA_MAX + 1];
 
-    if (head->nlmsg_type != RTM_NEWNEXTHOP || nlmsg_parse(head, sizeof *m, a, NHA_MAX, NULL) < 0 ||
+    if (head->nlmsg_type != RTM_NEWNEXTHOP || nlmsg_parse(head, sizeof *m, a, NHA_MAX, rules) < 0 ||
         !a[NHA_ID])
         return NL_OK;
     struct mn_nexthop *hop = mn_grow((void **)&all->items, &all->n, sizeof *hop);
@@ -51,16 +53,9 @@ enum mn_err mn_nexthops_read(const struct mn_kernel *kernel, struct mn_nexthops 
                              struct mn_diag *diag)
 {
     struct nhmsg every = {.nh_family = AF_UNSPEC};
-    struct nl_cb *cb = nl_cb_clone(nl_socket_get_cb(kernel->sock));
 
     *all = (struct mn_nexthops){.n = 0};
-    if (!cb)
-        return mn_fail(diag, MN_ERR_NOMEM, "no memory to list nexthop objects");
-    nl_cb_set(cb, NL_CB_VALID, NL_CB_CUSTOM, on_message, all);
-    int code = nl_send_simple(kernel->sock, RTM_GETNEXTHOP, NLM_F_DUMP, &every, sizeof every);
-    if (code >= 0)
-        code = nl_recvmsgs(kernel->sock, cb);
-    nl_cb_put(cb);
+    int code = mn_kernel_dump(kernel, RTM_GETNEXTHOP, &every, sizeof every, on_message, all);
     if (code >= 0 || code == -NLE_OPNOTSUPP) /* Linux before 5.3 has none */
         return MN_OK;
     return mn_fail(diag, MN_ERR_SYS, "netlink: listing nexthop objects: %s", nl_geterror(code));

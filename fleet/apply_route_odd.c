@@ -37,7 +37,7 @@ static const char *why_of_ways(struct nlattr *ways)
     const char *why = NULL;
     struct rtnexthop *way = nla_data(ways);
 
-    for (int left = nla_len(ways); !why && RTNH_OK(way, left);) {
+    for (int left = nla_len(ways); !why && left >= (int)sizeof *way && RTNH_OK(way, left);) {
         int size = RTNH_ALIGN(way->rtnh_len);
         if (nla_parse(a, RTA_MAX, (struct nlattr *)(void *)RTNH_DATA(way),
                       (int)way->rtnh_len - (int)RTNH_LENGTH(0), NULL) >= 0)
@@ -61,6 +61,7 @@ static void cut_ways(char *text)
 
 static int on_message(struct nl_msg *msg, void *context)
 {
+    static const struct nla_policy rules[RTA_MAX + 1] = {[RTA_NH_ID] = {.type = NLA_U32}};
     struct odd *odd = context;
     struct nlmsghdr *head = nlmsg_hdr(msg);
     struct nlattr *a[RTA_MAX + 1];
@@ -68,7 +69,7 @@ static int on_message(struct nl_msg *msg, void *context)
     struct rtnl_route *route = NULL;
     char text[MN_ROUTE_TEXT] = "";
 
-    if (head->nlmsg_type != RTM_NEWROUTE || nlmsg_parse(head, sizeof *m, a, RTA_MAX, NULL) < 0 ||
+    if (head->nlmsg_type != RTM_NEWROUTE || nlmsg_parse(head, sizeof *m, a, RTA_MAX, rules) < 0 ||
         (m->rtm_family != AF_INET && m->rtm_family != AF_INET6) || m->rtm_type != RTN_UNICAST ||
         (m->rtm_flags & RTM_F_CLONED) || rtnl_route_parse(head, &route) < 0)
         return NL_OK;
@@ -95,18 +96,13 @@ enum mn_err mn_kernel_each_odd_route(const struct mn_kernel *kernel,
     struct rtmsg all = {.rtm_family = AF_UNSPEC};
     struct odd odd = {.each = each, .context = context};
     enum mn_err err = mn_nexthops_read(kernel, &odd.objects, diag);
-    struct nl_cb *cb = err ? NULL : nl_cb_clone(nl_socket_get_cb(kernel->sock));
+    int code = 0;
 
-    if (!cb) {
-        mn_nexthops_free(&odd.objects);
-        return err ? err : mn_fail(diag, MN_ERR_NOMEM, "no memory to list routes");
-    }
-    nl_cb_set(cb, NL_CB_VALID, NL_CB_CUSTOM, on_message, &odd);
-    int code = nl_send_simple(kernel->sock, RTM_GETROUTE, NLM_F_DUMP, &all, sizeof all);
-    if (code >= 0)
-        code = nl_recvmsgs(kernel->sock, cb);
-    nl_cb_put(cb);
+    if (!err)
+        code = mn_kernel_dump(kernel, RTM_GETROUTE, &all, sizeof all, on_message, &odd);
     mn_nexthops_free(&odd.objects);
+    if (err)
+        return err;
     return code < 0 ? mn_fail(diag, MN_ERR_SYS, "netlink: listing routes: %s", nl_geterror(code))
                     : MN_OK;
 }

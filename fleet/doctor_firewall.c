@@ -15,6 +15,7 @@
 #include "fleet/doctor_ask.h"
 #include "fleet/nft.h"
 #include "topo/base/alloc.h"
+#include "topo/nic_read.h"
 #include "topo/transit.h"
 
 #define MOST 128 /* of a list */
@@ -148,8 +149,7 @@ static void add_routes(const struct mn_doctor_look *look, cJSON *list)
     struct nl_sock *sock = nl_socket_alloc();
     struct nl_cache *routes = NULL;
 
-    if (sock && !nl_connect(sock, NETLINK_ROUTE) &&
-        !rtnl_route_alloc_cache(sock, AF_UNSPEC, 0, &routes)) {
+    if (sock && !nl_connect(sock, NETLINK_ROUTE) && mn_nl_routes(sock, &routes) >= 0) {
         for (struct nl_object *at = nl_cache_get_first(routes); at; at = nl_cache_get_next(at))
             add_route(look, (struct rtnl_route *)at, list);
         nl_cache_free(routes);

@@ -45,14 +45,16 @@ static int ask(int fd, const struct mn_addr *to, unsigned flags, struct answer *
         return 0;
     ssize_t got = recv(fd, answer, sizeof *answer, MSG_DONTWAIT);
     return got >= (ssize_t)NLMSG_LENGTH(sizeof answer->route) &&
-           answer->head.nlmsg_type == RTM_NEWROUTE && answer->head.nlmsg_len <= (size_t)got;
+           answer->head.nlmsg_type == RTM_NEWROUTE && answer->head.nlmsg_len <= (size_t)got &&
+           answer->head.nlmsg_len >= NLMSG_LENGTH(sizeof answer->route) &&
+           answer->route.rtm_family == to->family;
 }
 
 static void copy_addr(const struct rtattr *attr, size_t skip, int family, struct mn_addr *addr)
 {
     size_t size = (size_t)size_of(family);
 
-    if (RTA_PAYLOAD(attr) < skip + size)
+    if (RTA_PAYLOAD(attr) < skip + size || (family != AF_INET && family != AF_INET6))
         return;
     memset(addr, 0, sizeof *addr);
     addr->family = family;
@@ -63,7 +65,8 @@ static void copy_addr(const struct rtattr *attr, size_t skip, int family, struct
 static void read_answer(struct answer *answer, struct mn_towards *way)
 {
     int family = answer->route.rtm_family;
-    size_t left = answer->head.nlmsg_len - NLMSG_LENGTH(sizeof answer->route);
+    /* Below 0 behind the last attribute, where that is not padded. */
+    int left = (int)(answer->head.nlmsg_len - NLMSG_LENGTH(sizeof answer->route));
 
     memset(way, 0, sizeof *way);
     for (struct rtattr *attr = RTM_RTA(&answer->route); RTA_OK(attr, left);

@@ -1,4 +1,5 @@
-/* The parts of mn_host_read() and the sysfs readers they share. For topo/nic*.c only. */
+/* The parts of mn_host_read() and the sysfs readers they share: for topo/nic*.c, and whoever asks
+ * the kernel as they do. */
 #ifndef MN_NIC_READ_H
 #define MN_NIC_READ_H
 
