@@ -258,6 +258,17 @@ until_rounds()
     return 1
 }
 
+# until_logged WORDS COUNT: so often, by rank 0.
+until_logged()
+{
+    for _ in $(seq 600); do
+        [ "$(grep -c "$1" log.0)" -lt $2 ] || return 0
+        sleep 0.1
+    done
+    cat log.0
+    return 1
+}
+
 @test "verbs: ranks that wait for each other's messages go on when either cable is pulled, time and again" {
     mkdir ring
     rank 0 a 10.66.0.1 10.66.1.1
@@ -265,21 +276,16 @@ until_rounds()
     rank 1 b 10.66.0.2 10.66.1.2
     SENDER=$!
     until_rounds 50
-    local times device backs=0
-    for times in 1 2; do
-        for device in rocep1s0f0 roceP2p1s0f0; do
-            echo $device >pulling
-            mv pulling pulled
-            until_rounds 50
-            rm pulled
-            backs=$((backs + 1))
-            for _ in $(seq 300); do
-                [ "$(grep -c 'is back after ' log.0)" -lt $((2 * backs)) ] || break # it sends, and receives
-                sleep 0.1
-            done
-            [ "$(grep -c 'is back after ' log.0)" -ge $((2 * backs)) ]
-            until_rounds 50
-        done
+    local device times=0
+    for device in rocep1s0f0 roceP2p1s0f0 rocep1s0f0 roceP2p1s0f0; do
+        times=$((times + 1))
+        echo $device >pulling
+        mv pulling pulled
+        until_logged 'is given up' $((2 * times)) # it sends, and receives
+        until_rounds 50
+        rm pulled
+        until_logged 'is back after' $((2 * times))
+        until_rounds 50
     done
     touch end
     wait $SENDER
