@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #define IDLE_MS    60000
-#define GRACE_MS   5000  /* real ones */
+#define GRACE_MS   5000  /* real ones, … */
+#define GRACE      50000 /* … and so many steps: a busy machine may give few in that time */
 #define CONNECT_MS 20000 /* real ones */
 #define LAST       4     /* groups */
 #define LONG_HOLD  40000
@@ -290,6 +291,7 @@ static int close_the_idle(struct scene *s)
 static void move(struct scene *s)
 {
     uint64_t grace = 0; /* real ms until which nothing may move in real time, too; 0: not yet */
+    uint64_t grace_step = 0;
     s->event_ms = s->moved_ms = fo_now_ms();
     s->event_flushes = fo_counter("flushes");
     s->event_made = fo_counter("create_qp");
@@ -319,10 +321,12 @@ static void move(struct scene *s)
         if (fo_now_ms() - s->moved_ms <= FO_BOUND || over(s))
             continue;
         /* Threads may sleep in real time, which has been short. */
-        if (!grace)
+        if (!grace) {
             fo_clock_freeze(0);
-        grace = grace ? grace : fo_real_ms() + GRACE_MS;
-        if (fo_real_ms() > grace)
+            grace = fo_real_ms() + GRACE_MS;
+            grace_step = s->step;
+        }
+        if (fo_real_ms() > grace && s->step - grace_step > GRACE)
             stuck(s);
     }
 }
