@@ -233,6 +233,7 @@ struct tcp_comm {
     uint64_t aside_bytes;
     int ack_due, got_due;
     uint32_t fence_seq; /* messages before may be introduced in any order: a socket went */
+    uint32_t again_seq; /* … and some of them may come behind later ones */
     /* reverse frames: acknowledgements out, or in */
     struct tcp_frame back;
     uint32_t back_at;        /* bytes of back read or still to write */

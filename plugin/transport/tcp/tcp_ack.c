@@ -10,6 +10,9 @@ void tcp_write_ack(struct tcp_comm *comm, struct tcp_frame *frame)
 
     while (comm->seq_landed != comm->seq_known && tcp_message_at(comm, comm->seq_landed)->landed)
         tcp_message_at(comm, comm->seq_landed++)->known = 0;
+    /* It stays near: numbers wrap. */
+    if ((int32_t)(comm->again_seq - comm->seq_landed) < 0)
+        comm->again_seq = comm->seq_landed;
     for (uint32_t i = 0; i < comm->seq_known - comm->seq_landed; i++)
         if (tcp_message_at(comm, comm->seq_landed + i)->landed)
             bits[i / 64] |= 1ull << (i % 64);

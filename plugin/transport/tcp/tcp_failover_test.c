@@ -566,6 +566,36 @@ static void *lose_the_word(struct ends *e)
     return sent;
 }
 
+/* Its receive is the only one that is posted, as by an owner who has room for so many, and the
+ * socket that carries what it lacks has carried the next messages before. */
+static void what_is_sent_again_comes_though_later_messages_are_in_front(void **state)
+{
+    enum { BEFORE = 2 };
+    struct ends e;
+
+    (void)state;
+    for (int lane = 0; lane < 4; lane++) {
+        uint64_t end = mn_now_ms() + PATIENCE_MS;
+        int came = 0;
+        open_ends(&e, 0);
+        be_patient(&e);
+        void *sent = send_bytes(&e, 1 << 20, 5);
+        for (int i = 0; i < BEFORE; i++)
+            (void)send_bytes(&e, 300000, 5);
+        for (int i = 0; i < 100; i++)
+            assert_false(is_done(sent));
+        break_socket(&sender(&e)->lanes[lane]);
+        void *wanted = post(&e, 0, 5);
+        for (int out = 0; !came || !out; assert_true(mn_now_ms() < end)) {
+            came = came || is_done(wanted);
+            out = out || is_done(sent);
+        }
+        for (int i = 0; i < BEFORE; i++)
+            arrives(post(&e, 1 + i, 5));
+        close_ends(&e);
+    }
+}
+
 static void who_has_all_says_so_again_without_a_call(void **state)
 {
     struct ends e;
@@ -1045,6 +1075,7 @@ int main(void)
         cmocka_unit_test(who_is_fenced_does_not_go_to_sleep),
         cmocka_unit_test(what_has_come_before_is_acknowledged_at_once),
         cmocka_unit_test(what_a_fence_has_read_is_acknowledged_at_once),
+        cmocka_unit_test(what_is_sent_again_comes_though_later_messages_are_in_front),
         cmocka_unit_test(who_has_all_says_so_again_without_a_call),
         cmocka_unit_test(who_has_all_says_so_as_he_closes),
         cmocka_unit_test(what_has_come_is_there_though_its_sender_has_gone),

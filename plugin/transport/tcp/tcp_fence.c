@@ -52,6 +52,8 @@ enum mn_err tcp_fence(struct tcp_comm *comm, struct tcp_lane *lane, const struct
     lane->attempt = sync->spare;
     if (!tcp_is_recovering(comm) || (int32_t)(sync->offset - comm->fence_seq) > 0)
         comm->fence_seq = sync->offset;
+    if ((int32_t)(sync->offset - comm->again_seq) > 0)
+        comm->again_seq = sync->offset;
     struct tcp_link *link = &comm->failover->links[lane->way];
     if (!link->gone) {
         link->gone = 1;

@@ -184,6 +184,22 @@ static enum mn_err announce(struct tcp_comm *comm, struct tcp_lane *lane)
     return err;
 }
 
+/* A posted receive waits for what a socket that went had carried: it may come by this one, behind
+ * messages that nobody wants yet. */
+static int waits_for_again(const struct tcp_comm *comm)
+{
+    uint32_t end = comm->again_seq;
+
+    if ((int32_t)(end - comm->seq_landed) <= 0)
+        return 0;
+    for (uint32_t seq = comm->seq_landed; seq != comm->seq_known && seq != end; seq++) {
+        const struct tcp_message *msg = tcp_message_at((struct tcp_comm *)comm, seq);
+        if (msg->slot && !msg->landed)
+            return 1;
+    }
+    return 0;
+}
+
 /* A place for the data of the lane's frame, or leaves it parked. With receives posted, a message
  * that none of them wants yet is read aside, since one they do want may be behind it. */
 static enum mn_err place(struct tcp_comm *comm, struct tcp_lane *lane)
@@ -204,7 +220,7 @@ static enum mn_err place(struct tcp_comm *comm, struct tcp_lane *lane)
         return MN_OK;
     }
     if (!msg->into) {
-        if (comm->group_head == comm->group_tail)
+        if (comm->group_head == comm->group_tail && !waits_for_again(comm))
             return MN_OK;
         if (comm->aside_bytes + msg->size > TCP_ASIDE_MAX)
             return tcp_fail(comm, lane, MN_ERR_PROTO,
