@@ -32,11 +32,13 @@ static int membarrier(int command)
     return (int)syscall(SYS_membarrier, command, 0, 0);
 }
 
-/* The thread's: from here on no call begins. 0: one has. */
+/* The thread's: from here on no call begins. 0: one has. Wherever a load of another flag has to
+ * come after a store, the store is an exchange: to C11 it is the same, but qemu's emulation of an
+ * aarch64 process (to 7.2 at least) puts no barrier between stlr and ldar. */
 static int hold(struct mn_attended *a)
 {
     pthread_mutex_lock(&a->busy);
-    atomic_store(&a->looking, 1);
+    (void)atomic_exchange(&a->looking, 1);
     if (!atomic_load(&mn_attend_fences))
         (void)membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED); /* it fails at registration or never */
     if (!atomic_load(&a->inside))
@@ -58,7 +60,7 @@ void mn_attend_wait(struct mn_attended *a)
         atomic_store_explicit(&a->inside, 0, memory_order_release);
         pthread_mutex_lock(&a->busy); /* the thread's, as long as it looks */
         pthread_mutex_unlock(&a->busy);
-        atomic_store(&a->inside, 1);
+        (void)atomic_exchange(&a->inside, 1);
     }
 }
 
@@ -140,7 +142,7 @@ void mn_attend_soon(struct mn_attended *a)
 {
     if (!a->joined || atomic_load_explicit(&a->woken, memory_order_relaxed))
         return;
-    atomic_store(&a->woken, 1);
+    (void)atomic_exchange(&a->woken, 1);
     if (atomic_load(&rests) && atomic_exchange(&rests, 0))
         (void)eventfd_write(atomic_load(&bell), 1);
 }

@@ -48,7 +48,7 @@ static inline void mn_attend_enter(struct mn_attended *a)
     if (!a->joined)
         return;
     if (atomic_load_explicit(&mn_attend_fences, memory_order_relaxed)) {
-        atomic_store(&a->inside, 1);
+        (void)atomic_exchange(&a->inside, 1); /* attend.c: hold says why no store */
     } else {
         atomic_store_explicit(&a->inside, 1, memory_order_relaxed);
         atomic_signal_fence(memory_order_seq_cst);

@@ -340,7 +340,7 @@ static enum mn_err push_arm(struct mn_comm *base)
     struct tcp_push *p = ((struct tcp_comm *)base)->push;
     enum mn_err err = (enum mn_err)atomic_load(&p->failed);
 
-    atomic_store(&p->armed, 1);
+    (void)atomic_exchange(&p->armed, 1); /* before changes is read: see hold in plugin/attend.c */
     uint32_t changes = atomic_load(&p->changes);
     if (err || changes == p->seen)
         return err;
