@@ -1,6 +1,6 @@
 /* The threads and descriptors of this process, for tests. A thread that was joined may still be
  * listed while the kernel puts it away (PF_EXITING in its flags, proc(5)): it runs nothing any more
- * and is left out. */
+ * and is left out. Under qemu's emulation of a process it may still run, qemu's own code. */
 #ifndef MN_TASKS_KIT_H
 #define MN_TASKS_KIT_H
 
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MN_TASK_EXITING 0x4
 
@@ -49,6 +50,19 @@ static inline int mn_tasks(const char *name, int *id)
     }
     closedir(tasks);
     return n;
+}
+
+/* How many there are when those that have ended are put away: `before` as soon as there are no more
+ * than that, else what there are after 10 s. */
+static inline int mn_tasks_left(int before)
+{
+    int left = mn_tasks(NULL, NULL);
+
+    for (int i = 0; i < 10000 && left > before; i++) {
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+        left = mn_tasks(NULL, NULL);
+    }
+    return left;
 }
 
 /* How many entries their folder has: three more than were open before. */
