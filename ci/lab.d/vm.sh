@@ -72,6 +72,17 @@ take $(management_mac "$node") mgmt
 nic mgmt mgmt 1500
 ip address add $MANAGEMENT.$node/32 dev mgmt
 ip route add $MANAGEMENT.0/24 dev mgmt src $MANAGEMENT.$node
+# By what the host says of a file that is written now: at boot the clock is set by the second, and later
+# the busier the host is. What date takes to start is added from the second round on.
+for round in 1 2 3 4 5; do
+    here=\${EPOCHREALTIME/./}
+    echo >/run/lab/now
+    there=\$(stat -c %.6Y /run/lab/now)
+    off=\$((\${there/./} - here))
+    [ \${off#-} -gt 100000 ] || break
+    right=\$((\${EPOCHREALTIME/./} + off * (round > 1 ? 2 : 1)))
+    date -s @\${right%??????}.\${right: -6} >/dev/null
+done
 END
     while read -r of nic netdev device mac mtu mbps link side addresses; do
         [ "$of" = "$node" ] || continue

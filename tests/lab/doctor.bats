@@ -20,6 +20,7 @@ teardown_file()
 doctor()
 {
     run --separate-stderr on spark-a "MESHNET_TOKEN=$TOKEN $MESHNET doctor --agents --mesh $MESH --json $*"
+    jq -c '.findings[] | [.id, .where, .seen]' <<<"$output"
     echo "$output"
     echo "$stderr"
 }
