@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/membarrier.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
@@ -10,6 +11,7 @@
 
 #include "plugin/conn.h"
 #include "plugin/thread.h"
+#include "topo/base/log.h"
 
 #define LOOK_MS 50
 #define LOOKS   20 /* with nothing to do, then it rests */
@@ -209,7 +211,7 @@ int mn_attend_watch(struct mn_attended *a, int fd)
     return epoll_ctl(watch, EPOLL_CTL_ADD, fd, &event) ? errno : 0;
 }
 
-int mn_attend_join(struct mn_attended *a)
+int mn_attend_join(struct mn_attended *a, const char *who)
 {
     pthread_mutex_lock(&life);
     int error = running ? 0 : start();
@@ -223,6 +225,11 @@ int mn_attend_join(struct mn_attended *a)
         pthread_mutex_unlock(&lock);
     }
     pthread_mutex_unlock(&life);
+    if (error)
+        MN_WARN(
+            "%s: no thread for connections that are not called (%s): when a link goes, they wait "
+            "for the next call",
+            who, strerror(error));
     return error;
 }
 

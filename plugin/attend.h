@@ -28,8 +28,8 @@ struct mn_attended {
 };
 
 /* From open to close, both outside of calls; look is set. 0, or an errno value, when nobody stands
- * in. After leave the thread is not at it any more. */
-int mn_attend_join(struct mn_attended *attended);
+ * in, of which a warning tells; who: for that. After leave the thread is not at it any more. */
+int mn_attend_join(struct mn_attended *attended, const char *who);
 void mn_attend_leave(struct mn_attended *attended);
 /* Something that comes there wakes the thread; who reads it does not matter. 0 or an errno value.
  */

@@ -52,7 +52,7 @@ static void owner_and_thread_are_never_at_it_together(void **state)
     for (int fences = 0; fences < 2; fences++) {
         struct thing thing = {.attended.look = look, .ms = 1};
         (void)state;
-        assert_int_equal(mn_attend_join(&thing.attended), 0);
+        assert_int_equal(mn_attend_join(&thing.attended, "thing"), 0);
         int had = atomic_exchange(&mn_attend_fences, fences || atomic_load(&mn_attend_fences));
         mn_attend_wake(&thing.attended);
         uint64_t end = mn_now_ms() + 1500;
@@ -78,8 +78,8 @@ static void it_is_looked_at_when_it_is_woken(void **state)
 
     (void)state;
     assert_int_equal(pipe(ends), 0);
-    assert_int_equal(mn_attend_join(&thing.attended), 0);
-    assert_int_equal(mn_attend_join(&other.attended), 0);
+    assert_int_equal(mn_attend_join(&thing.attended, "thing"), 0);
+    assert_int_equal(mn_attend_join(&other.attended, "other"), 0);
     assert_int_equal(mn_attend_watch(&thing.attended, ends[0]), 0);
     assert_int_equal(write(ends[1], "x", 1), 1);
     until_looks(&thing, 1);
@@ -107,7 +107,7 @@ static void nobody_is_left_when_all_have_left(void **state)
     call(&thing); /* nothing, before it has joined */
     assert_int_equal(thing.attended.calls, 0);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(mn_attend_join(&thing.attended), 0);
+        assert_int_equal(mn_attend_join(&thing.attended, "thing"), 0);
         mn_attend_leave(&thing.attended);
     }
     mn_attend_leave(&thing.attended);

@@ -6,6 +6,7 @@
  * sockets wake it, on which nothing is said while all links are well. */
 #include <linux/tcp.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "plugin/transport/tcp/tcp_failover.h"
@@ -75,13 +76,13 @@ void tcp_attend_watch(struct tcp_comm *comm, const struct tcp_lane *control)
 
 void tcp_attend_join(struct tcp_comm *comm)
 {
+    char who[sizeof comm->peer + 32];
+
+    snprintf(who, sizeof who, "%s peer %s", comm->base.is_send ? "send to" : "receive from",
+             comm->peer);
     comm->attended.look = look;
     comm->failover->delivered = 0;
-    int error = mn_attend_join(&comm->attended);
-    if (error)
-        MN_WARN("%s peer %s: no thread for connections that are not called (%s): when a link "
-                "goes, they wait for the next call",
-                comm->base.is_send ? "send to" : "receive from", comm->peer, strerror(error));
+    int error = mn_attend_join(&comm->attended, who);
     for (int i = comm->n_lanes; i < comm->n_all; i++)
         tcp_attend_watch(comm, &comm->lanes[i]);
     if (!error)

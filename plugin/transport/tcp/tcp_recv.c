@@ -186,14 +186,14 @@ static enum mn_err announce(struct tcp_comm *comm, struct tcp_lane *lane)
 
 /* A posted receive waits for what a socket that went had carried: it may come by this one, behind
  * messages that nobody wants yet. */
-static int waits_for_again(const struct tcp_comm *comm)
+static int waits_for_again(struct tcp_comm *comm)
 {
     uint32_t end = comm->again_seq;
 
     if ((int32_t)(end - comm->seq_landed) <= 0)
         return 0;
     for (uint32_t seq = comm->seq_landed; seq != comm->seq_known && seq != end; seq++) {
-        const struct tcp_message *msg = tcp_message_at((struct tcp_comm *)comm, seq);
+        const struct tcp_message *msg = tcp_message_at(comm, seq);
         if (msg->slot && !msg->landed)
             return 1;
     }

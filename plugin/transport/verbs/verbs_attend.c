@@ -2,7 +2,6 @@
  * sender asks about links: two ranks that both wait for what they have sent would do so for good.
  * The thread of attend.h answers then; the peer's word on the control connection wakes it, on which
  * nothing is said while all links are well. */
-#include <errno.h>
 #include <string.h>
 
 #include "plugin/transport/verbs/verbs.h"
@@ -64,13 +63,8 @@ void verbs_attend_join(struct verbs_comm *comm)
     if (comm->base.is_send || !comm->failover || comm->config->hop)
         return;
     comm->attended.look = look;
-    int error = mn_attend_join(&comm->attended);
-    if (error) {
-        MN_WARN("%s: no thread for connections that are not called (%s): when a link goes, they "
-                "wait for the next call",
-                verbs_name(comm, -1, who), strerror(error));
+    if (mn_attend_join(&comm->attended, verbs_name(comm, -1, who)))
         return;
-    }
     verbs_attend_watch(comm);
     mn_reopen_wakes(comm->reopen, &comm->attended);
 }
