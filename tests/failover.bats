@@ -136,33 +136,19 @@ survived()
     run ! grep 'link mesh0 .*went ' sent.log
 }
 
-# rounds COUNT: until rank 0 has done so many more.
-rounds()
-{
-    local to=$(($(awk '/^rounds/ { n = $2 } END { print n + 0 }' received) + $1))
-    for _ in $(seq 600); do
-        [ "$(awk '/^rounds/ { n = $2 } END { print n + 0 }' received)" -lt $to ] || return 0
-        ! grep -q '^failed\|^wrong' received sent || break
-        sleep 0.1
-    done
-    tail -n 3 received sent
-    cat received.log sent.log
-    return 1
-}
-
 @test "failover: ranks that wait for each other's messages, small ones too, go on when either cable is pulled" {
     mkdir ring
     nsenter --net=/run/netns/$NS-a timeout -k 1 200 $BUILD/tests/rounds "$PLUGIN" 0 2 ring end >received 2>received.log 3>&- &
     RECEIVER=$!
     nsenter --net=/run/netns/$NS-b timeout -k 1 200 $BUILD/tests/rounds "$PLUGIN" 1 2 ring end >sent 2>sent.log 3>&- &
     SENDER=$!
-    rounds 50
+    rounds_pass 50 received sent
     for cable in 0 1 0 1; do
         pull $cable
-        rounds 50
+        rounds_pass 50 received sent
         plug $cable
         says sent "link mesh$cable .*is back after" $((1 + back[cable]++))
-        rounds 50
+        rounds_pass 50 received sent
     done
     survived
 }

@@ -33,3 +33,21 @@ start_server()
     cat "$out" "$err"
     return 1
 }
+
+# rounds_pass COUNT OUT…: until the rank of tests/drivers/rounds that writes the first OUT has done so
+# many more. It fails, and shows their logs, when one of them says that something failed or came wrong.
+rounds_pass()
+{
+    local done to more=$1
+    shift
+    for _ in $(seq 600); do
+        done=$(awk '/^rounds/ { n = $2 } END { print n + 0 }' "$1")
+        to=${to-$((done + more))}
+        [ "$done" -lt "$to" ] || return 0
+        ! grep -q '^failed\|^wrong' "$@" || break
+        sleep 0.1
+    done
+    tail -n 3 "$@"
+    cat ./*log*
+    return 1
+}

@@ -242,22 +242,6 @@ rank()
         "$BUILD/tests/rounds" "$PLUGIN" $1 2 ring end >rank.$1 2>log.$1 3>&- &
 }
 
-# until_rounds COUNT: so many more are through.
-until_rounds()
-{
-    local done to
-    for _ in $(seq 600); do
-        done=$(awk '/^rounds/ { n = $2 } END { print n + 0 }' rank.0)
-        to=${to-$((done + $1))}
-        [ $done -lt $to ] || return 0
-        ! grep -q '^failed\|^wrong' rank.? || break
-        sleep 0.1
-    done
-    tail -n 3 rank.?
-    cat log.?
-    return 1
-}
-
 # until_logged WORDS COUNT: so often, by rank 0.
 until_logged()
 {
@@ -275,17 +259,17 @@ until_logged()
     RECEIVER=$!
     rank 1 b 10.66.0.2 10.66.1.2
     SENDER=$!
-    until_rounds 50
+    rounds_pass 50 rank.0 rank.1
     local device times=0
     for device in rocep1s0f0 roceP2p1s0f0 rocep1s0f0 roceP2p1s0f0; do
         times=$((times + 1))
         echo $device >pulling
         mv pulling pulled
         until_logged 'is given up' $((2 * times)) # it sends, and receives
-        until_rounds 50
+        rounds_pass 50 rank.0 rank.1
         rm pulled
         until_logged 'is back after' $((2 * times))
-        until_rounds 50
+        rounds_pass 50 rank.0 rank.1
     done
     touch end
     wait $SENDER
