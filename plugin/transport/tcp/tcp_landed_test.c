@@ -233,6 +233,37 @@ static void what_is_sent_again_comes_though_later_messages_are_in_front(void **s
     }
 }
 
+/* All sockets but the one that carries the next message are broken, and then the peer is gone: its
+ * end is behind that message. */
+static void who_dies_behind_a_message_without_a_receive_is_missed(void **state)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    int done = 0, failed = 0;
+    struct ends e;
+
+    (void)state;
+    open_ends(&e, 0);
+    void *sent = send_bytes(&e, 1 << 20, 5), *next = send_bytes(&e, 300000, 5);
+    for (int i = 0; i < 100; i++)
+        assert_false(is_done(sent) || is_done(next));
+    for (int i = 0; i < sender(&e)->n_all; i++)
+        if (&sender(&e)->lanes[i] != sender(&e)->first)
+            break_socket(&receiver(&e)->lanes[i]);
+    assert_int_equal(shutdown(sender(&e)->first->fd, SHUT_WR), 0);
+    void *wanted = post(&e, 0, 5);
+    for (; !failed; assert_true(mn_now_ms() < end)) {
+        failed = mn_net_test(wanted, &done, NULL);
+        assert_false(done);
+    }
+    assert_int_equal(atomic_load(&receiver(&e)->error), MN_ERR_PEER_DEAD);
+    assert_int_equal(mn_net_close_recv(e.recv), 0);
+    atomic_store(&sender(&e)->error, MN_ERR_PEER_DEAD); /* which it is */
+    assert_int_equal(mn_net_close_send(e.send), 0);
+    assert_int_equal(mn_net_finalize(e.net), 0);
+    free(e.from);
+    free(e.to);
+}
+
 static void who_has_all_says_so_again_without_a_call(void **state)
 {
     struct ends e;
@@ -426,6 +457,7 @@ int main(void)
         cmocka_unit_test(what_has_come_before_is_acknowledged_at_once),
         cmocka_unit_test(what_a_fence_has_read_is_acknowledged_at_once),
         cmocka_unit_test(what_is_sent_again_comes_though_later_messages_are_in_front),
+        cmocka_unit_test(who_dies_behind_a_message_without_a_receive_is_missed),
         cmocka_unit_test(who_has_all_says_so_again_without_a_call),
         cmocka_unit_test(who_has_all_says_so_as_he_closes),
         cmocka_unit_test(what_has_come_is_there_though_its_sender_has_gone),

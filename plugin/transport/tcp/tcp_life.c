@@ -20,6 +20,7 @@
     10000 /* most that closing waits for recovery; no longer than a link may be silent */
 #define CLOSE_NAP 100000 /* ns */
 #define VAIN_MS   60000
+#define VAINS     16  /* peers that are remembered */
 #define VAIN_WAIT 100 /* ms, of the next: the peer's kernel may acknowledge 40 ms later */
 
 static void name_lane(const struct mn_conn *conn, int i, struct tcp_lane *lane)
@@ -203,15 +204,30 @@ static int has_to_do(const struct tcp_comm *comm)
 /* Who was waited for in vain of late is not waited for as long by each of many connections to him.
  */
 static pthread_mutex_t vain_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct {
+static struct vain {
     char peer[sizeof((struct tcp_comm *)0)->peer];
     uint64_t ms;
-} vain;
+} vains[VAINS];
+
+/* Of that peer; else the place of who was waited for longest ago. */
+static struct vain *vain_of(const char *peer)
+{
+    struct vain *oldest = vains;
+
+    for (int i = 0; i < VAINS; i++) {
+        if (vains[i].ms && !strcmp(vains[i].peer, peer))
+            return &vains[i];
+        if (vains[i].ms < oldest->ms)
+            oldest = &vains[i];
+    }
+    return oldest;
+}
 
 static int was_in_vain(const struct tcp_comm *comm, uint64_t now)
 {
     pthread_mutex_lock(&vain_lock);
-    int was = vain.ms && now - vain.ms < VAIN_MS && !strcmp(vain.peer, comm->peer);
+    const struct vain *v = vain_of(comm->peer);
+    int was = v->ms && now - v->ms < VAIN_MS && !strcmp(v->peer, comm->peer);
     pthread_mutex_unlock(&vain_lock);
     return was;
 }
@@ -219,8 +235,9 @@ static int was_in_vain(const struct tcp_comm *comm, uint64_t now)
 static void is_in_vain(const struct tcp_comm *comm)
 {
     pthread_mutex_lock(&vain_lock);
-    mn_strlcpy(vain.peer, comm->peer, sizeof vain.peer);
-    vain.ms = mn_now_ms();
+    struct vain *v = vain_of(comm->peer);
+    mn_strlcpy(v->peer, comm->peer, sizeof v->peer);
+    v->ms = mn_now_ms();
     pthread_mutex_unlock(&vain_lock);
 }
 

@@ -185,10 +185,12 @@ static enum mn_err announce(struct tcp_comm *comm, struct tcp_lane *lane)
 }
 
 /* A posted receive waits for what a socket that went had carried: it may come by this one, behind
- * messages that nobody wants yet. */
+ * messages that nobody wants yet. With a socket that is broken it may be the last message of all,
+ * and the peer's end is seen only behind what is in front. */
 static int waits_for_again(struct tcp_comm *comm)
 {
-    uint32_t end = comm->again_seq;
+    int broken = comm->failover && comm->failover->n_broken;
+    uint32_t end = broken ? comm->seq_known : comm->again_seq;
 
     if ((int32_t)(end - comm->seq_landed) <= 0)
         return 0;
@@ -220,9 +222,11 @@ static enum mn_err place(struct tcp_comm *comm, struct tcp_lane *lane)
         return MN_OK;
     }
     if (!msg->into) {
-        if (comm->group_head == comm->group_tail && !waits_for_again(comm))
-            return MN_OK;
-        if (comm->aside_bytes + msg->size > TCP_ASIDE_MAX)
+        int all_matched = comm->group_head == comm->group_tail;
+        int no_room = comm->aside_bytes + msg->size > TCP_ASIDE_MAX;
+        if (all_matched && (no_room || !waits_for_again(comm)))
+            return MN_OK; /* its receive may be posted yet */
+        if (no_room)
             return tcp_fail(comm, lane, MN_ERR_PROTO,
                             "over %u MiB of messages with tags that no posted receive wants (last: "
                             "tag %d)",
