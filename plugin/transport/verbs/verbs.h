@@ -229,6 +229,7 @@ struct verbs_comm {
     uint32_t due, anew; /* receiver: announcements to be written anew; queue pairs that
                            have some not known to have landed */
     char broken_text[192];
+    int unheard;              /* the last look may have left words of the peer unread */
     struct mn_chan control;   /* what the handshake's connection is now; fd -1 while it is lost */
     struct mn_reopen *reopen; /* NULL: what is lost stays lost */
     struct mn_attended attended; /* receiver with failover: by verbs_attend.c */

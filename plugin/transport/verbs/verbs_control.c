@@ -160,12 +160,13 @@ enum mn_err verbs_look_at_control(struct verbs_comm *comm, uint64_t now)
         renew_control(comm);
     }
     look_for_silence(comm, now);
+    comm->unheard = 1;
     for (int i = 0; i < 4 && comm->control.fd >= 0 && !comm->ended_ms; i++) {
         enum mn_err err = mn_chan_get(&comm->control, &type, &payload, &len, &diag);
         if (!err)
             err = on_control(comm, type, payload, len);
         else if (err == MN_ERR_AGAIN)
-            return MN_OK;
+            return comm->unheard = 0, MN_OK;
         else if (err == MN_ERR_PEER_DEAD || (comm->peer_closed && err != MN_ERR_PROTO))
             comm->ended_ms = now, err = MN_OK;
         else if (err == MN_ERR_PROTO)

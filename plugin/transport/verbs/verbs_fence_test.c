@@ -373,7 +373,7 @@ static int link_of_last(const struct kit *kit)
 }
 
 /* Its owner has all, and waits elsewhere: so would the sender, for good. Twice: the link has come
- * back without a call of his, too. */
+ * back without a call of his, too, and what is said of it is behind more than one look reads. */
 static void a_receiver_that_is_not_called_is_stood_in_for(void **state)
 {
     struct kit kit;
@@ -383,6 +383,10 @@ static void a_receiver_that_is_not_called_is_stood_in_for(void **state)
     struct verbs_comm *sender = kit_sender(&kit), *receiver = kit_receiver(&kit);
     for (unsigned round = 0; round < 2; round++) {
         received_alone(&kit);
+        for (unsigned i = 0; i < 8 * round; i++) {
+            verbs_say_again(sender);
+            verbs_say(sender);
+        }
         verbs_give_up(sender, link_of_last(&kit), mn_now_ms(), "a test");
         sender_alone_for(&kit, 300);
         assert_int_equal(kit.n_sends - kit.sent, 1);
