@@ -140,7 +140,8 @@ void relay_way_gone(struct relay_comm *comm, struct relay_way *way, enum mn_gone
         relay_flush_way(comm, way);
     }
     if (tell && way->line && way->state >= RELAY_AWAITS)
-        put_gone(comm, way, MN_GONE_PEER, text);
+        put_gone(comm, way, why == MN_GONE_REFUSED ? why : MN_GONE_PEER, text);
+    atomic_store_explicit(&way->unfit, 0, memory_order_relaxed);
     close_hops(comm, way);
     close_line(way);
     if (way->pair && was_open)
@@ -406,7 +407,6 @@ static void unfit(struct relay_comm *comm, struct relay_way *way)
 {
     char who[192];
 
-    atomic_store_explicit(&way->unfit, 0, memory_order_relaxed);
     relay_way_gone(comm, way, MN_GONE_REFUSED, 1,
                    "data connection with %s does not take the memory that is registered",
                    other_end(comm, way, who, sizeof who));
