@@ -53,7 +53,15 @@ static void on_talk(struct relayd_line *line, const uint8_t *payload, size_t len
     }
     struct relayd_way *way = relayd_way_find(line->relay, &f.flow, f.way);
     enum relayd_side to = f.to == MN_RELAY_SENDER ? RELAYD_PREV : RELAYD_NEXT;
-    if (way && way->pair && way->line[!to] == line)
+    if (!way || !way->pair || way->line[!to] != line)
+        return;
+    /* Of a line between relays others have need, too. */
+    const struct relayd_line *next = way->line[to];
+    if (next->up && next->who.kind == MN_LINE_RELAY &&
+        mn_line_waits(next->line) > MN_LINE_QUEUE / 2)
+        relayd_way_end(way, NULL, MN_GONE_FULL, "relay %s: %s takes no more of what is said",
+                       relayd_node_name(line->relay, line->relay->self), next->peer);
+    else
         relayd_line_put(way->line[to], MN_LINE_TALK, payload, len);
 }
 

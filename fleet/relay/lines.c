@@ -271,8 +271,10 @@ void relayd_line_put(struct relayd_line *line, enum mn_line_frame type, const vo
     if (!line || !line->up || line->ended)
         return;
     hold(line);
-    if (mn_line_put(line->line, type, payload, len) ||
-        (line->who.kind == MN_LINE_PROCESS && mn_line_waits(line->line) > RELAYD_USER_QUEUE))
+    enum mn_err err = mn_line_put(line->line, type, payload, len);
+    if (err == MN_ERR_PEER_DEAD)
+        return; /* why, its next step tells: the hang-up wakes it */
+    if (err || (line->who.kind == MN_LINE_PROCESS && mn_line_waits(line->line) > RELAYD_USER_QUEUE))
         relayd_line_fail(line, "%s reads nothing of what it is told", line->peer);
     else if (!line->held)
         watch(line);

@@ -110,7 +110,7 @@ static void a_line_that_ends_while_another_is_torn_down_takes_its_ways_along(voi
     (void)state;
     add_way(1, lines[0], lines[2]);
     add_way(2, lines[1], lines[2]);
-    (void)mn_line_end(lines[2]->line, MN_ERR_PEER_DEAD, "is gone");
+    (void)mn_line_end(lines[2]->line, MN_ERR_TIMEOUT, "is silent");
     relayd_line_fail(lines[0], "has ended");
     relayd_reap(&relay);
     assert_null(relay.ways);
@@ -118,6 +118,20 @@ static void a_line_that_ends_while_another_is_torn_down_takes_its_ways_along(voi
     assert_int_equal(told(1), 1);
     assert_int_equal(relay.n_lines, 1);
     assert_ptr_equal(relay.lines, lines[1]);
+}
+
+/* What it said before is heard first, and whether it has closed or was reset. */
+static void a_line_whose_end_is_met_in_telling_ends_by_its_own_step(void **state)
+{
+    static const uint8_t frame[100];
+
+    (void)state;
+    (void)mn_line_end(lines[0]->line, MN_ERR_PEER_DEAD, "is gone");
+    relayd_line_put(lines[0], MN_LINE_TALK, frame, sizeof frame);
+    assert_false(lines[0]->ended);
+    relayd_line_step(lines[0]);
+    assert_true(lines[0]->ended);
+    assert_true(lines[0]->left);
 }
 
 /* Nothing would ever wake the relay for it. epoll(7) takes no file. */
@@ -156,12 +170,34 @@ static void a_line_that_does_not_read_ends_before_it_has_much_memory(void **stat
     assert_ptr_equal(relay.lines, lines[2]);
 }
 
+/* Whoever talks more than the next relay takes loses his way, and nobody else's. */
+static void a_flow_that_talks_too_much_ends_before_the_line_that_it_shares(void **state)
+{
+    struct mn_line_talk talk = {.flow.id = {1}, .to = MN_RELAY_RECEIVER, .len = MN_TALK_MAX};
+    uint8_t payload[MN_LINE_MAX];
+    size_t len = mn_line_talk_put(&talk, payload);
+
+    (void)state;
+    lines[1]->who.kind = MN_LINE_RELAY;
+    add_way(1, lines[0], lines[1]);
+    add_way(2, lines[2], lines[1]);
+    for (int i = 0; i < 10000 && relay.flows.count == 2; i++)
+        relayd_frame(lines[0], MN_LINE_TALK, payload, len);
+    relayd_reap(&relay);
+    assert_int_equal(relay.flows.count, 1);
+    assert_int_equal(relay.ways->key.flow.id[0], 2);
+    assert_int_equal(relay.n_lines, LINES);
+    assert_int_equal(told(0), 1);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_line_that_cannot_be_listened_to_ends),
+        TEST(a_line_whose_end_is_met_in_telling_ends_by_its_own_step),
         TEST(a_line_that_does_not_read_ends_before_it_has_much_memory),
+        TEST(a_flow_that_talks_too_much_ends_before_the_line_that_it_shares),
         TEST(a_line_that_ends_while_another_is_torn_down_takes_its_ways_along),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

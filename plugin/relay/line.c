@@ -284,7 +284,7 @@ enum mn_err mn_line_step(struct mn_line *line, struct mn_diag *diag)
     if (line->state == MN_LINE_UP && !line->over) {
         mn_line_flush(line);
         mn_line_read(line);
-        if (line->tx_error)
+        if (line->tx_error && line->rx_len < sizeof line->rx) /* all that was said is read */
             (void)mn_line_end_errno(line, line->tx_error);
     }
     if (!line->over || (line->state == MN_LINE_UP && mn_line_has_frame(line)))
