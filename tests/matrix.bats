@@ -101,8 +101,9 @@ cell()
         i=$((i + 1))
         rank $i $node 4 --links >$node.out 2>&1 3>&- &
     done
-    run rank 0 a 4 --links --json
+    run --separate-stderr rank 0 a 4 --links --json
     echo "$output"
+    echo "$stderr"
     [ "$status" -eq 1 ]
     wait
     jq -e '[.cells[] | select(.link == "c-d")] | length == 1 and .[0].status == "dead" and
