@@ -120,14 +120,20 @@ static inline void open_ends(struct ends *e, int pushes)
     mn_attend_leave(&receiver(e)->attended);
 }
 
+/* When both are closed. */
+static inline void free_ends(const struct ends *e)
+{
+    assert_int_equal(mn_net_finalize(e->net), 0);
+    free(e->from);
+    free(e->to);
+}
+
 /* A sender would wait for what its receiver, who is not called, makes of its last words. */
 static inline void close_ends(struct ends *e)
 {
     assert_int_equal(mn_net_close_recv(e->recv), 0);
     assert_int_equal(mn_net_close_send(e->send), 0);
-    assert_int_equal(mn_net_finalize(e->net), 0);
-    free(e->from);
-    free(e->to);
+    free_ends(e);
 }
 
 static inline void send_one(struct ends *e)

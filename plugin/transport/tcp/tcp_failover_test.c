@@ -259,9 +259,7 @@ static void the_end_of_the_peer_is_told(void **state)
     assert_int_equal(atomic_load(&receiver(&e)->error), MN_ERR_PEER_DEAD);
     assert_int_equal(sum_of(receiver(&e)).gone, 0);
     assert_int_equal(mn_net_close_recv(e.recv), 0);
-    assert_int_equal(mn_net_finalize(e.net), 0);
-    free(e.from);
-    free(e.to);
+    free_ends(&e);
 }
 
 /* Control frames are nobody's word: each of these ends the connection, and touches nothing. */

@@ -129,9 +129,7 @@ static void small_messages_that_are_done_arrive_after_close(void **state)
         pthread_join(closing, &failed);
         assert_null(failed);
         assert_int_equal(mn_net_close_recv(e.recv), 0);
-        assert_int_equal(mn_net_finalize(e.net), 0);
-        free(e.from);
-        free(e.to);
+        free_ends(&e);
     }
 }
 
@@ -259,9 +257,7 @@ static void who_dies_behind_a_message_without_a_receive_is_missed(void **state)
     assert_int_equal(mn_net_close_recv(e.recv), 0);
     atomic_store(&sender(&e)->error, MN_ERR_PEER_DEAD); /* which it is */
     assert_int_equal(mn_net_close_send(e.send), 0);
-    assert_int_equal(mn_net_finalize(e.net), 0);
-    free(e.from);
-    free(e.to);
+    free_ends(&e);
 }
 
 static void who_has_all_says_so_again_without_a_call(void **state)
@@ -301,9 +297,7 @@ static void who_has_all_says_so_as_he_closes(void **state)
     assert_int_equal(mn_net_close_recv(e.recv), 0);
     sender_hears_of_it(sent);
     assert_int_equal(mn_net_close_send(e.send), 0);
-    assert_int_equal(mn_net_finalize(e.net), 0);
-    free(e.from);
-    free(e.to);
+    free_ends(&e);
 }
 
 /* Read along with another message, it is in no socket any more when its receive is posted. */
@@ -322,9 +316,7 @@ static void what_has_come_is_there_though_its_sender_has_gone(void **state)
     nanosleep(&(struct timespec){0, 300000000}, NULL); /* it looks in between */
     arrives(post(&e, 1, 5));
     assert_int_equal(mn_net_close_recv(e.recv), 0);
-    assert_int_equal(mn_net_finalize(e.net), 0);
-    free(e.from);
-    free(e.to);
+    free_ends(&e);
 }
 
 static char said[1024];
