@@ -2,24 +2,25 @@
  * also when neither is called any more. */
 #include "plugin/transport/tcp/tcp_failover_kit.h"
 
+enum { SMALL = 128 };
+
+/* Done at once, and its buffer is its owner's again. */
+static void send_small(const struct ends *e, uint32_t value)
+{
+    memset(e->from, (int)value, SMALL);
+    assert_true(is_done(send_bytes(e, SMALL, 5)));
+    memset(e->from, 0, SMALL);
+}
+
 /* What is done is in nobody's hands but ours: its socket goes before the peer has read it. */
 static void small_messages_that_are_done_arrive(void **state)
 {
-    static uint8_t data[128];
     struct ends e;
 
     (void)state;
     open_ends(&e, 0);
-    for (uint32_t i = 0; i < 20; i++) {
-        void *request = NULL;
-        int done = 0;
-        memset(data, (int)(i + 1), sizeof data);
-        assert_int_equal(mn_net_isend(e.send, data, sizeof data, 5, e.send_mr, &request), 0);
-        assert_non_null(request);
-        assert_int_equal(mn_net_test(request, &done, NULL), 0);
-        assert_true(done);
-    }
-    memset(data, 0, sizeof data);
+    for (uint32_t i = 0; i < 20; i++)
+        send_small(&e, i + 1);
     break_socket(sender(&e)->first);
     for (uint32_t i = 0; i < 20; i++) {
         uint64_t end = mn_now_ms() + PATIENCE_MS;
@@ -34,7 +35,7 @@ static void small_messages_that_are_done_arrive(void **state)
             assert_int_equal(tcp_idle(sender(&e)), 0);
             assert_true(mn_now_ms() < end);
         }
-        assert_int_equal(size, sizeof data);
+        assert_int_equal(size, SMALL);
         assert_int_equal(e.to[(size_t)(i % SLOTS) * (MOST + CANARY)], i + 1);
         e.in[i % SLOTS] = NULL;
         e.n_received++;
@@ -53,16 +54,13 @@ static int is_delivered(const struct ends *e)
 /* ... or waits elsewhere for what the receiver makes of them: only the receiver is called. */
 static void small_messages_that_are_done_arrive_without_a_call(void **state)
 {
-    static uint8_t data[128];
     struct ends e;
 
     (void)state;
     open_ends(&e, 0);
     be_patient(&e);
-    for (uint32_t i = 0; i < SLOTS; i++) {
-        void *request = send_bytes(&e, sizeof data, 5);
-        assert_true(is_done(request));
-    }
+    for (uint32_t i = 0; i < SLOTS; i++)
+        send_small(&e, i + 1);
     break_socket(sender(&e)->first);
     assert_false(sender(&e)->attended.joined);
     tcp_attend_join(sender(&e));
@@ -76,7 +74,7 @@ static void small_messages_that_are_done_arrive_without_a_call(void **state)
         assert_true(mn_now_ms() < end);
     }
     nanosleep(&(struct timespec){1, 500000000}, NULL);
-    void *request = send_bytes(&e, sizeof data, 5);
+    void *request = send_bytes(&e, SMALL, 5);
     mn_attend_enter(&sender(&e)->attended);
     break_socket(sender(&e)->first);
     mn_attend_exit(&sender(&e)->attended);
@@ -93,7 +91,6 @@ static void *close_sender(void *send)
 /* Its owner has no more to send, and closes while they are in no socket. */
 static void small_messages_that_are_done_arrive_after_close(void **state)
 {
-    static uint8_t data[128];
     struct ends e;
 
     (void)state;
@@ -101,15 +98,8 @@ static void small_messages_that_are_done_arrive_after_close(void **state)
         pthread_t closing;
         void *failed = NULL;
         open_ends(&e, 0);
-        for (uint32_t i = 0; i < SLOTS; i++) {
-            void *request = NULL;
-            int done = 0;
-            memset(data, (int)(i + 1), sizeof data);
-            assert_int_equal(mn_net_isend(e.send, data, sizeof data, 5, e.send_mr, &request), 0);
-            assert_non_null(request);
-            assert_int_equal(mn_net_test(request, &done, NULL), 0);
-            assert_true(done);
-        }
+        for (uint32_t i = 0; i < SLOTS; i++)
+            send_small(&e, i + 1);
         for (int i = 0; i < broken; i++)
             break_socket(&sender(&e)->lanes[i]);
         be_patient(&e);
@@ -123,7 +113,7 @@ static void small_messages_that_are_done_arrive_after_close(void **state)
                 assert_int_equal(mn_net_test(e.in[i], &done, &size), 0);
                 assert_true(mn_now_ms() < end);
             }
-            assert_int_equal(size, sizeof data);
+            assert_int_equal(size, SMALL);
             assert_int_equal(e.to[(size_t)i * (MOST + CANARY)], i + 1);
         }
         pthread_join(closing, &failed);
