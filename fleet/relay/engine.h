@@ -40,7 +40,8 @@ struct relayd_buf {
     struct relayd_buf *next; /* in the one list that it is in: free, posted, waiting, sending */
     struct relayd_way *way;  /* while it waits */
     struct mn_request *request[2]; /* [0] the receive; sends: header, payload */
-    uint8_t *head, *data;
+    uint8_t *heard, *data; /* where a piece comes in: the other end may write there at any time */
+    uint8_t *head;         /* what was said of it, checked, and goes on: no peer's to write */
     struct mn_relay_head said;
     uint64_t came_ms;
     uint8_t owed; /* DRAINED has to be said when it is posted again */
@@ -74,13 +75,14 @@ struct relayd_hop {
     char text[MN_WORDS_MAX];
     struct mn_hop *hop;
     struct mn_comm *comm;
-    void *mhandle;
+    void *mhandles[2];             /* of what it has under way: headers, payload */
     unsigned wakes_seen, restless; /* restless: times in a row that it could not be put to sleep */
     int wakes_known;
     uint64_t moved_us, armed_ms, lost_ms; /* lost: when its process was gone, 0: it is not */
     /* in */
     struct mn_pool_run run;
     struct relayd_buf *bufs; /* run.count of them */
+    uint8_t *heard;          /* their headers, in pages of their own */
     struct relayd_list free, posted;
     uint32_t busy;                  /* that wait or are being sent */
     struct mn_line_drained drained; /* to be said; count 0: nothing */
@@ -217,6 +219,8 @@ struct relayd_hop *relayd_hop_dial(struct relayd_line *line, struct relayd_way *
 struct relayd_hop *relayd_trunk(struct relayd_line *line, uint8_t class, enum mn_relay_kind kind);
 void relayd_on_trunk(struct relayd_line *line, const struct mn_line_trunk *frame);
 void relayd_on_trunked(struct relayd_line *line, const struct mn_line_trunk *frame);
+/* Who sends here can write to no memory but this connection's; who is sent to, to none. */
+enum mn_err relayd_hop_register(struct relayd_hop *hop);
 void relayd_hop_step(struct relayd_hop *hop);
 void relayd_hop_wake(struct relayd_hop *hop);
 void relayd_hop_fail(struct relayd_hop *hop, enum mn_gone why, const char *fmt, ...)

@@ -79,13 +79,12 @@ enum mn_err relayd_post(struct relayd_hop *in)
 {
     size_t sizes[2] = {MN_HEAD_SIZE, mn_relay_bytes(in->kind)};
     int tags[2] = {MN_TAG_HEAD, MN_TAG_PAYLOAD};
-    void *handles[2] = {in->mhandle, in->mhandle};
 
     while (in->free.first) {
         struct relayd_buf *buf = in->free.first;
-        void *data[2] = {buf->head, buf->data};
+        void *data[2] = {buf->heard, buf->data};
         enum mn_err err =
-            in->comm->ops->irecv(in->comm, 2, data, sizes, tags, handles, &buf->request[0]);
+            in->comm->ops->irecv(in->comm, 2, data, sizes, tags, in->mhandles, &buf->request[0]);
         if (err || !buf->request[0])
             return err;
         relayd_list_push(&in->posted, relayd_list_pop(&in->free));
@@ -153,6 +152,7 @@ static void take(struct relayd_hop *in, struct relayd_buf *buf, const int sizes[
     const struct mn_relay_head *head = &buf->said;
 
     in->busy++;
+    memcpy(buf->head, buf->heard, MN_HEAD_SIZE);
     if (sizes[0] != MN_HEAD_SIZE || !mn_relay_head_get(buf->head, &buf->said) ||
         head->kind != in->kind || (int)head->length != sizes[1] ||
         (in->way && !is_of(in->way, head))) {
@@ -246,7 +246,7 @@ static int send_one(struct relayd_hop *out)
         enum mn_err err = out->comm->ops->isend(out->comm, payload ? buf->data : buf->head,
                                                 payload ? buf->said.length : MN_HEAD_SIZE,
                                                 payload ? MN_TAG_PAYLOAD : MN_TAG_HEAD,
-                                                out->mhandle, &buf->request[out->stage]);
+                                                out->mhandles[payload], &buf->request[out->stage]);
         if (err) {
             relayd_hop_broken(out, err);
             return 0;

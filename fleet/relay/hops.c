@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include "fleet/relay/engine.h"
 #include "plugin/abi/nccl_abi.h"
@@ -51,15 +52,28 @@ static int take_run(struct relayd_hop *hop)
            mn_pool_take(pool, hop->kind, 2, 1, &hop->run);
 }
 
+/* RDMA gives access by pages. */
+static size_t heard_bytes(const struct relayd_hop *hop)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    return (hop->run.count * MN_HEAD_SIZE + page - 1) / page * page;
+}
+
 static int take_buffers(struct relayd_hop *hop)
 {
     const struct mn_pool *pool = &hop->relay->pool;
 
     if (!take_run(hop) || !(hop->bufs = calloc(hop->run.count, sizeof *hop->bufs)))
         return 0;
+    hop->heard = aligned_alloc((size_t)sysconf(_SC_PAGESIZE), heard_bytes(hop));
+    if (!hop->heard)
+        return 0;
+    memset(hop->heard, 0, heard_bytes(hop));
     for (uint32_t i = 0; i < hop->run.count; i++) {
         hop->bufs[i].in = hop;
         hop->bufs[i].data = mn_pool_data(pool, &hop->run, i);
+        hop->bufs[i].heard = hop->heard + i * MN_HEAD_SIZE;
         hop->bufs[i].head = mn_pool_head(pool, &hop->run, i);
         relayd_list_push(&hop->free, &hop->bufs[i]);
     }
@@ -211,6 +225,30 @@ void relayd_hop_lost(struct relayd_hop *hop)
         relayd_hop_fail(hop, MN_GONE_PEER, "%s has closed its data connection", hop->line->peer);
 }
 
+enum mn_err relayd_hop_register(struct relayd_hop *hop)
+{
+    const struct mn_pool *pool = &hop->relay->pool;
+    size_t data = (size_t)pool->units * MN_POOL_UNIT;
+    struct {
+        uint8_t *at;
+        size_t size;
+    } parts[2] = {{pool->heads, pool->size - data}, {pool->base, data}};
+
+    if (hop->is_in) {
+        parts[0].at = hop->heard;
+        parts[0].size = heard_bytes(hop);
+        parts[1].at = mn_pool_data(pool, &hop->run, 0);
+        parts[1].size = (size_t)hop->run.count * mn_relay_bytes(hop->kind);
+    }
+    for (int i = 0; i < 2; i++) {
+        enum mn_err err = hop->comm->ops->reg_mr(hop->comm, parts[i].at, parts[i].size,
+                                                 NCCL_PTR_HOST, &hop->mhandles[i]);
+        if (err)
+            return err;
+    }
+    return MN_OK;
+}
+
 static void make(struct relayd_hop *hop)
 {
     struct mn_relay *relay = hop->relay;
@@ -223,8 +261,7 @@ static void make(struct relayd_hop *hop)
         return;
     }
     if (!err) {
-        err = hop->comm->ops->reg_mr(hop->comm, relay->pool.base, relay->pool.size, NCCL_PTR_HOST,
-                                     &hop->mhandle);
+        err = relayd_hop_register(hop);
         if (err)
             (void)mn_fail(&diag, err, "its buffers cannot be registered: %s", mn_err_text(err));
     } else {
@@ -356,8 +393,9 @@ void relayd_hop_end(struct relayd_hop *hop)
     hop->relay->marked = 1;
     if (hop->comm)
         unwatch(hop);
-    if (hop->comm && hop->mhandle)
-        (void)hop->comm->ops->dereg_mr(hop->comm, hop->mhandle);
+    for (int i = 0; i < 2; i++)
+        if (hop->comm && hop->mhandles[i])
+            (void)hop->comm->ops->dereg_mr(hop->comm, hop->mhandles[i]);
     mn_hop_close(hop->hop);
     hop->hop = NULL;
     hop->comm = NULL;
@@ -385,5 +423,6 @@ void relayd_hop_free(struct relayd_hop *hop)
     if (hop->run.count)
         mn_pool_give(&hop->relay->pool, &hop->run);
     free(hop->bufs);
+    free(hop->heard);
     free(hop);
 }

@@ -78,7 +78,7 @@ char *verbs_map_table(const struct verbs_map *map, const struct verbs_port *port
 struct verbs_range {
     void *data;
     size_t size;
-    int type, fd;
+    int type, local, fd;
     uint64_t offset, allocation;
 };
 

@@ -48,6 +48,7 @@ static enum mn_err set_range(const struct verbs_range *range, struct verbs_memor
     key->base = base;
     key->length = end - base;
     key->type = range->type;
+    key->local = range->local;
     key->allocation = range->allocation;
     if (range->fd < 0)
         return MN_OK;
@@ -76,8 +77,9 @@ static int same_memory(const struct verbs_memory *a, const struct verbs_memory *
 static struct verbs_memory *find(const struct verbs_memory *key)
 {
     struct verbs_memory *memory = *bucket_of(key->base);
-    while (memory && !(memory->base == key->base && memory->length == key->length &&
-                       memory->type == key->type && same_memory(memory, key)))
+    while (memory &&
+           !(memory->base == key->base && memory->length == key->length &&
+             memory->type == key->type && memory->local == key->local && same_memory(memory, key)))
         memory = memory->next;
     return memory;
 }
@@ -159,8 +161,10 @@ static struct ibv_mr *register_as(const struct verbs_device *device,
                                   int relaxed)
 {
     const struct mn_ibv *ibv = device->ibv;
-    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    int access = IBV_ACCESS_LOCAL_WRITE;
     void *base = (void *)(uintptr_t)memory->base;
+    if (!memory->local)
+        access |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     if (relaxed)
         access |= IBV_ACCESS_RELAXED_ORDERING;
     if (memory->dmabuf)
@@ -270,7 +274,7 @@ enum mn_err verbs_memory_get_on(struct verbs_device *devices, uint32_t bits,
     return err;
 }
 
-enum mn_err verbs_memory_get(uint32_t bits, void *data, size_t size, int type, int fd,
+enum mn_err verbs_memory_get(uint32_t bits, void *data, size_t size, int type, int local, int fd,
                              uint64_t offset, int relaxed, struct verbs_memory **memory,
                              struct mn_diag *diag)
 {
@@ -278,8 +282,13 @@ enum mn_err verbs_memory_get(uint32_t bits, void *data, size_t size, int type, i
     int n = verbs_devices(&devices);
     if (n < VERBS_MAX_DEVICES && bits >> n != 0)
         return mn_fail(diag, MN_ERR_INTERNAL, "devices 0x%x asked for, there are %d", bits, n);
-    const struct verbs_range range =
-        {data, size, type, fd, offset, type == NCCL_PTR_HOST ? 0 : mn_gpu_allocation(data, size)};
+    const struct verbs_range range = {data,
+                                      size,
+                                      type,
+                                      local,
+                                      fd,
+                                      offset,
+                                      type == NCCL_PTR_HOST ? 0 : mn_gpu_allocation(data, size)};
     return verbs_memory_get_on(devices, bits, &range, relaxed, memory, diag);
 }
 

@@ -16,7 +16,8 @@ struct verbs_memory {
                                               cache's lock before the registration is handed out */
     uint64_t base;                         /* page aligned */
     size_t length;
-    int type; /* NCCL_PTR_HOST, NCCL_PTR_CUDA */
+    int type;  /* NCCL_PTR_HOST, NCCL_PTR_CUDA */
+    int local; /* no peer may write there, or read */
     /* private to memory.c */
     int dmabuf;          /* registered as one; its descriptor is the caller's and not kept */
     dev_t dev;           /* file of the DMA-BUF … */
@@ -33,11 +34,12 @@ struct verbs_memory {
  * entry for the very same range, type and memory (several registrations of one range by several
  * connections share one). That the memory behind an address is the same is told by the file of the
  * DMA-BUF or, where each export is a new one, by the GPU driver's number of the allocation; what
- * neither tells has an entry of its own. fd is not used after the call. Local and remote write,
- * remote read; relaxed ordering where asked for and the library knows it. The lock is not held
- * while the kernel registers. On error nothing is left, *diag names device, address, size and, for
- * ENOMEM, the memlock limit. size 0 is registered as one page. Thread-safe. */
-enum mn_err verbs_memory_get(uint32_t devices, void *data, size_t size, int type, int fd,
+ * neither tells has an entry of its own. fd is not used after the call. Local and, unless local is
+ * set, remote write and remote read; relaxed ordering where asked for and the library knows it. The
+ * lock is not held while the kernel registers. On error nothing is left, *diag names device,
+ * address, size and, for ENOMEM, the memlock limit. size 0 is registered as one page. Thread-safe.
+ */
+enum mn_err verbs_memory_get(uint32_t devices, void *data, size_t size, int type, int local, int fd,
                              uint64_t offset, int relaxed, struct verbs_memory **memory,
                              struct mn_diag *diag);
 /* Gives one reference back; the last one ends all of its regions before it returns, so that no

@@ -27,7 +27,7 @@ static void a_dma_buf_is_told_apart_by_its_file(void **state)
     (void)state;
     int one = memfd_create("one", MFD_CLOEXEC), two = memfd_create("two", MFD_CLOEXEC);
     assert_true(one >= 0 && two >= 0);
-    struct verbs_range range = {(void *)0x7001080, 100, NCCL_PTR_CUDA, one, 0x80, 0};
+    struct verbs_range range = {(void *)0x7001080, 100, NCCL_PTR_CUDA, 0, one, 0x80, 0};
     fail_relaxed = EINVAL;
     struct verbs_memory *a = get_dmabuf(1, &range);
     /* Not rounded: offset and address belong together. */
@@ -72,7 +72,7 @@ static void one_allocation_is_one_region_whatever_its_files(void **state)
     (void)state;
     enum { CONNECTIONS = 64 };
     struct verbs_memory *held[CONNECTIONS];
-    struct verbs_range range = {(void *)0x7000000, 4096, NCCL_PTR_CUDA, -1, 0, 7};
+    struct verbs_range range = {(void *)0x7000000, 4096, NCCL_PTR_CUDA, 0, -1, 0, 7};
     int before = count_open();
     for (int i = 0; i < CONNECTIONS; i++) {
         range.fd = memfd_create("export", MFD_CLOEXEC);
@@ -99,7 +99,7 @@ static void one_allocation_is_one_region_whatever_its_files(void **state)
     assert_int_equal(live, 0);
 
     /* By address alone, as peer memory modules take it. */
-    range = (struct verbs_range){(void *)0x7000000, 4096, NCCL_PTR_CUDA, -1, 0, 7};
+    range = (struct verbs_range){(void *)0x7000000, 4096, NCCL_PTR_CUDA, 0, -1, 0, 7};
     held[0] = get_dmabuf(1, &range);
     held[1] = get_dmabuf(1, &range);
     range.allocation = 8;
@@ -113,7 +113,7 @@ static void one_allocation_is_one_region_whatever_its_files(void **state)
 static void a_dma_buf_that_is_none_is_explained(void **state)
 {
     (void)state;
-    struct verbs_range range = {(void *)0x7001080, 100, NCCL_PTR_CUDA, -1, 0x80, 0};
+    struct verbs_range range = {(void *)0x7001080, 100, NCCL_PTR_CUDA, 0, -1, 0x80, 0};
     struct verbs_memory *a;
     struct mn_diag diag;
     /* A device without DMA-BUF, and a descriptor that is none. */

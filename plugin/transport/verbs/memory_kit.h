@@ -131,7 +131,7 @@ static inline const struct region *region(const struct ibv_mr *mr)
 static inline enum mn_err get(uint32_t bits, uintptr_t data, size_t size,
                               struct verbs_memory **memory, struct mn_diag *diag)
 {
-    const struct verbs_range range = {(void *)data, size, NCCL_PTR_HOST, -1, 0, 0};
+    const struct verbs_range range = {(void *)data, size, NCCL_PTR_HOST, 0, -1, 0, 0};
     return verbs_memory_get_on(devices, bits, &range, 0, memory, diag);
 }
 

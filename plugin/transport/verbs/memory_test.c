@@ -134,7 +134,7 @@ static void relaxed_ordering_is_a_wish(void **state)
     static const int refusals[] = {0, EOPNOTSUPP, EINVAL};
     for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
         const struct verbs_range range =
-            {(void *)(uintptr_t)(2 * PAGE), PAGE, NCCL_PTR_HOST, -1, 0, 0};
+            {(void *)(uintptr_t)(2 * PAGE), PAGE, NCCL_PTR_HOST, 0, -1, 0, 0};
         struct verbs_memory *memory;
         struct mn_diag diag;
         fail_relaxed = refusals[i];
@@ -148,13 +148,30 @@ static void relaxed_ordering_is_a_wish(void **state)
         put(memory);
     }
     /* Any other refusal is one of the memory and not tried again. */
-    const struct verbs_range range = {(void *)(uintptr_t)(2 * PAGE), PAGE, NCCL_PTR_HOST, -1, 0, 0};
+    const struct verbs_range range =
+        {(void *)(uintptr_t)(2 * PAGE), PAGE, NCCL_PTR_HOST, 0, -1, 0, 0};
     struct verbs_memory *memory;
     struct mn_diag diag;
     fail_relaxed = EFAULT;
     calls = 0;
     assert_int_equal(verbs_memory_get_on(devices, 1, &range, 1, &memory, &diag), MN_ERR_USAGE);
     assert_int_equal(calls, 0);
+}
+
+static void what_no_peer_may_write_to_is_a_region_of_its_own(void **state)
+{
+    (void)state;
+    const struct verbs_range range = {(void *)(uintptr_t)PAGE, PAGE, NCCL_PTR_HOST, 1, -1, 0, 0};
+    struct verbs_memory *ours, *again, *theirs = must_get(1, PAGE, PAGE);
+    assert_int_equal(verbs_memory_get_on(devices, 1, &range, 0, &ours, NULL), MN_OK);
+    assert_int_equal(verbs_memory_get_on(devices, 1, &range, 0, &again, NULL), MN_OK);
+    assert_ptr_not_equal(ours, theirs);
+    assert_ptr_equal(ours, again);
+    assert_int_equal(region(theirs->mrs[0])->access, WRITE);
+    assert_int_equal(region(ours->mrs[0])->access, IBV_ACCESS_LOCAL_WRITE);
+    put(ours);
+    put(again);
+    put(theirs);
 }
 
 static void a_device_that_is_not_there_is_refused(void **state)
@@ -166,8 +183,8 @@ static void a_device_that_is_not_there_is_refused(void **state)
     struct mn_diag diag;
     if (n >= VERBS_MAX_DEVICES)
         skip();
-    assert_int_equal(verbs_memory_get(UINT32_C(1) << n, &diag, 1, NCCL_PTR_HOST, -1, 0, 0, &memory,
-                                      &diag),
+    assert_int_equal(verbs_memory_get(UINT32_C(1) << n, &diag, 1, NCCL_PTR_HOST, 0, -1, 0, 0,
+                                      &memory, &diag),
                      MN_ERR_INTERNAL);
 }
 
@@ -180,6 +197,7 @@ int main(void)
         TEST(a_failure_leaves_nothing),
         TEST(errors_are_explained),
         TEST(relaxed_ordering_is_a_wish),
+        TEST(what_no_peer_may_write_to_is_a_region_of_its_own),
         TEST(a_device_that_is_not_there_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

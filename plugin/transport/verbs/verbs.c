@@ -213,8 +213,11 @@ static enum mn_err reg(struct mn_comm *base, void *data, size_t size, int type, 
     /* Reads of relaxed memory may pass the writes before them on AMD's GPUs: see verbs_flush.c. */
     int relaxed = comm->config->settings.relaxed_ordering &&
                   (type == NCCL_PTR_HOST || mn_gpu_hip.open(0, NULL) != MN_OK);
-    enum mn_err err =
-        verbs_memory_get(comm->devices, data, size, type, fd, offset, relaxed, &memory, &diag);
+    /* What a relay passes on is of many; elsewhere a buffer that is sent and received, too, costs
+     * one registration and not two. */
+    int local = base->is_send && comm->config->hop;
+    enum mn_err err = verbs_memory_get(comm->devices, data, size, type, local, fd, offset, relaxed,
+                                       &memory, &diag);
 
     if (!err && type != NCCL_PTR_HOST && !base->is_send) {
         err = verbs_flush_prepare(comm, data, &diag);

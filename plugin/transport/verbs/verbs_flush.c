@@ -108,7 +108,7 @@ static void make_page(struct verbs_comm *comm, struct verbs_flushing *f, const v
     if (f->page && fd < 0 && comm->config->pointers & NCCL_PTR_CUDA)
         err = MN_OK;
     if (!err)
-        err = verbs_memory_get(comm->devices, f->page, PAGE, NCCL_PTR_CUDA, fd, offset, 0,
+        err = verbs_memory_get(comm->devices, f->page, PAGE, NCCL_PTR_CUDA, 0, fd, offset, 0,
                                &f->page_memory, &diag);
     if (fd >= 0)
         close(fd);
