@@ -50,7 +50,7 @@ static void put_states(struct relay_comm *comm)
         struct relay_word word = {.way = (uint8_t)i};
         if ((!way->closed_pair && !way->say_open) || !relay_talk_has_room(&comm->talk))
             continue;
-        word.type = RELAY_CLOSED;
+        word.type = way->state == RELAY_IS_REFUSED ? RELAY_REFUSED : RELAY_CLOSED;
         word.pair = way->closed_pair;
         if (way->closed_pair && relay_talk_put(&comm->talk, &word))
             way->closed_pair = 0;

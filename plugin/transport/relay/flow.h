@@ -277,6 +277,8 @@ void relay_way_step(struct relay_comm *comm, struct relay_way *way, uint64_t now
  * why: for both ends; the relay is told unless it was the one that said so. */
 void relay_way_gone(struct relay_comm *comm, struct relay_way *way, enum mn_gone why, int tell,
                     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/* CLOSED and REFUSED, that the other end says. */
+enum mn_err relay_way_closed(struct relay_comm *comm, const struct relay_word *word);
 /* A data connection has failed. A relay that has closed it says why on the line, which is waited
  * for for a moment. */
 void relay_way_broken(struct relay_comm *comm, struct relay_way *way, enum mn_err err);

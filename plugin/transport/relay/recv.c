@@ -148,11 +148,8 @@ enum mn_err relay_recv_word(struct relay_comm *comm, const struct relay_word *wo
         comm->asks = 1;
         return MN_OK;
     case RELAY_CLOSED:
-        if (word->way >= comm->n_ways)
-            return MN_ERR_PROTO;
-        if (way->pair == word->pair)
-            relay_way_gone(comm, way, MN_GONE_PEER, 1, "the sender has closed it");
-        return MN_OK;
+    case RELAY_REFUSED:
+        return relay_way_closed(comm, word);
     case RELAY_FAILED:
         return relay_fail(comm, word->code == MN_ERR_TOO_LONG ? MN_ERR_TOO_LONG : MN_ERR_PEER_DEAD,
                           "the sender's end has failed (%s); its log says why",

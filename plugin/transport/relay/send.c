@@ -70,12 +70,8 @@ enum mn_err relay_send_word(struct relay_comm *comm, const struct relay_word *wo
 {
     switch (word->type) {
     case RELAY_CLOSED:
-        if (word->way >= comm->n_ways)
-            return MN_ERR_PROTO;
-        if (comm->ways[word->way].pair == word->pair)
-            relay_way_gone(comm, &comm->ways[word->way], MN_GONE_PEER, 1,
-                           "the receiver has closed it");
-        return MN_OK;
+    case RELAY_REFUSED:
+        return relay_way_closed(comm, word);
     case RELAY_GROUP:
         return on_group(comm, word);
     case RELAY_PIECES:

@@ -17,7 +17,7 @@
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-#define SETUP_VERSION 2
+#define SETUP_VERSION 3
 #define CLOSE_MS      10000   /* for a way, at most; a relay that starts anew has one in some 4 s */
 #define CLOSE_NAP     1000000 /* ns */
 #define VAIN_MS       60000

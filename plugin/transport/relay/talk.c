@@ -12,6 +12,7 @@ void relay_word_put(struct mn_bytes *b, const struct relay_word *w)
     switch (w->type) {
     case RELAY_OPEN:
     case RELAY_CLOSED:
+    case RELAY_REFUSED:
         mn_put(b, w->way, 1);
         mn_put(b, w->pair, 4);
         break;
@@ -60,6 +61,7 @@ static int get_fields(struct mn_bytes *b, struct relay_word *w)
     switch (w->type) {
     case RELAY_OPEN:
     case RELAY_CLOSED:
+    case RELAY_REFUSED:
         w->way = (uint8_t)mn_get(b, 1);
         w->pair = (uint32_t)mn_get(b, 4);
         return w->way < MN_RELAY_WAYS;

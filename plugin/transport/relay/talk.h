@@ -12,6 +12,7 @@
  *                                                          order, after those named before
  *   DONE    group 4, slot 1                                D: all of it is in the user's buffer
  *   FAILED  code 1                                         either: its end of the flow is of no use
+ *   REFUSED way 1, pair 4                                  either: as CLOSED, and for good
  */
 #ifndef MN_RELAY_TALK_H
 #define MN_RELAY_TALK_H
@@ -25,7 +26,8 @@ enum relay_word_type {
     RELAY_GROUP,
     RELAY_PIECES,
     RELAY_DONE,
-    RELAY_FAILED
+    RELAY_FAILED,
+    RELAY_REFUSED
 };
 
 struct relay_word {

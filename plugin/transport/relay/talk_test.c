@@ -17,6 +17,7 @@ static struct relay_word words[] = {
     {.type = RELAY_PIECES, .way = 2, .pair = 8, .group = 1, .slot = 7, .first = 64, .which = 5},
     {.type = RELAY_DONE, .group = 0xffffffff, .slot = 3},
     {.type = RELAY_FAILED, .code = MN_ERR_TOO_LONG},
+    {.type = RELAY_REFUSED, .way = 1, .pair = 7},
 };
 #define N_WORDS (sizeof words / sizeof *words)
 

@@ -161,6 +161,20 @@ void relay_way_gone(struct relay_comm *comm, struct relay_way *way, enum mn_gone
         warn_gone(comm, way, now);
 }
 
+enum mn_err relay_way_closed(struct relay_comm *comm, const struct relay_word *word)
+{
+    struct relay_way *way = &comm->ways[word->way];
+    int refused = word->type == RELAY_REFUSED;
+
+    if (word->way >= comm->n_ways)
+        return MN_ERR_PROTO;
+    if (way->pair == word->pair)
+        relay_way_gone(comm, way, refused ? MN_GONE_REFUSED : MN_GONE_PEER, 1, "the %s %s",
+                       comm->base.is_send ? "receiver" : "sender",
+                       refused ? "does not take the memory there" : "has closed it");
+    return MN_OK;
+}
+
 static void tell_broken(struct relay_comm *comm, struct relay_way *way, enum mn_err err)
 {
     char who[192];
