@@ -360,7 +360,7 @@ static enum mn_err advance(struct mn_conn *conn, struct mn_diag *diag)
 /* Nothing came: how long this may go on. */
 static enum mn_err look_at_clock(struct mn_conn *conn, struct mn_diag *diag)
 {
-    const unsigned limit = conn->config->settings.handshake_ms;
+    unsigned limit = conn->config->settings.handshake_ms;
     uint64_t now = mn_now_ms(), away = now - conn->stepped_ms;
 
     conn->stepped_ms = now;
@@ -371,6 +371,8 @@ static enum mn_err look_at_clock(struct mn_conn *conn, struct mn_diag *diag)
     if (conn->state == MN_CONN_CONNECT &&
         conn->idle_ms > limit / (conn->control.connector == MN_ROUTED ? 2 : 3))
         return passing(conn, mn_fail(diag, MN_ERR_LINK_DEAD, "nobody answers"));
+    if (conn->connector && conn->state == MN_CONN_HELLO)
+        limit = conn->patience_ms;
     if (conn->idle_ms <= limit)
         return MN_ERR_AGAIN;
     return passing(conn, mn_fail(diag, MN_ERR_TIMEOUT,

@@ -136,6 +136,7 @@ struct mn_conn {
     struct mn_reopen *reopen; /* from READY on, where the transport has a use for it; else NULL */
     uint64_t stepped_ms;      /* when it was last called, or begun */
     unsigned idle_ms;         /* without progress, as calls have seen it */
+    unsigned patience_ms;     /* connector: how much of it the peer may leave HELLO unanswered */
     uint64_t lanes_ms;        /* when the lanes were begun */
     int again;                /* after a failure: another attempt may go better */
     int lost;                 /* it failed because the peer closed it, without a word */
@@ -176,6 +177,9 @@ uint64_t mn_lane_frame_id(const uint8_t *payload, size_t len);
  * socket to be had. */
 enum mn_err mn_dial(const struct mn_local *local, const struct mn_addr *remote, uint16_t port,
                     int traffic_class, int *fd, struct mn_diag *diag);
+/* It may listen at an address that this host does not have now: a cable's goes with its carrier
+ * where the network's configuration says so, and comes back. */
+void mn_socket_bind_ahead(int fd, int family);
 /* TCP_NODELAY, keepalive and TCP_USER_TIMEOUT so that silence_ms bounds a silent link. */
 void mn_socket_tune(int fd, unsigned silence_ms);
 /* The opposite: TCP_NODELAY, and keepalive that hears of a process which ended while its link was

@@ -16,12 +16,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/context.h"
+#include "plugin/listen.h"
 #include "topo/base/log.h"
 
 #define PATIENCE_MS 20000 /* the bound of every wait */
@@ -250,6 +252,66 @@ static void a_second_call_that_comes_late_goes_on(void **state)
     assert_int_equal(mn_net_finalize(net), ncclSuccess);
 }
 
+/* Rank 3 of a ring waits for rank 0, which loads its model, and looks at nobody: rank 2 has its
+ * handle and its host's answer. */
+static void who_waits_for_another_that_is_late_is_waited_for(void **state)
+{
+    struct mn_net *net = open_net();
+    struct pair p = listen_at(net);
+    uint64_t begun = mn_now_ms();
+
+    (void)state;
+    for (; mn_now_ms() - begun < 8000; nap(5))
+        assert_int_equal(try_connect(net, &p), ncclSuccess);
+    assert_null(p.send);
+    assert_non_null(strstr(warnings, " has not accepted within 3 s"));
+    finish(net, &p);
+    leave(&p);
+    assert_int_equal(mn_net_finalize(net), ncclSuccess);
+}
+
+/* What ended meanwhile is dialled anew, though connect has passed. */
+static void time_without_a_call_is_no_part_of_connect(void **state)
+{
+    struct mn_net *net = open_net();
+    struct pair p = listen_at(net);
+    uint64_t back;
+    int result = ncclSuccess;
+
+    (void)state;
+    assert_int_equal(try_connect(net, &p), ncclSuccess);
+    assert_int_equal(mn_net_close_listen(p.listen), ncclSuccess);
+    nap(3500);
+    back = mn_now_ms();
+    for (; !result; nap(5)) {
+        result = try_connect(net, &p);
+        assert_true(mn_now_ms() - back < PATIENCE_MS);
+    }
+    assert_true(mn_now_ms() - back > 2000);
+    assert_non_null(strstr(warnings, "Not connected within 3 s"));
+    assert_int_equal(mn_net_finalize(net), ncclSuccess);
+}
+
+static void want_of_descriptors_for_a_moment_ends_nothing(void **state)
+{
+    struct mn_net *net = open_net();
+    struct pair p = listen_at(net);
+    struct rlimit limit, none;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    for (int i = 0; i < 20; i++, nap(10))
+        assert_int_equal(try_connect(net, &p), ncclSuccess);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_non_null(strstr(warnings, "ulimit -n"));
+    finish(net, &p);
+    leave(&p);
+    assert_int_equal(mn_net_finalize(net), ncclSuccess);
+}
+
 /* Tries again for as long as connect says, then tells the cause and the peer. */
 static void a_listener_that_is_gone_is_tried_until_connect_has_passed(void **state)
 {
@@ -438,6 +500,23 @@ static void listeners_keep_to_the_range_of_ports(void **state)
     assert_int_equal(mn_net_finalize(net), ncclSuccess);
 }
 
+/* As when a cable is out and the network's configuration takes its address away. */
+static void an_address_that_is_gone_is_listened_at_all_the_same(void **state)
+{
+    const struct mn_ports any = {0, 0};
+    struct mn_local locals[3] = {{.netdev = "lo"}, {.netdev = "lo"}, {.netdev = "lo"}};
+    uint16_t port;
+    int fds[3];
+
+    (void)state;
+    assert_int_equal(mn_addr_parse("127.0.0.1/8", &locals[0].addr, NULL), MN_OK);
+    assert_int_equal(mn_addr_parse("198.51.100.7/24", &locals[1].addr, NULL), MN_OK);
+    assert_int_equal(mn_addr_parse("2001:db8::7/64", &locals[2].addr, NULL), MN_OK);
+    assert_int_equal(mn_listen_all(&any, "mesh0", locals, 3, fds, &port, NULL), MN_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(close(fds[i]), 0);
+}
+
 /* v4's comm is there before its handshake is through: closed when the acceptor has said READY and
  * nobody has read it. Over RDMA a reset in place of the connection's end is taken for a firewall's.
  */
@@ -492,6 +571,10 @@ int main(void)
         cmocka_unit_test(a_connector_away_while_its_peer_accepts_finds_the_connection),
         cmocka_unit_test(a_handshake_in_one_look_is_accepted),
         cmocka_unit_test(a_second_call_that_comes_late_goes_on),
+        cmocka_unit_test(who_waits_for_another_that_is_late_is_waited_for),
+        cmocka_unit_test(time_without_a_call_is_no_part_of_connect),
+        cmocka_unit_test(want_of_descriptors_for_a_moment_ends_nothing),
+        cmocka_unit_test(an_address_that_is_gone_is_listened_at_all_the_same),
         cmocka_unit_test(a_listener_that_is_gone_is_tried_until_connect_has_passed),
         cmocka_unit_test(a_refusal_is_final_at_once),
         cmocka_unit_test(only_who_has_the_handle_is_answered),

@@ -23,6 +23,14 @@ static void set_int(int fd, int level, int option, int value)
     (void)setsockopt(fd, level, option, &value, sizeof value);
 }
 
+void mn_socket_bind_ahead(int fd, int family)
+{
+    if (family == AF_INET6)
+        set_int(fd, IPPROTO_IPV6, IPV6_FREEBIND, 1);
+    else
+        set_int(fd, IPPROTO_IP, IP_FREEBIND, 1);
+}
+
 void mn_socket_tune(int fd, unsigned silence_ms)
 {
     /* Keepalive finds a silent link when nothing is on its way, the user timeout when something is.

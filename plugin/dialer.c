@@ -16,6 +16,8 @@
 #define MAX_PAUSE_MS 1000
 #define ASK_MS       300 /* a peer that is there has answered by then */
 #define HEAR_MS      100 /* for what is said of an attempt that failed at once */
+/* A call counts for no more than this part of the handshake's time, as in conn.c. */
+#define PATIENT_CALLS 8
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mn_dialer *dialers;
@@ -30,10 +32,19 @@ static struct mn_dialer *find(const struct mn_config *config, const struct mn_ha
         if (d->config == config && d->ticket == handle->scratch && handle->scratch &&
             mn_mac_equal(d->handle.nonce, handle->nonce, MN_NONCE_SIZE))
             break;
-    if (d)
+    if (d) {
         d->asked_ms = mn_now_ms();
+        d->in_call = 1;
+    }
     pthread_mutex_unlock(&lock);
     return d;
+}
+
+static void leave_call(struct mn_dialer *d)
+{
+    pthread_mutex_lock(&lock);
+    d->in_call = 0;
+    pthread_mutex_unlock(&lock);
 }
 
 /* The acceptor may have said READY: it must see the connection's end, not the reset that closing
@@ -73,7 +84,8 @@ static void forget(struct mn_dialer *d)
     end(d);
 }
 
-/* Ends those of config that were last asked after before a time. */
+/* Ends those of config that were last asked after before a time. Who was away for long in a call
+ * may still be in it. */
 static void end_older(const struct mn_config *config, uint64_t before)
 {
     struct mn_dialer *stale = NULL;
@@ -81,7 +93,8 @@ static void end_older(const struct mn_config *config, uint64_t before)
     pthread_mutex_lock(&lock);
     for (struct mn_dialer **p = &dialers; *p;) {
         struct mn_dialer *d = *p;
-        if (d->config == config && d->asked_ms < before && !(d->agreed && before != UINT64_MAX)) {
+        if (d->config == config && d->asked_ms < before &&
+            (before == UINT64_MAX || !(d->agreed || d->in_call))) {
             *p = d->next;
             d->next = stale;
             stale = d;
@@ -109,17 +122,6 @@ void mn_dialer_drop(const struct mn_config *config)
     end_older(config, UINT64_MAX);
 }
 
-/* Devices chosen by NCCL need not share a cable with the peer's: then the whole node looks. */
-static void all_locals(const struct mn_config *config, struct mn_side *side)
-{
-    side->n_locals = 0;
-    for (int d = 0; d < config->n_devices; d++)
-        for (int i = 0; i < config->devices[d].n_locals && side->n_locals < MN_MAX_LOCALS; i++) {
-            side->locals[side->n_locals] = config->devices[d].locals[i];
-            side->locals[side->n_locals++].nic = (uint8_t)(d * MN_MAX_LOCALS + i);
-        }
-}
-
 /* For a peer that no cable joins: the relay, or TCP over what the routing table says. The relay's
  * ends, too, first meet in that way. */
 static int may_go_far(const struct mn_config *config, const struct mn_dialer *d)
@@ -129,15 +131,15 @@ static int may_go_far(const struct mn_config *config, const struct mn_dialer *d)
             (mn_plan_reaches_far(&d->self) && !(config->pointers & ~NCCL_PTR_HOST)));
 }
 
-static enum mn_err find_candidates(const struct mn_config *config, struct mn_dialer *d,
-                                   struct mn_diag *diag)
+static enum mn_err find_candidates(const struct mn_config *config, const struct mn_device *device,
+                                   struct mn_dialer *d, struct mn_diag *diag)
 {
     struct mn_side remote;
 
     mn_dialer_remote(&d->handle, &remote);
     d->n_candidates = mn_pairs_find(&d->self, &remote, d->candidates);
     if (!d->n_candidates && config->n_devices > 1) {
-        all_locals(config, &d->self);
+        d->self.n_locals = mn_locals_all(config, device, d->self.locals);
         d->n_candidates = mn_pairs_find(&d->self, &remote, d->candidates);
     }
     if (d->n_candidates)
@@ -162,13 +164,15 @@ static enum mn_err begin(const struct mn_config *config, const struct mn_device 
     d->handle = *handle;
     mn_side_self(config, device, &d->self);
     d->self.relay = mn_relay_able(config, handle->node_id);
-    enum mn_err err = find_candidates(config, d, diag);
+    enum mn_err err = find_candidates(config, device, d, diag);
     if (err) {
         free(d);
         return err;
     }
     d->asked_ms = mn_now_ms();
-    d->deadline_ms = d->asked_ms + config->settings.connect_ms;
+    d->stepped_ms = d->asked_ms;
+    d->tell_ms = d->deadline_ms = d->asked_ms + config->settings.connect_ms;
+    d->in_call = 1;
     d->last_state = -1;
     pthread_mutex_lock(&lock);
     d->ticket = next_ticket++;
@@ -178,6 +182,16 @@ static enum mn_err begin(const struct mn_config *config, const struct mn_device 
     mn_handle_set_scratch(bytes, d->ticket);
     *out = d;
     return MN_OK;
+}
+
+/* Connections that nobody looks at wait in the listener's queue: ever fewer of them. */
+static unsigned patience_ms(const struct mn_dialer *d)
+{
+    const struct mn_settings *s = &d->config->settings;
+    uint64_t patience = (uint64_t)s->handshake_ms << (d->unheard < 8 ? d->unheard : 8);
+    unsigned most = s->connect_ms > s->handshake_ms ? s->connect_ms : s->handshake_ms;
+
+    return patience < most ? (unsigned)patience : most;
 }
 
 static enum mn_err dial_current(const struct mn_config *config, struct mn_dialer *d,
@@ -199,6 +213,7 @@ static enum mn_err dial_current(const struct mn_config *config, struct mn_dialer
     conn->side[0].node_id = d->handle.node_id; /* for what is known of it before it says a word */
     conn->control = pair;
     conn->stepped_ms = mn_now_ms();
+    conn->patience_ms = patience_ms(d);
     mn_addr_format(remote, conn->peer_text, sizeof conn->peer_text);
     mn_conn_key(config, d->handle.nonce, conn->key);
     enum mn_err err = mn_random(conn->random[1], sizeof conn->random[1], diag);
@@ -220,8 +235,10 @@ enum prospect { AGAIN, ELSEWHERE, NONE };
 
 static enum prospect prospect_of(const struct mn_dialer *d, enum mn_err err)
 {
+    /* SYS: no descriptor is free at the moment, most likely. */
     if (!d->conn)
-        return err == MN_ERR_LINK_DEAD || err == MN_ERR_PEER_DEAD ? AGAIN : NONE;
+        return err == MN_ERR_LINK_DEAD || err == MN_ERR_PEER_DEAD || err == MN_ERR_SYS ? AGAIN
+                                                                                       : NONE;
     if (d->conn->again)
         return AGAIN;
     return d->conn->state <= MN_CONN_PROOF ? ELSEWHERE : NONE;
@@ -242,6 +259,15 @@ static void tell(const struct mn_dialer *d, const struct mn_diag *diag)
         MN_INFO("%s; trying %s", diag->text, then);
 }
 
+static void set_agreed(struct mn_dialer *d, int agreed)
+{
+    if (d->agreed == agreed)
+        return;
+    pthread_mutex_lock(&lock);
+    d->agreed = agreed;
+    pthread_mutex_unlock(&lock);
+}
+
 /* The attempt is over. MN_OK: the next one may begin, after a pause when all candidates had theirs;
  * else nothing is left to try. */
 static enum mn_err next_attempt(struct mn_dialer *d, enum mn_err err, struct mn_diag *diag)
@@ -251,6 +277,8 @@ static enum mn_err next_attempt(struct mn_dialer *d, enum mn_err err, struct mn_
     struct mn_diag why = *diag;
     struct mn_pair pair = d->candidates[d->current];
 
+    set_agreed(d, 0);
+    d->unheard = err == MN_ERR_TIMEOUT && state == MN_CONN_HELLO ? d->unheard + 1 : 0;
     if (d->conn && d->conn->relay_failed && !mn_plan_only_relay(d->conn->side)) {
         MN_INFO("peer %s: no relay: %s; other ways are taken for a minute", d->conn->peer_text,
                 diag->text);
@@ -336,21 +364,28 @@ static enum mn_err advance(const struct mn_config *config, struct mn_dialer *d, 
 }
 
 /* connect has passed: the last cause, or what is waited for if there was none. */
-static enum mn_err give_up(struct mn_dialer *d, unsigned seconds, struct mn_diag *diag)
+static enum mn_err give_up(struct mn_dialer *d, struct mn_diag *diag)
 {
+    unsigned seconds = d->config->settings.connect_ms / 1000;
     char why[sizeof d->last.text];
 
     if (d->last.text[0]) {
         snprintf(why, sizeof why, "%.700s. Not connected within %u s", d->last.text, seconds);
         return mn_fail(diag, d->last.code, "%s", why);
     }
-    snprintf(why, sizeof why, "%s. Not connected within %u s",
-             d->conn && d->conn->state > MN_CONN_CONNECT
-                 ? "its host takes the connection, but the process does not accept it (is it "
-                   "stopped, or still at work elsewhere?)"
-                 : "nobody answers",
-             seconds);
+    snprintf(why, sizeof why, "nobody answers. Not connected within %u s", seconds);
     return mn_dialer_explain(d, MN_ERR_LINK_DEAD, why, diag);
+}
+
+/* The peer's host has the connection and answers for it, its process is stopped or at work
+ * elsewhere: a rank that waits for another which is late looks at nobody. */
+static int is_unheard(const struct mn_dialer *d)
+{
+    const struct mn_settings *s = &d->config->settings;
+    unsigned least = s->handshake_ms < s->connect_ms ? s->handshake_ms : s->connect_ms;
+
+    return d->conn && d->conn->state == MN_CONN_HELLO &&
+           (d->conn->idle_ms >= least / 2 || !d->last.text[0]);
 }
 
 /* Whether the acceptor alone decides now. */
@@ -359,20 +394,42 @@ static int with_the_acceptor(const struct mn_dialer *d)
     return d->conn && d->conn->state == MN_CONN_LANES && d->conn->lanes_agreed;
 }
 
-/* It may have said READY already: nobody ends this but the connection itself. */
-static void wait_for_acceptor(struct mn_dialer *d, unsigned seconds)
+static void tell_late(struct mn_dialer *d, uint64_t now)
 {
-    if (!d->agreed) {
-        pthread_mutex_lock(&lock);
-        d->agreed = 1;
-        pthread_mutex_unlock(&lock);
-    }
-    if (d->told || mn_now_ms() <= d->deadline_ms)
+    if (d->told || now <= d->tell_ms)
         return;
     d->told = 1;
-    MN_WARN("peer %s has all that it needs to accept and has not done so within %u s: its process "
-            "is stopped, or busy elsewhere; its host answers; still waiting",
-            d->conn->peer_text, seconds);
+    MN_WARN("peer %s has not accepted within %u s: its process is stopped, or busy elsewhere, or "
+            "waits for a rank that is late; its host answers; still waiting",
+            d->conn->peer_text, d->config->settings.connect_ms / 1000);
+}
+
+/* No attempt has ended. MN_ERR_AGAIN: it is waited on. */
+static enum mn_err look_at_clock(struct mn_dialer *d, struct mn_diag *diag)
+{
+    uint64_t now = mn_now_ms();
+
+    if (with_the_acceptor(d)) {
+        /* It may have said READY already: nobody ends this but the connection itself. */
+        set_agreed(d, 1);
+        tell_late(d, now);
+    } else if (is_unheard(d)) {
+        d->deadline_ms = now + d->config->settings.connect_ms;
+        tell_late(d, now);
+    } else if (now > d->deadline_ms) {
+        return give_up(d, diag);
+    }
+    return MN_ERR_AGAIN;
+}
+
+static void count_away(struct mn_dialer *d)
+{
+    unsigned most = d->config->settings.handshake_ms / PATIENT_CALLS;
+    uint64_t now = mn_now_ms(), away = now - d->stepped_ms;
+
+    d->stepped_ms = now;
+    if (away > most)
+        d->deadline_ms += away - most;
 }
 
 enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_device *device,
@@ -389,15 +446,16 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
         err = begin(config, device, &h, handle, &d, diag);
     if (err)
         return err;
+    count_away(d);
     err = advance(config, d, traffic_class, diag);
-    if (err == MN_ERR_AGAIN && with_the_acceptor(d))
-        wait_for_acceptor(d, config->settings.connect_ms / 1000);
-    else if (err == MN_ERR_AGAIN && mn_now_ms() > d->deadline_ms)
-        err = give_up(d, config->settings.connect_ms / 1000, diag);
+    if (err == MN_ERR_AGAIN)
+        err = look_at_clock(d, diag);
     if (err && err != MN_ERR_AGAIN && diag->code == MN_ERR_LINK_DEAD)
         mn_dialer_add_tables(d, diag);
-    if (err == MN_ERR_AGAIN)
+    if (err == MN_ERR_AGAIN) {
+        leave_call(d);
         return err;
+    }
     if (!err) {
         struct mn_pair pair = d->candidates[d->current];
         if (pair.connector == MN_ROUTED)
@@ -418,8 +476,12 @@ static struct mn_dialer *named(const struct mn_config *config, const void *handl
 
 int mn_dialer_answered(const struct mn_config *config, const void *handle)
 {
-    const struct mn_dialer *d = named(config, handle);
-    return d && d->conn && d->conn->state > MN_CONN_CONNECT;
+    struct mn_dialer *d = named(config, handle);
+    int answered = d && d->conn && d->conn->state > MN_CONN_CONNECT;
+
+    if (d)
+        leave_call(d);
+    return answered;
 }
 
 void mn_dialer_forget(const struct mn_config *config, const void *handle)

@@ -21,15 +21,20 @@ struct mn_dialer {
     unsigned rounds; /* of attempts at every candidate, that are over */
     int hopeful;     /* in this round one failed in a way that another attempt need not */
     struct mn_conn *conn;
-    uint64_t deadline_ms, pause_end_ms;
+    uint64_t deadline_ms; /* later while the peer's host has the connection and its process does
+                             not look at it, and by the time in which nobody calls */
+    uint64_t tell_ms;     /* when connect has passed, nevertheless */
+    uint64_t stepped_ms, pause_end_ms;
+    unsigned unheard;       /* attempts in a row that ended so */
     uint64_t dialed_ms;     /* when conn's attempt began */
     uint64_t held_until_ms; /* it has failed, as held says; 0: not */
     struct mn_diag held;
-    uint64_t asked_ms;   /* with the lock held */
+    uint64_t asked_ms;   /* with the lock held; … */
+    int in_call;         /* … a thread is in a call about it */
     struct mn_diag last; /* of the attempt that got furthest, of those of the last round */
     int last_state;      /* how far; -1 when a round begins */
     int agreed;          /* the acceptor alone decides; set with the lock held */
-    int told;            /* that it takes its time */
+    int told;            /* that the peer takes its time */
 };
 
 /* What the handle tells of the other side. */

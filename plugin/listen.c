@@ -23,7 +23,7 @@
 
 struct mn_listener {
     const struct mn_config *config;
-    const struct mn_device *device;
+    struct mn_device device;
     uint8_t nonce[MN_NONCE_SIZE], key[MN_KEY_SIZE];
     int fds[MN_MAX_LOCALS + MN_MAX_FAR];
     int n_fds;
@@ -57,6 +57,26 @@ void mn_side_self(const struct mn_config *config, const struct mn_device *device
     side->relay_node = config->relay ? config->relay->node : 0;
 }
 
+int mn_locals_all(const struct mn_config *config, const struct mn_device *device,
+                  struct mn_local locals[MN_MAX_LOCALS])
+{
+    int n = device->n_locals;
+
+    memcpy(locals, device->locals, sizeof device->locals);
+    for (int d = 0; d < config->n_devices && config->n_devices > 1; d++) {
+        const struct mn_device *other = &config->devices[d];
+        for (int i = 0; i < other->n_locals; i++) {
+            int at = other == device ? i : n;
+            if (at == MN_MAX_LOCALS)
+                break;
+            locals[at] = other->locals[i];
+            locals[at].nic = (uint8_t)(d * MN_MAX_LOCALS + other->locals[i].nic);
+            n += other != device;
+        }
+    }
+    return n;
+}
+
 static enum mn_err listen_at(const struct mn_local *local, uint16_t port, int *fd,
                              struct mn_diag *diag)
 {
@@ -69,6 +89,7 @@ static enum mn_err listen_at(const struct mn_local *local, uint16_t port, int *f
     if (*fd < 0)
         return mn_fail_errno(diag, "opening a socket (see ulimit -n)");
     (void)setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    mn_socket_bind_ahead(*fd, local->addr.family);
     (void)setsockopt(*fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent_s, sizeof silent_s);
     if (bind(*fd, (struct sockaddr *)&ss, len) || listen(*fd, BACKLOG)) {
         enum mn_err err = errno == EADDRINUSE
@@ -170,7 +191,9 @@ enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_dev
     if (!l)
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for a listener");
     l->config = config;
-    l->device = device;
+    l->device = *device;
+    l->device.n_locals = mn_locals_all(config, device, l->device.locals);
+    device = &l->device;
     struct mn_local at[MN_MAX_LOCALS + MN_MAX_FAR];
     memcpy(at, device->locals, (size_t)device->n_locals * sizeof *at);
     h.n_far = mn_far_now(config, h.far);
@@ -285,7 +308,7 @@ static enum mn_verdict add_candidate(struct mn_listener *l, int fd, const uint8_
     conn->traffic_class = -1;
     conn->door = l->door;
     snprintf(conn->peer_text, sizeof conn->peer_text, "a connecting process");
-    mn_side_self(l->config, l->device, &conn->side[0]);
+    mn_side_self(l->config, &l->device, &conn->side[0]);
     memcpy(conn->key, l->key, sizeof conn->key);
     l->pending[slot].conn = conn;
     l->pending[slot].born_ms = conn->stepped_ms;

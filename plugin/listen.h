@@ -41,5 +41,9 @@ void mn_dialer_drop(const struct mn_config *config);
 /* A side of the handshake as this process sees itself. */
 void mn_side_self(const struct mn_config *config, const struct mn_device *device,
                   struct mn_side *side);
+/* The device's addresses, and behind them those of the others, as far as there is room: NCCL takes
+ * devices in turn, whatever they are cabled to. Returns how many. */
+int mn_locals_all(const struct mn_config *config, const struct mn_device *device,
+                  struct mn_local locals[MN_MAX_LOCALS]);
 
 #endif

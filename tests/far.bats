@@ -116,6 +116,13 @@ right()
     [ "$status" -eq 1 ]
 }
 
+@test "far: with a device for each NIC neighbours have their cable, whichever device was chosen" {
+    MESHNET_DEVICE_MODE=per-link all_ranks --collective all-reduce --sizes 64K --algorithm ring
+    right
+    run grep -h WARN said.0 said.1 said.2 said.3
+    [ "$status" -eq 1 ]
+}
+
 @test "far: routes through neighbours are taken before the management network" {
     route_through a b c d
     before=$(bytes a mgmt)

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,11 +35,7 @@ static enum mn_err listen_at(struct mn_relay *relay, const struct mn_local *loca
     if (fd < 0)
         return mn_fail_errno(diag, "opening a socket (see ulimit -n)");
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    /* A cable's address may come later. */
-    if (local->addr.family == AF_INET6)
-        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_FREEBIND, &one, sizeof one);
-    else
-        (void)setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &one, sizeof one);
+    mn_socket_bind_ahead(fd, local->addr.family);
     if (bind(fd, (struct sockaddr *)&ss, len) || listen(fd, BACKLOG)) {
         int in_use = errno == EADDRINUSE;
         enum mn_err err =
