@@ -71,15 +71,12 @@ void mn_attend_wait(struct mn_attended *a)
 /* In how many ms it is to be looked at again; -1: when it is woken. */
 static int look_at(struct mn_attended *a, uint64_t now)
 {
-    int woken = atomic_load(&a->woken);
-
-    if (!woken && (!a->due_ms || now < a->due_ms))
+    if (!atomic_load(&a->woken) && (!a->due_ms || now < a->due_ms))
         return a->due_ms ? (int)(a->due_ms - now) : -1;
     if (!hold(a))
         return LOOK_MS;
-    atomic_store(&a->woken, 0);
-    if (woken)
-        a->woken_ms = now;
+    if (atomic_exchange(&a->woken, 0))
+        a->woken_ms = mn_now_ms(); /* after whatever its owner has looked at */
     unsigned ms = a->look(a);
     a->seen = a->calls;
     release(a);

@@ -13,7 +13,8 @@
 /* The answer is not complete yet, and nothing will wake who waits for it. */
 static int is_moving(const struct verbs_comm *comm)
 {
-    if (comm->control.fd >= 0 && (comm->unheard || comm->control.tx_len))
+    if (mn_reopen_is_done(comm->reopen) ||
+        (comm->control.fd >= 0 && (comm->unheard || comm->control.tx_len)))
         return 1;
     for (int i = 0; i < comm->n_links; i++) {
         const struct verbs_recovery *r = &comm->links[i].recovery;
