@@ -536,7 +536,8 @@ static void a_control_connection_is_opened_again(void **state)
         later(1);
         comm = lead(end_of ? "reopens-s" : "reopens");
         assert_int_equal(verbs_error(comm), MN_OK);
-        assert_int_equal(comm->links[0].recovery.state, VERBS_FENCED);
+        /* The receiver has waited long enough for what is flushed. */
+        assert_int_equal(comm->links[0].recovery.state, end_of ? VERBS_FENCED : VERBS_DOWN);
         assert_true(comm->control.fd >= 0);
         end(comm);
         begin(end_of, 1);
