@@ -10,8 +10,9 @@
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 
-#define SETUP_VERSION  4
-#define SETUP_FAILOVER 1 /* flag: links may go and come back */
+#define SETUP_VERSION  5
+#define SETUP_FAILOVER 1           /* flag: links may go and come back */
+#define SEGMENT_MOST   (16u << 20) /* a link that is slow, and not silent, has done one in time */
 
 void verbs_offer(struct mn_side *self)
 {
@@ -207,7 +208,7 @@ static enum mn_err make_link(struct verbs_comm *comm, const struct mn_conn *conn
 
 static void set_limits(struct verbs_comm *comm, const struct mn_conn *conn)
 {
-    uint32_t segment = 1u << 30;
+    uint32_t segment = SEGMENT_MOST;
 
     comm->rq_depth = VERBS_RQ;
     for (int i = 0; i < comm->n_links; i++) {
