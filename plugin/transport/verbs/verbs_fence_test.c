@@ -294,6 +294,44 @@ static void a_receiver_whose_links_all_fail_waits_for_its_sender(void **state)
     finish(&kit);
 }
 
+/* All of a device's failures may be read before the next look at links. */
+static void links_that_fail_at_one_look_wait_for_each_other(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    for (int end_of = 0; end_of < 2; end_of++) {
+        open_and_move(&kit, SHORT, 18);
+        struct verbs_comm *comm = end_of ? kit_sender(&kit) : kit_receiver(&kit);
+        for (int i = 0; i < 2; i++) {
+            at(comm, i)->broken = 1;
+            strcpy(at(comm, i)->cause, "a test");
+            verbs_set_away(comm, i, 1);
+            assert_true(verbs_quiet(comm, i));
+        }
+        assert_int_equal(verbs_recover(comm, mn_now_ms()), MN_OK);
+        assert_int_equal(comm->broken_ms, 0);
+        finish(&kit);
+    }
+}
+
+/* One cable was out and is back, which its sender, who is not called, has not read; the next is. */
+static void a_port_that_is_down_for_long_waits_for_a_sender_that_is_not_called(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    open_and_move(&kit, SHORT, 19);
+    post_receives(&kit);
+    struct verbs_comm *receiver = kit_receiver(&kit);
+    verbs_give_up(receiver, 1, mn_now_ms(), "a test");
+    atomic_store(&receiver->links[0].watch.port_down, (unsigned)mn_now_ms() | 1);
+    receiver_alone_for(&kit, 2 * SHORT + 1000);
+    assert_true(at(receiver, 0)->asked);
+    atomic_store(&receiver->links[0].watch.port_down, 0);
+    finish(&kit);
+}
+
 static void a_sender_whose_links_all_fail_waits_for_its_receiver(void **state)
 {
     struct kit kit;
@@ -620,6 +658,8 @@ int main(void)
         cmocka_unit_test(a_sender_that_calls_nothing_is_asked_once),
         cmocka_unit_test(a_queue_pair_that_failed_gets_no_more_requests),
         cmocka_unit_test(a_receiver_whose_links_all_fail_waits_for_its_sender),
+        cmocka_unit_test(links_that_fail_at_one_look_wait_for_each_other),
+        cmocka_unit_test(a_port_that_is_down_for_long_waits_for_a_sender_that_is_not_called),
         cmocka_unit_test(a_sender_whose_links_all_fail_waits_for_its_receiver),
         cmocka_unit_test(links_that_are_all_dead_are_waited_for_no_longer),
         cmocka_unit_test(a_link_that_joins_is_not_probed_by_the_receiver),

@@ -191,7 +191,7 @@ static enum mn_err look_at_ports(struct verbs_comm *comm, uint64_t now)
         unsigned down = port_down(link), since = down ? (unsigned)now - down : 0;
         if (link->recovery.state || link->recovery.broken || link->recovery.asked)
             continue;
-        if (fatal && is_of_link(fatal - 1) && verbs_may_give_up(comm, i)) {
+        if (fatal && is_of_link(fatal - 1) && verbs_may_lose(comm, i)) {
             verbs_give_up(comm, i, now, "the device reports an error (event %d)", fatal - 1);
             continue;
         }
@@ -206,9 +206,12 @@ static enum mn_err look_at_ports(struct verbs_comm *comm, uint64_t now)
         tell_outage(comm, i, now - since, now, "the port is down");
         /* Who begins to wait when it is long down waits as long; an outage before is no part of it.
          */
-        if (since > patience && now - link->outage.told_ms > patience)
+        if (since <= patience || now - link->outage.told_ms <= patience)
+            continue;
+        if (!verbs_may_lose(comm, i))
             return verbs_link_dead(comm, i, "the port has been down for %u s; check the cable",
                                    since / 1000);
+        verbs_give_up(comm, i, now - since, "the port is down");
     }
     return MN_OK;
 }

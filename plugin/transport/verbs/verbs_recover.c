@@ -6,9 +6,10 @@
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/log.h"
 
-#define FLAPS     5 /* doublings of the time a link has to be steady for */
-#define HOLD(s)   ((s) / 20)
-#define STEADY(s) (2 * (s)) /* up for so long: what was before is forgiven */
+#define FLAPS      5 /* doublings of the time a link has to be steady for */
+#define HOLD(s)    ((s) / 20)
+#define STEADY(s)  (2 * (s)) /* up for so long: what was before is forgiven */
+#define MUTE_TIMES 4
 
 const char *const verbs_state_names[VERBS_STATES] = {"UP", "FENCED", "DOWN", "JOINING"};
 
@@ -25,7 +26,7 @@ static int others_may_come(const struct verbs_comm *comm, int i)
 {
     for (int k = 0; k < comm->n_links; k++) {
         const struct verbs_recovery *r = &comm->links[k].recovery;
-        if (k != i && (r->state != VERBS_UP || r->asked) && !r->dead &&
+        if (k != i && (r->state != VERBS_UP || r->asked || r->broken || r->early) && !r->dead &&
             !atomic_load_explicit(&comm->links[k].watch.port_down, memory_order_relaxed))
             return !comm->peer_closed && !comm->ended_ms;
     }
@@ -284,17 +285,19 @@ static int waits_for_answer(const struct verbs_comm *comm)
     return 0;
 }
 
-/* What a link that was given up has done cannot be asked for: the control connection is lost, and
- * there is no way back for it. */
+/* What a link that was given up has done cannot be asked for: the control connection is lost, or on
+ * its way to be. Where it is tried again, some cable may come back that TCP can go over. */
 static enum mn_err look_mute(struct verbs_comm *comm, uint64_t now)
 {
     unsigned patience = comm->config->settings.rdma_silence_ms;
 
-    if (comm->control.fd >= 0 || comm->ended_ms || !waits_for_answer(comm) ||
-        mn_reopen_lost(comm->reopen)) {
+    if (comm->ended_ms || !waits_for_answer(comm) ||
+        (comm->control.fd >= 0 && !mn_socket_is_silent(comm->control.fd))) {
         comm->mute_ms = 0;
         return MN_OK;
     }
+    if (comm->control.fd >= 0 || mn_reopen_lost(comm->reopen))
+        patience *= MUTE_TIMES;
     if (!comm->mute_ms)
         comm->mute_ms = now;
     if (now - comm->mute_ms <= patience)
