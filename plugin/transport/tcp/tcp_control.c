@@ -81,9 +81,7 @@ static void write_frame(const struct tcp_comm *comm, const struct tcp_lane *lane
     }
 }
 
-static enum mn_err hear(struct tcp_comm *comm, struct tcp_lane *control);
-
-/* Whether the frame under way is out. What a peer said before it went is heard first. */
+/* Whether the frame under way is out. */
 static enum mn_err put(struct tcp_comm *comm, struct tcp_lane *control, int *out)
 {
     *out = 0;
@@ -95,11 +93,8 @@ static enum mn_err put(struct tcp_comm *comm, struct tcp_lane *control, int *out
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return MN_OK;
-        if (n < 0) {
-            int error = errno;
-            enum mn_err err = hear(comm, control);
-            return err ? err : tcp_broken(comm, control, error, "sending");
-        }
+        if (n < 0)
+            return tcp_broken(comm, control, errno, "sending");
         control->tx_header_left -= (uint32_t)n;
     }
     *out = 1;
