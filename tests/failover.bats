@@ -55,8 +55,10 @@ start()
 # flows COUNT: until so many messages have been received.
 flows()
 {
+    local count
     for _ in $(seq 600); do
-        [ "$(grep -E '^[0-9]+$' received | tail -n 1)" -lt "$1" ] 2>/dev/null || [ ! -s received ] || return 0
+        count=$(grep -E '^[0-9]+$' received | tail -n 1)
+        [ "${count:-0}" -lt "$1" ] || return 0
         ! grep -q '^failed' received sent || break
         sleep 0.1
     done

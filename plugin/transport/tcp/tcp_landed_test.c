@@ -250,6 +250,39 @@ static void who_dies_behind_a_message_without_a_receive_is_missed(void **state)
     free_ends(&e);
 }
 
+/* Its beginning was on a socket that is lost, and behind what nobody reads no end is to be seen. */
+static void who_dies_behind_a_part_without_its_beginning_is_missed(void **state)
+{
+    static struct {
+        struct tcp_frame frame;
+        uint8_t bytes[65536];
+    } part = {.frame = {.magic = TCP_MAGIC,
+                        .type = TCP_MORE,
+                        .tag = 5,
+                        .size = 2 * sizeof part.bytes,
+                        .offset = sizeof part.bytes,
+                        .length = sizeof part.bytes}};
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    struct ends e;
+    int result = 0, done = 0, lane = 0;
+
+    (void)state;
+    open_ends(&e, 0);
+    lane = sender(&e)->first == &sender(&e)->lanes[0];
+    void *posted = post(&e, 0, 5);
+    assert_int_equal(send(sender(&e)->lanes[lane].fd, &part, sizeof part, 0), sizeof part);
+    while (!receiver(&e)->lanes[lane].rx_parked) {
+        assert_false(is_done(posted));
+        assert_true(mn_now_ms() < end);
+    }
+    for (int i = 0; i < sender(&e)->n_all; i++)
+        break_socket(&sender(&e)->lanes[i]);
+    for (; !result; result = mn_net_test(posted, &done, NULL))
+        assert_true(!done && mn_now_ms() < end);
+    assert_int_equal(result, ncclRemoteError);
+    close_ends(&e);
+}
+
 static void who_has_all_says_so_again_without_a_call(void **state)
 {
     struct ends e;
@@ -440,6 +473,7 @@ int main(void)
         cmocka_unit_test(what_a_fence_has_read_is_acknowledged_at_once),
         cmocka_unit_test(what_is_sent_again_comes_though_later_messages_are_in_front),
         cmocka_unit_test(who_dies_behind_a_message_without_a_receive_is_missed),
+        cmocka_unit_test(who_dies_behind_a_part_without_its_beginning_is_missed),
         cmocka_unit_test(who_has_all_says_so_again_without_a_call),
         cmocka_unit_test(who_has_all_says_so_as_he_closes),
         cmocka_unit_test(what_has_come_is_there_though_its_sender_has_gone),

@@ -19,6 +19,7 @@
 #define HOLD_MOST  32  /* times its least */
 #define SLOW_PART  4   /* of what it should carry beside another link */
 #define SLOW_LOOKS 20
+#define CLOSED     7 /* TCP_CLOSE of netinet/tcp.h, which does not go together with linux/tcp.h */
 
 struct view {
     int up, data;           /* sockets that can be used; those for data */
@@ -189,6 +190,15 @@ static void find_broken(struct tcp_comm *comm, struct tcp_lane *lane)
         mark(comm, lane, errno, "looking at it");
 }
 
+/* Nothing comes any more, and what has come is not read: it waits for a message's beginning, which
+ * another socket has, or for its receive. The kernel keeps its error behind it. */
+static int is_stuck(const struct tcp_lane *lane)
+{
+    struct tcp_info info;
+
+    return lane->rx_parked && tcp_read_info(lane, &info) && info.tcpi_state == CLOSED;
+}
+
 int tcp_any_left(struct tcp_comm *comm)
 {
     int left = 0;
@@ -216,7 +226,7 @@ static enum mn_err judge(struct tcp_comm *comm, uint64_t now)
             continue;
         if (!lane->broken)
             find_broken(comm, lane);
-        left += !lane->broken;
+        left += !lane->broken && !(lane->rx_parked == 1 && is_stuck(lane));
         well |= !lane->broken && f->links[lane->way].well;
         if (lane->broken && (!worst || worst->broken == ETIMEDOUT))
             worst = lane;
@@ -436,7 +446,7 @@ static enum mn_err look_for_dark(struct tcp_comm *comm, uint64_t now)
         return MN_OK;
     }
     for (int i = 0; i < comm->n_lanes; i++)
-        if (!comm->lanes[i].off) {
+        if (!comm->lanes[i].off && !is_stuck(&comm->lanes[i])) {
             f->dark_ms = 0;
             return MN_OK;
         }
