@@ -222,9 +222,10 @@ void mn_relayd_say(const struct mn_relayd_options *o, const struct mn_relayd_sta
         for (int k = 0; k < s->config.devices[i].n_locals; k++)
             rdma |= s->config.devices[i].locals[k].rdma_device[0] != 0;
     (void)getrlimit(RLIMIT_MEMLOCK, &limit);
-    if (rdma && geteuid() && limit.rlim_cur < settings->relay_buffers)
+    if (rdma && geteuid() && limit.rlim_cur / 2 < settings->relay_buffers)
         fprintf(stderr,
-                "meshnet relayd: it may lock %s, and RDMA pins its buffers, %s: cables carry TCP "
+                "meshnet relayd: it may lock %s, and RDMA pins its buffers, %s, twice: cables "
+                "carry TCP "
                 "until that is raised (LimitMEMLOCK=infinity in its unit, ulimit -l unlimited), or "
                 "relay.buffers is smaller\n",
                 mn_format_size(limit.rlim_cur, may, sizeof may), size);

@@ -161,12 +161,12 @@ void mn_doctor_relay_memlock(struct mn_doctor_verdict *v, const struct mn_troubl
                buffers = mn_fact_number(relay, "buffers", 0);
         char has[32], wants[32];
 
-        if (may < 0 || may >= buffers || buffers > 1e15 || !has_rdma(v, i))
+        if (may < 0 || may >= 2 * buffers || buffers > 1e15 || !has_rdma(v, i))
             continue;
         struct mn_trouble *t = add(v, rule, i);
         snprintf(t->seen, sizeof t->seen, "relayd may lock %s",
                  mn_format_size((unsigned long long)may, has, sizeof has));
-        snprintf(t->expected, sizeof t->expected, "its buffers, %s",
+        snprintf(t->expected, sizeof t->expected, "its buffers, %s, twice",
                  mn_format_size((unsigned long long)buffers, wants, sizeof wants));
         mn_doctor_fix(t, "systemctl edit meshnet-relayd   # on %s: [Service] LimitMEMLOCK=infinity",
                       v->what->mesh->nodes[i].name);

@@ -371,7 +371,7 @@ static enum mn_err look_at_clock(struct mn_conn *conn, struct mn_diag *diag)
     if (conn->state == MN_CONN_CONNECT &&
         conn->idle_ms > limit / (conn->control.connector == MN_ROUTED ? 2 : 3))
         return passing(conn, mn_fail(diag, MN_ERR_LINK_DEAD, "nobody answers"));
-    if (conn->connector && conn->state == MN_CONN_HELLO)
+    if (conn->connector && conn->state == MN_CONN_HELLO && conn->patience_ms > limit)
         limit = conn->patience_ms;
     if (conn->idle_ms <= limit)
         return MN_ERR_AGAIN;

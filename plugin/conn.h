@@ -136,7 +136,8 @@ struct mn_conn {
     struct mn_reopen *reopen; /* from READY on, where the transport has a use for it; else NULL */
     uint64_t stepped_ms;      /* when it was last called, or begun */
     unsigned idle_ms;         /* without progress, as calls have seen it */
-    unsigned patience_ms;     /* connector: how much of it the peer may leave HELLO unanswered */
+    unsigned patience_ms;     /* connector: how much of it HELLO may be unanswered, where it is
+                                 more than handshake */
     uint64_t lanes_ms;        /* when the lanes were begun */
     int again;                /* after a failure: another attempt may go better */
     int lost;                 /* it failed because the peer closed it, without a word */

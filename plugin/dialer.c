@@ -191,6 +191,9 @@ static unsigned patience_ms(const struct mn_dialer *d)
     uint64_t patience = (uint64_t)s->handshake_ms << (d->unheard < 8 ? d->unheard : 8);
     unsigned most = s->connect_ms > s->handshake_ms ? s->connect_ms : s->handshake_ms;
 
+    /* Another address is to be tried: this one's cable may go meanwhile. */
+    if (d->n_candidates > 1)
+        return s->handshake_ms;
     return patience < most ? (unsigned)patience : most;
 }
 

@@ -66,9 +66,11 @@ int mn_locals_all(const struct mn_config *config, const struct mn_device *device
     for (int d = 0; d < config->n_devices && config->n_devices > 1; d++) {
         const struct mn_device *other = &config->devices[d];
         for (int i = 0; i < other->n_locals; i++) {
-            int at = other == device ? i : n;
-            if (at == MN_MAX_LOCALS)
-                break;
+            int at = other == device ? i : n, twice = 0;
+            for (int k = 0; k < n && other != device; k++)
+                twice |= mn_addr_equal(&locals[k].addr, &other->locals[i].addr);
+            if (twice || at == MN_MAX_LOCALS)
+                continue;
             locals[at] = other->locals[i];
             locals[at].nic = (uint8_t)(d * MN_MAX_LOCALS + other->locals[i].nic);
             n += other != device;
@@ -191,6 +193,7 @@ enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_dev
     if (!l)
         return mn_fail(diag, MN_ERR_NOMEM, "no memory for a listener");
     l->config = config;
+    int own = device->n_locals;
     l->device = *device;
     l->device.n_locals = mn_locals_all(config, device, l->device.locals);
     device = &l->device;
@@ -218,6 +221,8 @@ enum mn_err mn_listener_open(const struct mn_config *config, const struct mn_dev
     mn_conn_key(config, l->nonce, l->key);
     memcpy(h.nonce, l->nonce, sizeof h.nonce);
     memcpy(h.locals, device->locals, sizeof h.locals);
+    for (int i = own; i < device->n_locals; i++)
+        h.locals[i].spare = 1; /* behind what is for nodes without a cable */
     h.n_locals = device->n_locals;
     if (tell_gids(config, device, &h) || config->settings.detour ||
         (config->settings.failover && !config->hop))

@@ -27,6 +27,7 @@ static int others_may_come(const struct verbs_comm *comm, int i)
     for (int k = 0; k < comm->n_links; k++) {
         const struct verbs_recovery *r = &comm->links[k].recovery;
         if (k != i && (r->state != VERBS_UP || r->asked || r->broken || r->early) && !r->dead &&
+            !verbs_is_lost(&comm->links[k]) &&
             !atomic_load_explicit(&comm->links[k].watch.port_down, memory_order_relaxed))
             return !comm->peer_closed && !comm->ended_ms;
     }
