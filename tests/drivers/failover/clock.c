@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define NS_S      1000000000ull
-#define SETTLE_MS 2000
+#define SETTLE_MS 20000
 #define SLICE_NS  200000
 #define WAITS     16 /* threads that wait with an end; of more than that nobody is waited for */
 
