@@ -428,7 +428,6 @@ static void only_who_has_the_handle_is_answered(void **state)
     struct pair p = listen_at(net);
     uint8_t hello[64], wrong[64], said[64];
     size_t len = overhear(net, &p, hello, sizeof hello);
-    int first = reach(port_of(&p)), again = reach(port_of(&p));
 
     (void)state;
     assert_int_equal(len, 8 + MN_HELLO_SIZE);
@@ -445,6 +444,7 @@ static void only_who_has_the_handle_is_answered(void **state)
         close(fd);
     }
     /* One that was overheard is good once at a time. */
+    int first = reach(port_of(&p)), again = reach(port_of(&p));
     assert_int_equal(answer(&p, first, hello, len, said), 25);
     assert_int_equal(answer(&p, again, hello, len, said), 0);
     finish(net, &p);
