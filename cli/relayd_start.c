@@ -225,8 +225,7 @@ void mn_relayd_say(const struct mn_relayd_options *o, const struct mn_relayd_sta
     if (rdma && geteuid() && limit.rlim_cur / 2 < settings->relay_buffers)
         fprintf(stderr,
                 "meshnet relayd: it may lock %s, and RDMA pins its buffers, %s, twice: cables "
-                "carry TCP "
-                "until that is raised (LimitMEMLOCK=infinity in its unit, ulimit -l unlimited), or "
-                "relay.buffers is smaller\n",
+                "carry TCP until that is raised (LimitMEMLOCK=infinity in its unit, ulimit -l "
+                "unlimited), or relay.buffers is smaller\n",
                 mn_format_size(limit.rlim_cur, may, sizeof may), size);
 }
