@@ -29,7 +29,14 @@ static struct {
 } answer;
 
 /* What libnl 3.7 does not stand is made into what it skips: a way of no length among several, in
- * which it goes round for ever, and what only a kind of link has, which it does not check. */
+ * which it goes round for ever; a router shorter than its family, of which it copies -1 bytes; and
+ * what only a kind of link has, which it does not check. */
+static void spare_router(struct rtattr *attr)
+{
+    if ((attr->rta_type & NLA_TYPE_MASK) == RTA_VIA && RTA_PAYLOAD(attr) < sizeof(struct rtvia))
+        attr->rta_type = RTA_UNSPEC;
+}
+
 static void spare_ways(struct rtattr *attr)
 {
     struct rtnexthop *way = RTA_DATA(attr);
@@ -37,8 +44,11 @@ static void spare_ways(struct rtattr *attr)
     for (int rest = (int)RTA_PAYLOAD(attr); rest >= (int)sizeof *way;) {
         if (way->rtnh_len < sizeof *way)
             way->rtnh_len = sizeof *way;
-        if (RTNH_ALIGN(way->rtnh_len) > rest)
+        if (way->rtnh_len > rest)
             return;
+        int left = way->rtnh_len - (int)RTNH_LENGTH(0);
+        for (struct rtattr *of = RTNH_DATA(way); RTA_OK(of, left); of = RTA_NEXT(of, left))
+            spare_router(of);
         rest -= RTNH_ALIGN(way->rtnh_len);
         way = RTNH_NEXT(way);
     }
@@ -80,6 +90,8 @@ static void spare_libnl(struct nlmsghdr *head)
             spare_link(attr);
         else if ((attr->rta_type & NLA_TYPE_MASK) == RTA_MULTIPATH)
             spare_ways(attr);
+        else
+            spare_router(attr);
     }
 }
 
