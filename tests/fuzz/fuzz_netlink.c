@@ -76,12 +76,13 @@ static void spare_link(struct rtattr *attr)
         attr->rta_type = IFLA_UNSPEC;
 }
 
+/* It reads questions, too, and what has gone. */
 static void spare_libnl(struct nlmsghdr *head)
 {
-    int route = head->nlmsg_type == RTM_NEWROUTE;
+    int type = head->nlmsg_type, route = type >= RTM_NEWROUTE && type <= RTM_GETROUTE;
     size_t body = NLMSG_LENGTH(route ? sizeof(struct rtmsg) : sizeof(struct ifinfomsg));
 
-    if ((!route && head->nlmsg_type != RTM_NEWLINK) || head->nlmsg_len < body)
+    if ((!route && (type < RTM_NEWLINK || type > RTM_GETLINK)) || head->nlmsg_len < body)
         return;
     int left = (int)(head->nlmsg_len - body);
     for (struct rtattr *attr = (struct rtattr *)((uint8_t *)head + body); RTA_OK(attr, left);
