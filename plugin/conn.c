@@ -8,8 +8,6 @@
 #include "plugin/reopen.h"
 #include "plugin/transport.h"
 
-#define PATIENT_CALLS 8 /* that see no progress before an attempt is given up */
-
 uint64_t mn_now_ms(void)
 {
     struct timespec ts;
@@ -364,7 +362,7 @@ static enum mn_err look_at_clock(struct mn_conn *conn, struct mn_diag *diag)
     uint64_t now = mn_now_ms(), away = now - conn->stepped_ms;
 
     conn->stepped_ms = now;
-    conn->idle_ms += away < limit / PATIENT_CALLS ? (unsigned)away : limit / PATIENT_CALLS;
+    conn->idle_ms += away < limit / MN_PATIENT_CALLS ? (unsigned)away : limit / MN_PATIENT_CALLS;
     if (conn->connector && conn->state == MN_CONN_LANES && conn->lanes_agreed)
         return MN_ERR_AGAIN;
     /* A kernel answers at once, whatever its processes do; one behind others a little later. */

@@ -44,6 +44,9 @@
 #define MN_PROTOCOL_VERSION 10
 #define MN_FRAME_MAX        4096
 #define MN_MAX_LANES        64 /* bits of LANES */
+/* Calls that see no progress before an attempt is given up: one counts for no more than this part
+ * of handshake, so that who is away does not come back to a failure. */
+#define MN_PATIENT_CALLS 8
 
 enum mn_frame {
     MN_FRAME_HELLO = 1,

@@ -16,8 +16,6 @@
 #define MAX_PAUSE_MS 1000
 #define ASK_MS       300 /* a peer that is there has answered by then */
 #define HEAR_MS      100 /* for what is said of an attempt that failed at once */
-/* A call counts for no more than this part of the handshake's time, as in conn.c. */
-#define PATIENT_CALLS 8
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mn_dialer *dialers;
@@ -427,7 +425,7 @@ static enum mn_err look_at_clock(struct mn_dialer *d, struct mn_diag *diag)
 
 static void count_away(struct mn_dialer *d)
 {
-    unsigned most = d->config->settings.handshake_ms / PATIENT_CALLS;
+    unsigned most = d->config->settings.handshake_ms / MN_PATIENT_CALLS;
     uint64_t now = mn_now_ms(), away = now - d->stepped_ms;
 
     d->stepped_ms = now;
