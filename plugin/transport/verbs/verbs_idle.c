@@ -13,6 +13,7 @@
 /* A link that says nothing for so long, beside one that does, is given up. */
 #define DUMB(bound) ((bound) / 16)
 #define SOON_MS     1
+#define UNSEEN_MS   1000 /* as much of the time between two looks may be waiting */
 
 enum mn_err verbs_link_dead(struct verbs_comm *comm, int link, const char *fmt, ...)
 {
@@ -235,8 +236,28 @@ static enum mn_err look_at_broken(struct verbs_comm *comm, uint64_t now)
                                  "process may have ended");
 }
 
+/* Who was stopped, or elsewhere, has not waited meanwhile: what came back then is not seen yet. */
+static void leave_out_unseen(struct verbs_comm *comm, uint64_t now)
+{
+    uint64_t gap = comm->looked_ms ? now - comm->looked_ms : 0;
+
+    if (gap <= UNSEEN_MS)
+        return;
+    gap -= UNSEEN_MS;
+    for (int i = 0; i < comm->n_links; i++)
+        if (comm->links[i].outage.told_ms)
+            comm->links[i].outage.told_ms += gap;
+    if (comm->alone_ms) {
+        comm->alone_ms += gap;
+        comm->alone_seen_ms += gap;
+    }
+    if (comm->mute_ms)
+        comm->mute_ms += gap;
+}
+
 static enum mn_err look(struct verbs_comm *comm, uint64_t now)
 {
+    leave_out_unseen(comm, now);
     comm->looked_ms = now;
     comm->alarm = atomic_load_explicit(&verbs_alarm, memory_order_acquire);
     enum mn_err err = verbs_look_at_control(comm, now);

@@ -20,15 +20,21 @@ int verbs_may_give_up(const struct verbs_comm *comm, int link)
     return comm->failover && others > 0 && !comm->peer_closed && !comm->ended_ms;
 }
 
+/* New queue pairs would be of use, as far as this end knows. */
+static int may_come(const struct verbs_link *link)
+{
+    return !link->recovery.dead && !verbs_is_lost(link) &&
+           !atomic_load_explicit(&link->watch.port_down, memory_order_relaxed);
+}
+
 /* Nothing but new queue pairs helps the last link: it waits for them with those that are on their
  * way out, or back. */
 static int others_may_come(const struct verbs_comm *comm, int i)
 {
     for (int k = 0; k < comm->n_links; k++) {
         const struct verbs_recovery *r = &comm->links[k].recovery;
-        if (k != i && (r->state != VERBS_UP || r->asked || r->broken || r->early) && !r->dead &&
-            !verbs_is_lost(&comm->links[k]) &&
-            !atomic_load_explicit(&comm->links[k].watch.port_down, memory_order_relaxed))
+        if (k != i && (r->state != VERBS_UP || r->asked || r->broken || r->early) &&
+            may_come(&comm->links[k]))
             return !comm->peer_closed && !comm->ended_ms;
     }
     return 0;
@@ -234,16 +240,19 @@ static enum mn_err on_broken(struct verbs_comm *comm, int i, uint64_t now)
     return MN_OK;
 }
 
-/* Only the peer's process can do what is next for the link. */
+/* Only the peer's process can do what is next for the link: of one that is down, and well here, the
+ * sender joins it again. */
 static int waits_for_process(const struct verbs_comm *comm)
 {
     int waits = 0;
 
     for (int i = 0; i < comm->n_links; i++) {
         const struct verbs_recovery *r = &comm->links[i].recovery;
-        waits |= r->asked ||
-                 (comm->base.is_send && (r->state == VERBS_FENCED ||
-                                         (r->state == VERBS_JOINING && r->step == VERBS_ASKS)));
+        if (comm->base.is_send)
+            waits |= r->state == VERBS_FENCED || r->asked ||
+                     (r->state == VERBS_JOINING && r->step == VERBS_ASKS);
+        else
+            waits |= r->asked || (r->state == VERBS_DOWN && may_come(&comm->links[i]));
     }
     return waits && comm->control.fd >= 0 && !mn_socket_is_silent(comm->control.fd);
 }

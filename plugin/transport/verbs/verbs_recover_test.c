@@ -122,6 +122,70 @@ static void all_cables_pulled_for_good(void **state)
     kit_close(&kit);
 }
 
+/* As if nobody had looked for so long: a process that was stopped. */
+static void look_away(struct verbs_comm *comm, unsigned ms)
+{
+    uint64_t *const times[] = {&comm->looked_ms, &comm->alone_ms, &comm->alone_seen_ms,
+                               &comm->mute_ms};
+
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        if (*times[i])
+            *times[i] -= ms;
+    for (int i = 0; i < comm->n_links; i++) {
+        struct verbs_link *link = &comm->links[i];
+        if (link->outage.told_ms)
+            link->outage.told_ms -= ms;
+        if (atomic_load(&link->watch.port_down))
+            atomic_fetch_sub(&link->watch.port_down, ms);
+    }
+}
+
+/* What is seen first after a minute is that a cable is still out, though it is not. */
+static void go_on_after_a_minute(struct kit *kit)
+{
+    look_away(kit_sender(kit), 60000);
+    look_away(kit_receiver(kit), 60000);
+    for (int i = 0; i < 3000; i++)
+        assert_int_equal(kit_step(kit), MN_OK);
+    kit_set("link=fv0:up,link=fv1:up,lost=fv0:none");
+    assert_int_equal(kit_move(kit, kit->n_sends + 100), MN_OK);
+    kit_close(kit);
+}
+
+static void who_was_stopped_has_not_waited_for_a_cable(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, 1, 1, 4000, 10);
+    assert_int_equal(kit_move(&kit, 50), MN_OK);
+    kit_set("link=fv0:down");
+    kit.messages = 100000;
+    while (kit_count("waiting for it") < 2)
+        assert_int_equal(kit_step(&kit), MN_OK);
+    go_on_after_a_minute(&kit);
+}
+
+static void who_was_stopped_has_not_waited_for_any_link(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, 2, 1, 4000, 11);
+    assert_int_equal(kit_move(&kit, 50), MN_OK);
+    kit_set("link=fv0:down");
+    kit.messages = 100000;
+    while (kit_count("is given up: ") < 2)
+        assert_int_equal(kit_step(&kit), MN_OK);
+    kit_set("link=fv0:up,lost=fv0:both");
+    while (kit_sender(&kit)->links[0].recovery.state != VERBS_JOINING)
+        assert_int_equal(kit_step(&kit), MN_OK);
+    kit_set("link=fv1:down");
+    while (!kit_sender(&kit)->alone_ms)
+        assert_int_equal(kit_step(&kit), MN_OK);
+    go_on_after_a_minute(&kit);
+}
+
 static uint64_t draw(uint64_t *state, uint64_t n)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -246,6 +310,8 @@ int main(void)
         cmocka_unit_test(queue_pairs_of_a_dead_link_end_when_it_returns),
         cmocka_unit_test(a_link_whose_completion_queue_failed_stays_away),
         cmocka_unit_test(all_cables_pulled_for_good),
+        cmocka_unit_test(who_was_stopped_has_not_waited_for_a_cable),
+        cmocka_unit_test(who_was_stopped_has_not_waited_for_any_link),
         cmocka_unit_test(whatever_fails_one_link_is_enough),
     };
 
