@@ -191,6 +191,8 @@ void mn_socket_tune(int fd, unsigned silence_ms);
 void mn_socket_keep(int fd);
 /* Two probes of such a socket were not answered. */
 int mn_socket_is_silent(int fd);
+/* The peer has closed it. */
+int mn_socket_has_ended(int fd);
 /* Closes it by a reset, which tells the peer that it is lost, and not that its process ended. */
 void mn_socket_reset(int fd);
 /* Before close(): what is queued is tried to be delivered for so long. */

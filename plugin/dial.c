@@ -61,13 +61,25 @@ void mn_socket_keep(int fd)
     set_int(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, RTO_MAX_MS);
 }
 
+static int read_info(int fd, struct tcp_info *info)
+{
+    socklen_t len = sizeof *info;
+
+    return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &len);
+}
+
 int mn_socket_is_silent(int fd)
 {
     struct tcp_info info;
-    socklen_t len = sizeof info;
 
-    return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) &&
-           info.tcpi_last_ack_recv > (2 * KEEP_S + 1) * 1000;
+    return read_info(fd, &info) && info.tcpi_last_ack_recv > (2 * KEEP_S + 1) * 1000;
+}
+
+int mn_socket_has_ended(int fd)
+{
+    struct tcp_info info;
+
+    return read_info(fd, &info) && info.tcpi_state == TCP_CLOSE_WAIT;
 }
 
 void mn_socket_reset(int fd)

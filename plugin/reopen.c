@@ -13,16 +13,18 @@
 #include "topo/base/log.h"
 
 #define BUCKETS    256
-#define ROUND_MS   10 /* between two rounds of the thread, however many come */
-#define UNDER_WAY  20 /* between looks at what is being dialled or looked at */
+#define ROUND_MS   10   /* between two rounds of the thread, however many come */
+#define UNDER_WAY  20   /* between looks at what is being dialled or looked at */
+#define WATCH_MS   4000 /* between looks at control connections whose comms may make no call */
 #define FRAME_SIZE (8 + MN_RETURN_SIZE)
 #define LANE_STEP  0x9e3779b97f4a7c15u /* between the ids of a connection's sockets; odd */
 
 /* Taken inside of arrive.c's, never around it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mn_reopen *buckets[BUCKETS];
-static int n_lost;
-static int wake = -1; /* eventfd; the thread runs while it is one */
+static int n_lost, n_watched;
+static uint64_t watch_ms; /* when those that are watched are looked at next */
+static int wake = -1;     /* eventfd; the thread runs while it is one */
 static int ending;
 static pthread_t thread;
 
@@ -134,14 +136,35 @@ enum mn_verdict mn_reopen_judge(void *strangers, int fd)
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
+static void lose(struct mn_reopen *r, uint64_t now)
+{
+    r->lost = 1;
+    n_lost++;
+    r->rounds = 0;
+    r->due_ms = now;
+}
+
+static int is_silent(struct mn_reopen *r)
+{
+    return r->watched >= 0 && !r->lost && !mn_reopen_is_done(r) &&
+           mn_socket_is_silent(r->watched) && !mn_socket_has_ended(r->watched);
+}
+
 /* What there is to dial; returns until when nothing is, in ms; -1 = for ever. */
 static int dial_all(void)
 {
     uint64_t now = mn_now_ms(), first = UINT64_MAX;
 
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < BUCKETS && n_lost; i++)
+    int looks = n_watched && now >= watch_ms;
+    if (looks)
+        watch_ms = now + WATCH_MS;
+    if (n_watched)
+        first = watch_ms;
+    for (int i = 0; i < BUCKETS && (n_lost || looks); i++)
         for (struct mn_reopen *r = buckets[i]; r; r = r->next) {
+            if (looks && is_silent(r))
+                lose(r, now);
             if (!r->lost)
                 continue;
             mn_reopen_dial(r, now);
@@ -269,6 +292,7 @@ static struct mn_reopen *make(const struct mn_conn *conn, uint16_t port, int lan
     r->id = conn->id + (uint64_t)(lane + 1) * LANE_STEP;
     memcpy(r->key, conn->session, sizeof r->key);
     atomic_init(&r->fresh, -1);
+    r->watched = -1;
     r->connector = conn->connector;
     r->port = port;
     r->traffic_class = conn->traffic_class;
@@ -321,6 +345,7 @@ void mn_reopen_free(struct mn_reopen *r)
         at = &(*at)->next;
     *at = r->next;
     n_lost -= r->lost;
+    n_watched -= r->watched >= 0;
     pthread_mutex_unlock(&lock);
     if (r->chan)
         mn_chan_close(r->chan);
@@ -358,12 +383,9 @@ int mn_reopen_lost_on(struct mn_reopen *r, const char *netdev)
     if (!waits)
         error = wake_locked();
     if (!waits && !error) {
-        r->lost = 1;
-        n_lost++;
-        r->rounds = 0;
+        lose(r, mn_now_ms());
         if (netdev)
             choose_way(r, netdev);
-        r->due_ms = mn_now_ms();
     }
     int tell = error && !r->told;
     r->told |= error != 0;
@@ -373,6 +395,18 @@ int mn_reopen_lost_on(struct mn_reopen *r, const char *netdev)
                 "(see ulimit -n and -u): %s; trying on",
                 r->peer, strerror(error));
     return !error;
+}
+
+void mn_reopen_watch(struct mn_reopen *r, int fd)
+{
+    if (!r || !r->connector)
+        return;
+    pthread_mutex_lock(&lock);
+    n_watched += (fd >= 0) - (r->watched >= 0);
+    r->watched = fd;
+    if (fd >= 0) /* without the thread its comm's calls alone look */
+        (void)wake_locked();
+    pthread_mutex_unlock(&lock);
 }
 
 int mn_reopen_is_done(struct mn_reopen *r)

@@ -46,6 +46,9 @@ void mn_reopen_wakes(struct mn_reopen *reopen, struct mn_attended *attended);
 int mn_reopen_lost(struct mn_reopen *reopen);
 /* The same, and the cable of this netdev is dialled over last. */
 int mn_reopen_lost_on(struct mn_reopen *reopen, const char *netdev);
+/* Connector: the control connection, so that it is opened again when it is silent though its comm
+ * makes no call, which the peer may need an answer to. Before it is closed: -1, none. */
+void mn_reopen_watch(struct mn_reopen *reopen, int fd);
 /* Whether there is a new one to be taken. A load. */
 int mn_reopen_is_done(struct mn_reopen *reopen);
 /* Its socket, the caller's; -1: none yet. */

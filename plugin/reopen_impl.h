@@ -25,6 +25,7 @@ struct mn_reopen {
     atomic_int fresh;          /* socket that waits for the comm; -1 = none */
     uint64_t given;            /* the attempt that it is of; with the lock */
     struct mn_attended *wakes; /* … too; NULL = nobody */
+    int watched;               /* connector: … too; see mn_reopen_watch(); -1 = none */
     int connector;
     int holds; /* the door */
     char peer[128];

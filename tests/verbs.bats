@@ -62,18 +62,23 @@ on()
     nsenter --net=/run/netns/$NS-"$1" "${@:2}"
 }
 
-# start MESSAGES SENDING [VARIABLE…]: a receives, b sends; SENDING tells whether b has a device too
-# (rdma, none).
-start()
+# send MESSAGES SENDING [VARIABLE…]: b sends; SENDING tells whether it has a device too (rdma, none).
+send()
 {
     local messages=$1 sending=$2
     local library=LD_LIBRARY_PATH=$BUILD/tests/fakeverbs
     shift 2
-    receive "$messages" "$@"
     [ "$sending" = rdma ] || library=NOTHING=
     nsenter --net=/run/netns/$NS-b env "$library" FAKEVERBS="$(double 10.66.0.2 10.66.1.2 b)" "$@" \
         timeout -k 1 110 "$STREAM" "$PLUGIN" send handle "$messages" idle >sent 2>sent.log 3>&- &
     SENDER=$!
+}
+
+# start MESSAGES SENDING [VARIABLE…]: a receives, b sends.
+start()
+{
+    receive "$1" "${@:3}"
+    send "$@"
 }
 
 # finish: both ends say done.
@@ -315,6 +320,29 @@ until_logged()
     finish
     cat received.log sent.log
     [ ! -s received.log ] && [ ! -s sent.log ]
+}
+
+# Nothing but the receiver's announcements is on its way; one is lost with the cable by which the sender
+# could be asked for it.
+@test "verbs: a sender that makes no call opens the control connection anew: its receiver does not give up" {
+    touch idle
+    echo rocep1s0f0 >muted
+    start 512 rdma MESHNET_RDMA_SILENCE=3s
+    for _ in $(seq 300); do
+        ! grep -q idle sent || break
+        sleep 0.1
+    done
+    ip -n $NS-b link set mesh0 down
+    for _ in $(seq 200); do
+        ! grep -q 'was opened again' received.log || break
+        sleep 0.1
+    done
+    grep 'link mesh0 .*: is given up: no answer' received.log
+    grep 'was opened again' received.log
+    sleep 4
+    rm muted idle
+    finish
+    cat received.log sent.log
 }
 
 # cut END TIMES: the kernel resets the control connection there, the other end is told; returns when

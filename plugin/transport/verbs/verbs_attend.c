@@ -46,8 +46,17 @@ static unsigned look(struct mn_attended *attended)
     return !err && !ended && is_moving(comm) ? MOVES_MS : 0;
 }
 
+/* A sender only opens it again, so that a receiver can say what it needs of him, and waits for it
+ * as for a process that makes no call. */
+static int is_watched(const struct verbs_comm *comm)
+{
+    return comm->failover && !comm->config->hop;
+}
+
 void verbs_attend_watch(struct verbs_comm *comm)
 {
+    if (comm->base.is_send && is_watched(comm))
+        mn_reopen_watch(comm->reopen, comm->control.fd);
     if (!comm->attended.joined)
         return;
     int error = mn_attend_watch(&comm->attended, comm->control.fd);
@@ -63,13 +72,11 @@ void verbs_attend_join(struct verbs_comm *comm)
 {
     char who[VERBS_WHO];
 
-    if (comm->base.is_send || !comm->failover || comm->config->hop)
-        return;
     comm->attended.look = look;
-    if (mn_attend_join(&comm->attended, verbs_name(comm, -1, who)))
-        return;
+    if (!comm->base.is_send && is_watched(comm) &&
+        !mn_attend_join(&comm->attended, verbs_name(comm, -1, who)))
+        mn_reopen_wakes(comm->reopen, &comm->attended);
     verbs_attend_watch(comm);
-    mn_reopen_wakes(comm->reopen, &comm->attended);
 }
 
 void verbs_attend_leave(struct verbs_comm *comm)

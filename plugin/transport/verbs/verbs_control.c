@@ -17,6 +17,7 @@ static void renew_control(struct verbs_comm *comm)
 
     if (fd < 0)
         return;
+    mn_reopen_watch(comm->reopen, -1);
     /* The peer may not have seen yet that there is a new one. */
     if (comm->control.fd >= 0)
         mn_socket_reset(comm->control.fd);
@@ -111,6 +112,7 @@ static void lose_control(struct verbs_comm *comm, const char *why)
 {
     char who[VERBS_WHO];
 
+    mn_reopen_watch(comm->reopen, -1);
     mn_chan_close(&comm->control);
     comm->base.wakes_changed++;
     MN_WARN("%s: the control connection is lost (%s); going on without it as long as the queue "

@@ -338,8 +338,8 @@ void verbs_free(struct verbs_comm *comm)
         if (link->ring_mr)
             link->device->ibv->dereg_mr(link->ring_mr);
     }
-    mn_chan_close(&comm->control);
     mn_reopen_free(comm->reopen);
+    mn_chan_close(&comm->control);
     verbs_pages_free(comm->ring, VERBS_RING * sizeof *comm->ring);
     free(comm->sends);
     free(comm->parts);
