@@ -56,7 +56,9 @@ static unsigned look_at_receiver(struct tcp_comm *comm)
     if (atomic_load(&comm->error) || tcp_attend(comm))
         return 0;
     for (int i = 0; i < comm->n_all; i++)
-        away |= comm->lanes[i].state != TCP_UP;
+        away |= comm->lanes[i].off;
+    if (f->n_broken == comm->n_all) /* the peer has ended, which the owner learns when he calls */
+        return 0;
     return f->n_due || comm->ack_due ? OWES_MS : away ? AWAY_MS : 0;
 }
 

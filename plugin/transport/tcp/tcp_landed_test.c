@@ -310,6 +310,37 @@ static void who_has_all_says_so_again_without_a_call(void **state)
     close_ends(&e);
 }
 
+static uint64_t control_of(struct tcp_comm *comm)
+{
+    mn_attend_enter(&comm->attended);
+    uint64_t attempt = comm->lanes[comm->n_lanes].attempt;
+    mn_attend_exit(&comm->attended);
+    return attempt;
+}
+
+/* The sender would say what is next on one that nobody hears. */
+static void a_control_socket_alone_is_taken_back_without_a_call(void **state)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    struct ends e;
+
+    (void)state;
+    open_ends(&e, 0);
+    tcp_attend_join(receiver(&e));
+    uint64_t before = control_of(sender(&e));
+    break_socket(&sender(&e)->lanes[sender(&e)->n_lanes]);
+    while (control_of(sender(&e)) == before) {
+        assert_int_equal(tcp_attend(sender(&e)), 0);
+        nap();
+        assert_true(mn_now_ms() < end);
+    }
+    while (control_of(receiver(&e)) != control_of(sender(&e))) {
+        nanosleep(&(struct timespec){0, 100000000}, NULL);
+        assert_true(mn_now_ms() < end);
+    }
+    close_ends(&e);
+}
+
 static void who_has_all_says_so_as_he_closes(void **state)
 {
     struct ends e;
@@ -475,6 +506,7 @@ int main(void)
         cmocka_unit_test(who_dies_behind_a_message_without_a_receive_is_missed),
         cmocka_unit_test(who_dies_behind_a_part_without_its_beginning_is_missed),
         cmocka_unit_test(who_has_all_says_so_again_without_a_call),
+        cmocka_unit_test(a_control_socket_alone_is_taken_back_without_a_call),
         cmocka_unit_test(who_has_all_says_so_as_he_closes),
         cmocka_unit_test(what_has_come_is_there_though_its_sender_has_gone),
         cmocka_unit_test(what_is_not_all_sent_has_not_landed),
