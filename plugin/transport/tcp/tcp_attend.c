@@ -13,6 +13,8 @@
 #include "topo/base/log.h"
 
 #define OWES_MS 50
+/* TCP_CLOSE_WAIT of netinet/tcp.h, which does not go together with linux/tcp.h. */
+#define CLOSE_WAIT 8
 #define AWAY_MS 500 /* between looks at a receiver that has lost a socket */
 
 enum tcp_delivery tcp_delivery(const struct tcp_comm *comm)
@@ -31,6 +33,16 @@ enum tcp_delivery tcp_delivery(const struct tcp_comm *comm)
             delivery = TCP_HAS_NO_ROOM;
     }
     return delivery;
+}
+
+int tcp_peer_has_closed(const struct tcp_comm *comm)
+{
+    struct tcp_info info;
+
+    for (int i = 0; i < comm->n_all; i++)
+        if (tcp_read_info(&comm->lanes[i], &info) && info.tcpi_state == CLOSE_WAIT)
+            return 1;
+    return 0;
 }
 
 /* One that is being called is its owner's. */

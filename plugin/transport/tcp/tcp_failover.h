@@ -74,6 +74,8 @@ void tcp_attend_watch(struct tcp_comm *comm, const struct tcp_lane *control);
  * whatever becomes of the link; or it has no room for them, and answers. */
 enum tcp_delivery { TCP_UNDER_WAY, TCP_HAS_NO_ROOM, TCP_DELIVERED };
 enum tcp_delivery tcp_delivery(const struct tcp_comm *comm);
+/* Of one of its sockets, by an end and not by a reset: it gives no socket up so. */
+int tcp_peer_has_closed(const struct tcp_comm *comm);
 /* tcp_life.c: all that its calls would do, but for data that is received, and its end. */
 enum mn_err tcp_attend(struct tcp_comm *comm);
 /* Small messages that are done are in no socket that will deliver them, or may not be. */

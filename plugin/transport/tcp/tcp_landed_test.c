@@ -382,6 +382,30 @@ static void keep(enum mn_log_level level, const char *file, int line, const char
         snprintf(said, sizeof said, "%s", msg);
 }
 
+/* Behind what nobody has read no socket ends. */
+static void who_closes_does_not_wait_for_a_sender_that_has_closed(void **state)
+{
+    struct ends e;
+
+    (void)state;
+    open_ends(&e, 0);
+    (void)send_bytes(&e, TCP_EAGER_MAX + 1, 5);
+    arrives(post(&e, 0, 5));
+    assert_true(is_done(send_bytes(&e, 8, 5)));
+    assert_true(is_done(send_bytes(&e, 8, 5)));
+    arrives(post(&e, 1, 5));
+    assert_int_equal(mn_net_close_send(e.send), 0);
+    uint64_t end = mn_now_ms() + 1000; /* its control socket is let go */
+    while (mn_now_ms() < end)
+        assert_int_equal(tcp_attend(receiver(&e)), 0);
+    said[0] = 0;
+    mn_log_set_sink(keep);
+    assert_int_equal(mn_net_close_recv(e.recv), 0);
+    mn_log_set_sink(NULL);
+    assert_null(strstr(said, "closed while"));
+    free_ends(&e);
+}
+
 static void acknowledge(const struct ends *e, uint32_t before, uint64_t bits)
 {
     struct tcp_frame frame = {.magic = TCP_MAGIC, .type = TCP_ACK, .seq = before};
@@ -509,6 +533,7 @@ int main(void)
         cmocka_unit_test(a_control_socket_alone_is_taken_back_without_a_call),
         cmocka_unit_test(who_has_all_says_so_as_he_closes),
         cmocka_unit_test(what_has_come_is_there_though_its_sender_has_gone),
+        cmocka_unit_test(who_closes_does_not_wait_for_a_sender_that_has_closed),
         cmocka_unit_test(what_is_not_all_sent_has_not_landed),
         cmocka_unit_test(what_is_to_be_sent_again_has_not_landed),
         cmocka_unit_test(an_answer_may_be_from_before_the_log),

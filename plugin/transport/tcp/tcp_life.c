@@ -179,6 +179,8 @@ static int has_to_say(const struct tcp_comm *comm)
 {
     const struct tcp_failover *f = comm->failover;
 
+    if (tcp_peer_has_closed(comm))
+        return 0;
     for (int i = comm->n_lanes; i < comm->n_all; i++) {
         const struct tcp_lane *control = &comm->lanes[i];
         if (control->broken || (control->state == TCP_UP && f->links[control->way].well))
