@@ -9,8 +9,10 @@
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/context.h"
 #include "plugin/thread.h"
+#include "topo/base/log.h"
 
-#define STEP_NS 100000
+#define STEP_NS      100000
+#define ACCEPT_TIMES 10 /* connect, which a rank that loads a model may take */
 
 /* A registration, made when there is something to make it with. */
 struct promise {
@@ -356,19 +358,25 @@ int mn_net_connect_early(int dev, void *handle, void **send_comm)
 int mn_net_accept_wait(void *listen_comm, void **recv_comm)
 {
     const struct mn_listening *listening = listen_comm;
-    unsigned patience = listening->net->config.settings.connect_ms;
-    uint64_t deadline = mn_now_ms() + patience;
+    uint64_t patience = listening->net->config.settings.connect_ms, began = mn_now_ms();
+    uint64_t most = patience * ACCEPT_TIMES;
     struct mn_diag diag;
+    int told = 0;
 
     for (;;) {
         int result = mn_net_accept(listen_comm, recv_comm);
+        uint64_t waited = mn_now_ms() - began;
         if (result != ncclSuccess || *recv_comm)
             return result;
-        if (mn_now_ms() > deadline)
+        if (waited > patience && !told++)
+            MN_WARN("accept: nobody has connected for %u s: a rank may be late; waiting for it, "
+                    "%u s at most",
+                    (unsigned)(patience / 1000), (unsigned)(most / 1000));
+        if (waited > most)
             break;
         pause_briefly();
     }
     enum mn_err err =
-        mn_fail(&diag, MN_ERR_TIMEOUT, "nobody has connected within %u s", patience / 1000);
+        mn_fail(&diag, MN_ERR_TIMEOUT, "nobody has connected within %u s", (unsigned)(most / 1000));
     return mn_net_explain(err, "accept", &diag);
 }
