@@ -146,6 +146,7 @@ static void look_again(struct mn_arrivals *a, unsigned patience_ms, mn_arrival_j
 
 /* --- without descriptors ---------------------------------------------------------------------- */
 
+/* With the lock held. */
 static void say_full(int error)
 {
     uint64_t now = mn_now_ms();
@@ -201,7 +202,10 @@ static int take(struct mn_arrivals *a, int fd, mn_arrival_judge judge, void *lis
             return 0;
         if (!a->n)
             return take_by_reserve(fd, error, judge, listener);
-        let_go(a, (int)draw(a, (unsigned)a->n));
+        pthread_mutex_lock(&lock);
+        say_full(error);
+        pthread_mutex_unlock(&lock);
+        let_go(a, choose(a, 0, mn_now_ms()));
         return 1;
     }
     if (taken < 0)
