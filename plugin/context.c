@@ -200,6 +200,7 @@ static void settle(struct mn_net *net)
     mn_dialer_drop(&net->config);
     for (int i = 0; mn_transports[i]; i++)
         mn_transports[i]->settle(&net->config);
+    mn_hop_settle(&net->config);
 }
 
 static void quit(void)

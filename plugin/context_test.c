@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "plugin/context.h"
+#include "plugin/relay/hop.h"
 
 static uint64_t (*counter)(const char *name);
 static void (*set)(const char *settings);
@@ -106,10 +107,50 @@ static void one_contexts_end_does_not_hold_up_anothers_beginning(void **state)
     alarm(0);
 }
 
+/* They have no comm, nor are they the context's own: what is left of a relay's. */
+static void the_last_contexts_hops_do_not_hold_up_a_beginning(void **state)
+{
+    static const uint8_t key[MN_KEY_SIZE] = {1};
+    struct mn_diag diag = {.text = ""};
+    struct mn_hop *listens_at, *dials_it;
+    uint8_t handle[MN_HANDLE_SIZE];
+    struct mn_net *first, *second;
+    struct mn_comm *comm;
+    pthread_t thread;
+
+    (void)state;
+    if (!set)
+        skip();
+    alarm(120);
+    set("drop_rtr=1000000");
+    atomic_store(&ended, 0);
+    uint64_t before = counter("modify_qp");
+    assert_int_equal(mn_net_open(NULL, -1, &first), 0);
+    const struct mn_device *device = &first->config.devices[0];
+    assert_int_equal(mn_hop_listen(&first->config, device, key, handle, &listens_at, &diag), 0);
+    assert_int_equal(mn_hop_dial(&first->config, device, key, handle, &dials_it, &diag), 0);
+    while (counter("modify_qp") < before + 4) {
+        assert_int_equal(mn_hop_step(listens_at, &comm, &diag), MN_ERR_AGAIN);
+        assert_int_equal(mn_hop_step(dials_it, &comm, &diag), MN_ERR_AGAIN);
+    }
+    mn_hop_close(listens_at);
+    mn_hop_close(dials_it);
+    assert_int_equal(pthread_create(&thread, NULL, finalize, first), 0);
+    usleep(300000); /* else it may not have begun, and the test would show nothing */
+    assert_int_equal(mn_net_open(NULL, -1, &second), 0);
+    assert_int_equal(atomic_load(&ended), 0);
+    set("drop_rtr=0");
+    pthread_join(thread, NULL);
+    assert_int_equal(counter("qps"), 0);
+    assert_int_equal(mn_net_finalize(second), 0);
+    alarm(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_contexts_end_does_not_hold_up_anothers_beginning),
+        cmocka_unit_test(the_last_contexts_hops_do_not_hold_up_a_beginning),
     };
     setenv("NCCL_SOCKET_IFNAME", "lo", 1);
     setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);

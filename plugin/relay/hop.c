@@ -9,7 +9,7 @@
  * that works for one which has been given up. */
 struct shared {
     struct shared *next;
-    const struct mn_config *from;
+    const struct mn_config *from; /* NULL: it has ended */
     int users;
     struct mn_config config;
 };
@@ -103,6 +103,32 @@ static void give_back(struct shared *s)
     s->users--;
     sweep_locked(0);
     pthread_mutex_unlock(&lock);
+}
+
+/* One that nobody uses and that is kept for a transport's thread; used from here on. */
+static struct shared *take_left(const struct mn_config *config)
+{
+    pthread_mutex_lock(&lock);
+    struct shared *s = all;
+    while (s && (s->from != config || s->users))
+        s = s->next;
+    if (s) {
+        s->from = NULL;
+        s->users++;
+    }
+    pthread_mutex_unlock(&lock);
+    return s;
+}
+
+void mn_hop_settle(const struct mn_config *config)
+{
+    struct shared *s;
+
+    while ((s = take_left(config))) {
+        for (int i = 0; mn_transports[i]; i++)
+            mn_transports[i]->settle(&s->config);
+        give_back(s);
+    }
 }
 
 void mn_hop_quit(void)

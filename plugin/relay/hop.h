@@ -26,6 +26,8 @@ enum mn_err mn_hop_step(struct mn_hop *hop, struct mn_comm **comm, struct mn_dia
 /* In any state, without waiting; NULL is ignored. Closes the comm; what was registered on it has
  * been given back before, or was noted (mn_comm_note). */
 void mn_hop_close(struct mn_hop *hop);
+/* All hops of the config are closed: waits for what transports have left to do for them. */
+void mn_hop_settle(const struct mn_config *config);
 /* No transport has a thread any more: frees what those may have used. */
 void mn_hop_quit(void);
 
