@@ -28,9 +28,9 @@ static struct {
     uint32_t seq, port;
 } answer;
 
-/* What libnl 3.7 does not stand is made into what it skips: a way of no length among several, in
- * which it goes round for ever; a router shorter than its family, of which it copies -1 bytes; and
- * what only a kind of link has, which it does not check. */
+/* What libnl 3.7 does not stand is made into what it skips: a way of no length among several, or a
+ * last one without its padding, in which it goes round for ever; a router shorter than its family,
+ * of which it copies -1 bytes; and what only a kind of link has, which it does not check. */
 static void spare_router(struct rtattr *attr)
 {
     if ((attr->rta_type & NLA_TYPE_MASK) == RTA_VIA && RTA_PAYLOAD(attr) < sizeof(struct rtvia))
@@ -46,6 +46,8 @@ static void spare_ways(struct rtattr *attr)
             way->rtnh_len = sizeof *way;
         if (way->rtnh_len > rest)
             return;
+        if (RTNH_ALIGN(way->rtnh_len) > rest)
+            way->rtnh_len = (unsigned short)(rest & ~(RTNH_ALIGNTO - 1));
         int left = way->rtnh_len - (int)RTNH_LENGTH(0);
         for (struct rtattr *of = RTNH_DATA(way); RTA_OK(of, left); of = RTA_NEXT(of, left))
             spare_router(of);
