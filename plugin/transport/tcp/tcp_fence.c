@@ -86,7 +86,7 @@ enum mn_err tcp_take_back(struct tcp_comm *comm, struct tcp_lane *lane)
         return tcp_fail(comm, lane, MN_ERR_PROTO, "a new socket beside one that is in use");
     }
     tcp_shut(comm, lane, TCP_DOWN, 1);
-    if (comm->failover->control == lane) /* nobody hears what was said on the old one */
+    if (control) /* nobody hears what was said on the old one */
         comm->failover->control = NULL;
     tcp_lane_is_up(comm, lane, fd, attempt);
     if (lane == comm->first)

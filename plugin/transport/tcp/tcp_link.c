@@ -165,9 +165,10 @@ static void let_go(struct tcp_comm *comm, struct tcp_lane *lane, uint64_t now, c
     if (comm->base.is_send) {
         tcp_give_up(comm, lane, now, cause);
     } else if (lane >= comm->lanes + comm->n_lanes) {
+        /* A word may have been said on it though the present one is another, where the sender was
+         * heard since. */
         tcp_shut(comm, lane, TCP_DOWN, 1);
-        if (comm->failover->control == lane)
-            tcp_choose_control(comm);
+        tcp_choose_control(comm);
     } else if (!lane->asked) {
         struct tcp_link *link = &comm->failover->links[lane->way];
         if (!link->gone)
@@ -466,7 +467,7 @@ enum mn_err tcp_links_look(struct tcp_comm *comm, uint64_t now)
     if (err || now - f->look_ms < LOOK_MS)
         return err;
     /* Who was stopped, or elsewhere, has not waited meanwhile. */
-    if (f->dark_ms && now - f->look_ms > UNSEEN_MS)
+    if (f->dark_ms && f->look_ms && now - f->look_ms > UNSEEN_MS)
         f->dark_ms += now - f->look_ms - UNSEEN_MS;
     f->look_ms = now;
     look_at_links(comm, views, now);
