@@ -12,6 +12,23 @@ static void everything_arrives_without_a_fault(void **state)
     kit_close(&kit);
 }
 
+/* A window of eight is what a sender has where the round trip takes as long as eight messages. */
+static void few_buffers_are_announced_at_once(void **state)
+{
+    struct kit kit;
+
+    (void)state;
+    kit_open(&kit, 2, 1, 4000, 12);
+    kit.messages = KIT_WINDOW;
+    uint32_t before = kit_receiver(&kit)->seq_announced;
+    for (unsigned i = 1; i <= KIT_WINDOW; i++) {
+        assert_int_equal(kit_post_recv(&kit), MN_OK);
+        assert_int_equal(kit_receiver(&kit)->seq_announced, before + i);
+    }
+    assert_int_equal(kit_move(&kit, KIT_WINDOW), MN_OK);
+    kit_close(&kit);
+}
+
 static void a_link_goes_and_comes_back(void **state)
 {
     struct kit kit;
@@ -305,6 +322,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_model_has_the_same_words_and_states),
         cmocka_unit_test(everything_arrives_without_a_fault),
+        cmocka_unit_test(few_buffers_are_announced_at_once),
         cmocka_unit_test(a_link_goes_and_comes_back),
         cmocka_unit_test(silence_beside_a_link_that_answers),
         cmocka_unit_test(queue_pairs_of_a_dead_link_end_when_it_returns),
