@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "bench/matrix.h"
+#include "bench/matrix/matrix_impl.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
@@ -230,6 +230,26 @@ static void test_speeds_differ(void **state)
     expect("link a-c: a/a1 runs at 100 Gb/s, c/c0 at 25", "link a-c: slow: 24 Gb/s", NULL);
 }
 
+/* As of a rank with another mesh file. */
+static void test_lanes_of_other_cables(void **state)
+{
+    const int32_t wrong[] = {-1, (int32_t)mesh.n_links, INT32_MAX, link_named("a-c")};
+    struct mn_matrix_cell *cell = &report.cells[LINKS];
+
+    (void)state;
+    mn_matrix_check_lanes(&mesh, cell);
+    assert_int_equal(cell->n_lanes, 2);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        cell->n_lanes = 2;
+        cell->lanes[1].link = wrong[i];
+        mn_matrix_check_lanes(&mesh, cell);
+        assert_int_equal(cell->n_lanes, 0);
+    }
+    cell->n_lanes = MN_MATRIX_LANES + 1;
+    mn_matrix_check_lanes(&mesh, cell);
+    assert_int_equal(cell->n_lanes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,6 +261,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_mtu, setup, teardown),
         cmocka_unit_test_setup_teardown(test_half_dead_pair, setup, teardown),
         cmocka_unit_test_setup_teardown(test_speeds_differ, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_lanes_of_other_cables, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

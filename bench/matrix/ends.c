@@ -114,3 +114,15 @@ int mn_matrix_joins(const struct mn_mesh_link *link, int a, int b)
     return (link->ends[0].node == a && link->ends[1].node == b) ||
            (link->ends[0].node == b && link->ends[1].node == a);
 }
+
+void mn_matrix_check_lanes(const struct mn_mesh *mesh, struct mn_matrix_cell *cell)
+{
+    if (cell->n_lanes < 0 || cell->n_lanes > MN_MATRIX_LANES)
+        cell->n_lanes = 0;
+    for (int i = 0; i < cell->n_lanes; i++) {
+        int32_t link = cell->lanes[i].link;
+        if (link < 0 || (size_t)link >= mesh->n_links ||
+            !mn_matrix_joins(&mesh->links[link], cell->from, cell->to))
+            cell->n_lanes = 0;
+    }
+}

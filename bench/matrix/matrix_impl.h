@@ -19,5 +19,8 @@ void mn_matrix_read_losses(const struct mn_mesh_node *node, struct mn_matrix_los
 /* The end of a cable that is at the node. */
 const struct mn_mesh_end *mn_matrix_end_at(const struct mn_mesh_link *link, int node);
 int mn_matrix_joins(const struct mn_mesh_link *link, int a, int b);
+/* Of another rank's cell, whose mesh file may be another one: no lanes when one of them is no cable
+ * between its nodes. */
+void mn_matrix_check_lanes(const struct mn_mesh *mesh, struct mn_matrix_cell *cell);
 
 #endif

@@ -301,7 +301,7 @@ static void combine(const struct mn_mesh *mesh, const struct said *from, const s
 {
     *cell = from->cell;
     cell->error[sizeof cell->error - 1] = '\0';
-    cell->n_lanes = cell->n_lanes < 0 || cell->n_lanes > MN_MATRIX_LANES ? 0 : cell->n_lanes;
+    mn_matrix_check_lanes(mesh, cell);
     if (cell->status < MN_CELL_UNMEASURED || cell->status > MN_CELL_WRONG)
         cell->status = MN_CELL_DEAD;
     if (cell->status == MN_CELL_DEAD && is_bare(mesh, cell))
@@ -342,11 +342,12 @@ static void count(struct run *r)
 static enum mn_err gather_cell(struct run *r, const struct said *all, int from, int to,
                                struct mn_matrix_cell *cell, struct mn_diag *diag)
 {
-    const struct mn_matrix_cell asked = *cell;
+    const struct mn_matrix_cell asked = *cell, *said = &all[from].cell;
     int asker_left = mn_group_gone(r->group, from) != NULL;
 
     count(r);
-    if (!asker_left && (all[from].cell.link != asked.link || all[from].cell.to != asked.to))
+    if (!asker_left &&
+        (said->link != asked.link || said->from != asked.from || said->to != asked.to))
         return mn_fail(diag, MN_ERR_PROTO, "%s measures something else than this rank",
                        mn_group_name(r->group, from));
     if (!asker_left)
