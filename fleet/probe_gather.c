@@ -23,6 +23,7 @@ static int node_named(struct mn_survey *survey, const char *name)
 /* Of a node that has not answered, a NIC is what its probes say of it. */
 static int nic_heard(struct mn_survey_node *node, const struct mn_probe_heard *heard, int answered)
 {
+    static const uint8_t none[6];
     int at = mn_survey_nic_index(node, heard->netdev);
 
     if (at >= 0 || answered || node->n_nics >= MN_MESH_NICS_MAX)
@@ -30,8 +31,9 @@ static int nic_heard(struct mn_survey_node *node, const struct mn_probe_heard *h
     struct mn_survey_nic *nic = mn_grow((void **)&node->nics, &node->n_nics, sizeof *nic);
     mn_strlcpy(nic->netdev, heard->netdev, sizeof nic->netdev);
     memcpy(nic->mac, heard->mac, sizeof nic->mac);
-    nic->has_mac = !(nic->mac[0] & 1) && nic->kind != MN_NIC_INFINIBAND;
     nic->kind = heard->kind;
+    nic->has_mac = !(nic->mac[0] & 1) && memcmp(nic->mac, none, sizeof none) != 0 &&
+                   nic->kind != MN_NIC_INFINIBAND;
     nic->mtu = heard->nic_mtu;
     nic->speed_mbps = heard->speed_mbps;
     nic->admin_up = nic->carrier = 1;

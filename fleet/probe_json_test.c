@@ -196,6 +196,25 @@ static void one_that_did_not_answer_is_there_by_what_was_heard(void **state)
     mn_probe_result_free(&result);
 }
 
+/* As a survey has it: an address that nothing else has, or none. */
+static void of_a_silent_infiniband_nic_no_address_is_taken(void **state)
+{
+    struct mn_probe_result result = result_of("a", "e0", "b", "ib0");
+    struct mn_survey survey;
+    struct mn_diag diag;
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        result.heard->kind = i == 1 ? MN_NIC_INFINIBAND : MN_NIC_ETHERNET;
+        if (i == 2)
+            memset(result.heard->mac, 0, sizeof result.heard->mac);
+        assert_int_equal(mn_probe_gather(&result, 1, &survey, &diag), MN_OK);
+        assert_int_equal(survey.nodes[1].nics[0].has_mac, i == 0);
+        mn_survey_free(&survey);
+    }
+    mn_probe_result_free(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +223,7 @@ int main(void)
         cmocka_unit_test(a_question_is_read_and_its_bounds_are_kept),
         cmocka_unit_test(two_that_heard_each_other_are_one_survey),
         cmocka_unit_test(one_that_did_not_answer_is_there_by_what_was_heard),
+        cmocka_unit_test(of_a_silent_infiniband_nic_no_address_is_taken),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
