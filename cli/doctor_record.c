@@ -76,6 +76,19 @@ static cJSON *writes_json(const struct mn_doctor_session *s)
     return json;
 }
 
+/* What an earlier run left of those that are not asked now. */
+static enum mn_err drop_others(const struct mn_doctor_session *s, struct mn_diag *diag)
+{
+    char path[512];
+
+    for (size_t i = 0; i < s->mesh.n_nodes; i++) {
+        path_of(s, s->options->save, i, path, sizeof path);
+        if (!s->nodes[i].asked && unlink(path) && errno != ENOENT)
+            return mn_fail_errno(diag, "%s: removing it", path);
+    }
+    return MN_OK;
+}
+
 enum mn_err mn_doctor_save(const struct mn_doctor_session *s, struct mn_diag *diag)
 {
     const char *folder = s->options->save;
@@ -90,6 +103,8 @@ enum mn_err mn_doctor_save(const struct mn_doctor_session *s, struct mn_diag *di
     snprintf(path, sizeof path, "%.400s/mesh.yaml", folder);
     err = mn_file_write(path, text, len, 1, diag);
     free(text);
+    if (!err)
+        err = drop_others(s, diag);
     for (size_t i = 0; i < s->mesh.n_nodes && !err; i++) {
         path_of(s, folder, i, path, sizeof path);
         if (s->nodes[i].asked)

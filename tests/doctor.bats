@@ -85,6 +85,13 @@ setup()
     cd "$BATS_FILE_TMPDIR"
 }
 
+@test "doctor --save: what an earlier run left of a node that is not asked now is gone" {
+    cp -r live again
+    on a env MESHNET_NODE=a timeout 60 "$MESHNET" doctor --mesh a.yaml --no-write --hosts a,b \
+        --save again || true
+    [ "$(cd again && echo *)" = 'a.json b.json mesh.yaml write.json' ]
+}
+
 # doctor OPTION…: from a, without writing; its JSON in $output.
 doctor()
 {
