@@ -149,7 +149,7 @@ static void *pass_lines(void *arg)
             for (int side = 0; l->lines[i] && side < 2; side++) {
                 const struct line *line = l->lines[i];
                 int both = line->fds[0] >= 0 && line->fds[1] >= 0;
-                short events = 0;
+                short events = both ? 0 : POLLRDHUP; /* a FIN alone is no POLLHUP */
                 if (both && line->ways[side].n < BUFFER)
                     events |= POLLIN;
                 if (both && line->ways[!side].at < line->ways[!side].n)
