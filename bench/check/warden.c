@@ -18,6 +18,7 @@
 
 #include "bench/check/rule.h"
 #include "topo/base/alloc.h"
+#include "topo/base/clean.h"
 
 #define KILL_MS   5000  /* for the kernel to end what was killed */
 #define SECOND_FD 3     /* the only descriptor a rule gets, if it is the second of two */
@@ -244,25 +245,6 @@ void mn_warden_stop(struct mn_warden *warden)
     munmap(warden->shared, sizeof *warden->shared);
 }
 
-/* The length of a well-formed UTF-8 sequence that a report may print, or 0. */
-static int printable(const unsigned char *c)
-{
-    int n = c[0] < 0x80 ? 1 : c[0] >= 0xc2 && c[0] < 0xe0 ? 2 : c[0] >= 0xe0 && c[0] < 0xf0 ? 3 : 0;
-
-    if (n == 1)
-        return c[0] >= 0x20 && c[0] != 0x7f;
-    for (int i = 1; i < n; i++)
-        if ((c[i] & 0xc0) != 0x80)
-            return 0;
-    if (c[0] == 0xe0 && c[1] < 0xa0)
-        return 0; /* longer than need be */
-    if (c[0] == 0xed && c[1] >= 0xa0)
-        return 0; /* half of a UTF-16 pair */
-    if (c[0] == 0xef && c[1] == 0xbf && c[2] >= 0xbe)
-        return 0; /* no character */
-    return n;
-}
-
 /* What the plugin wrote may hold anything. from holds size bytes, terminated or not. */
 static void copy_clean(char *to, const char *from, size_t size)
 {
@@ -270,12 +252,10 @@ static void copy_clean(char *to, const char *from, size_t size)
 
     memcpy(to, from, length);
     to[length] = '\0';
-    for (char *c = to; *c;) {
-        int n = printable((const unsigned char *)c);
-        if (!n)
-            *c = (unsigned char)*c < 0x20 ? ' ' : '?';
-        c += n ? n : 1;
-    }
+    for (char *c = to; *c; c++)
+        if (*c == '\n' || *c == '\t')
+            *c = ' ';
+    mn_clean(to);
 }
 
 /* The status of a rule that does not hold. */
