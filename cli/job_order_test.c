@@ -220,7 +220,13 @@ static void test_slurm_lists(void **state)
     slurm("x[1-3,07]y,z", "x1y x2y x3y x07y z");
     slurm("r[1-2]n[08-09]", "r1n08 r1n09 r2n08 r2n09");
     slurm("x[0-4294967295]", "x0 x1 x2 x3 x4 x5 x6 x7"); /* and has an end */
+    alarm(60);
+    slurm("x[1-99999999999][y]", "");
+    slurm("x[1-18446744073709551615][y]", "");
+    slurm("x[1-18446744073709551615]", "x1 x2 x3 x4 x5 x6 x7 x8");
+    alarm(0);
     slurm("x[3-1]", "");
+    slurm("x[3-1,5]", "x5");
     slurm("x[1", "");
     slurm("[", "");
     slurm("x[]", "");

@@ -25,11 +25,16 @@ static void expand_ranges(const char *ranges, const char *close, const char *end
             return;
         if (*after == '-')
             high = strtoul(after + 1, &after, 10);
-        for (unsigned long i = low; i <= high && *n < HOSTS_MAX; i++) {
+        for (unsigned long i = low; low <= high && *n < HOSTS_MAX; i++) {
+            size_t before = *n;
             int length = snprintf(name + used, NAME_MAX_ - used, "%0*lu", width, i);
             if (length < 0 || used + (size_t)length >= NAME_MAX_)
                 return;
             expand(close + 1, end, name, used + (size_t)length, names, n);
+            if (*n == before) /* what follows is nothing, whatever the number */
+                return;
+            if (i == high)
+                break;
         }
         ranges = after < close ? after + 1 : close;
     }
