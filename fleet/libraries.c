@@ -150,7 +150,7 @@ static int version_in(const char *data, size_t len, char *version, size_t size)
 
 int mn_library_version(const char *path, char *version, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC), found = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), found = 0;
     struct stat st;
 
     version[0] = 0;

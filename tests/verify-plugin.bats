@@ -283,6 +283,10 @@ mesh_file()
     verify file.so
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"not a shared library"* ]]
+    mkfifo pipe.so
+    verify ./pipe.so
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"pipe.so is not a shared library"* ]]
     verify "$BATS_TEST_TMPDIR"
     [ "$status" -eq 2 ]
     head -c 100 "$MESH" >cut.so

@@ -60,7 +60,7 @@ enum mn_err mn_elf_open(const char *path, struct mn_elf *elf, struct mn_diag *di
 {
     struct stat st;
     void *data = MAP_FAILED;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* no waiting for a pipe's writer */
 
     memset(elf, 0, sizeof *elf);
     if (fd < 0)
