@@ -95,6 +95,15 @@ static void on_signal(int number)
     stopped = 1;
 }
 
+static void say_first(int count, int all)
+{
+    if (count < all)
+        fprintf(stderr,
+                "meshnet serve: listens at the first %d of %d addresses that the mesh file gives "
+                "this node; choose others with --listen ADDRESS\n",
+                count, all);
+}
+
 static enum mn_err own_addresses(struct mn_addr *addrs, int *count, struct mn_diag *diag)
 {
     char path[512], why[256];
@@ -119,9 +128,11 @@ static enum mn_err own_addresses(struct mn_addr *addrs, int *count, struct mn_di
         err = mn_host_read(NULL, &host, diag);
     if (!err)
         err = mn_mesh_find_self(&mesh, &host, &self, why, sizeof why, diag);
-    for (size_t n = 0; !err && n < mesh.nodes[self].n_nics; n++)
-        for (size_t a = 0; a < mesh.nodes[self].nics[n].n_addrs && *count < MAX_ADDRESSES; a++)
-            addrs[(*count)++] = mesh.nodes[self].nics[n].addrs[a];
+    if (!err) {
+        *count = MAX_ADDRESSES;
+        int all = mn_names_listening(&mesh.nodes[self], addrs, count);
+        say_first(*count, all);
+    }
     mn_host_free(&host);
     mn_mesh_free(&mesh);
     return err;
@@ -132,6 +143,7 @@ static enum mn_err named_addresses(const char *name, struct mn_addr *addrs, int 
                                    struct mn_diag *diag)
 {
     struct mn_names names;
+    int all;
 
     if (!mn_addr_parse(name, addrs, NULL)) {
         *count = 1;
@@ -139,7 +151,9 @@ static enum mn_err named_addresses(const char *name, struct mn_addr *addrs, int 
     }
     enum mn_err err = mn_names_read(&names, diag);
     if (!err)
-        err = mn_names_own(&names, "--listen", name, addrs, count, diag);
+        err = mn_names_own(&names, "--listen", name, addrs, count, &all, diag);
+    if (!err)
+        say_first(*count, all);
     mn_names_free(&names);
     return err;
 }

@@ -191,30 +191,46 @@ enum mn_err mn_names_host(const struct mn_names *names, const char *option, cons
     return MN_OK;
 }
 
+int mn_names_listening(const struct mn_mesh_node *node, struct mn_addr *addrs, int *count)
+{
+    int room = *count, all = 0;
+
+    for (size_t n = 0; n < node->n_nics; n++)
+        for (size_t a = 0; a < node->nics[n].n_addrs; a++) {
+            const struct mn_addr *addr = &node->nics[n].addrs[a];
+            if (addr->family == AF_INET6 && mn_addr_is_link_local(addr))
+                continue;
+            if (all < room)
+                addrs[all] = *addr;
+            all++;
+        }
+    *count = all < room ? all : room;
+    return all;
+}
+
 enum mn_err mn_names_own(const struct mn_names *names, const char *option, const char *name,
-                         struct mn_addr *addrs, int *count, struct mn_diag *diag)
+                         struct mn_addr *addrs, int *count, int *all, struct mn_diag *diag)
 {
     int node = mn_names_node(&names->mesh, name), room = *count, rc;
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
 
-    *count = 0;
+    *count = *all = 0;
     if (node >= 0 && node != names->self)
         return mn_fail(diag, MN_ERR_CONFIG, "%s %s: another node of %s; this one is %s", option,
                        name, names->path,
                        names->self < 0 ? "none of it" : names->mesh.nodes[names->self].name);
     if (node >= 0) {
-        const struct mn_mesh_node *own = &names->mesh.nodes[node];
-        for (size_t n = 0; n < own->n_nics; n++)
-            for (size_t a = 0; a < own->nics[n].n_addrs && *count < room; a++)
-                addrs[(*count)++] = own->nics[n].addrs[a];
-        return *count ? MN_OK
-                      : mn_fail(diag, MN_ERR_CONFIG, "%s %s: %s gives this node no address", option,
-                                name, names->path);
+        *count = room;
+        *all = mn_names_listening(&names->mesh.nodes[node], addrs, count);
+        return *all ? MN_OK
+                    : mn_fail(diag, MN_ERR_CONFIG, "%s %s: %s gives this node no address", option,
+                              name, names->path);
     }
     rc = getaddrinfo(name, NULL, &hints, &list);
     if (rc)
         return unknown(names, option, name, rc, diag);
-    (void)mn_addr_from_sockaddr(list->ai_addr, &addrs[(*count)++]);
+    (void)mn_addr_from_sockaddr(list->ai_addr, &addrs[0]);
+    *count = *all = 1;
     freeaddrinfo(list);
     return MN_OK;
 }

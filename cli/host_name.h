@@ -43,10 +43,13 @@ enum mn_err mn_names_not_a_node(const struct mn_names *names, const char *option
  * and for this node itself (localhost and addresses may be said for that). */
 enum mn_err mn_names_host(const struct mn_names *names, const char *option, const char *name,
                           char *host, size_t size, struct mn_diag *diag);
+/* The addresses of a node that a socket can listen at: not those of a single link, which need more
+ * than the mesh file says. count: room in addrs, then used. Returns how many there are. */
+int mn_names_listening(const struct mn_mesh_node *node, struct mn_addr *addrs, int *count);
 /* This host, where it may listen: one address, or the node's all. count: room in addrs, then used.
- */
+ * *all: how many there are. */
 enum mn_err mn_names_own(const struct mn_names *names, const char *option, const char *name,
-                         struct mn_addr *addrs, int *count, struct mn_diag *diag);
+                         struct mn_addr *addrs, int *count, int *all, struct mn_diag *diag);
 /* Adds what the system knows by a name, where it does, without what is there already, addresses
  * that stand for all and those of a single link; count: as above, from what it is on. */
 void mn_names_add(const char *name, struct mn_addr *addrs, int *count, int room);

@@ -45,8 +45,9 @@ static enum mn_err own_addresses(const struct mn_group_plan *plan, const struct 
 {
     int node = mn_names_node(&names->mesh, plan->host);
 
+    int all;
     *count = MN_GROUP_DOORS;
-    enum mn_err err = mn_names_own(names, option, plan->host, addrs, count, diag);
+    enum mn_err err = mn_names_own(names, option, plan->host, addrs, count, &all, diag);
     int given = *count;
     if (err && (node < 0 || node != names->self))
         return err;

@@ -111,6 +111,36 @@ served()
     run ! grep loopback err
 }
 
+@test "serve: of more addresses than it takes the first are listened at, and it says so" {
+    export MESHNET_CONFIG=$PWD/mesh.yaml MESHNET_NODE=a
+    local i nic
+    printf 'version: 1\nnodes:\n  - name: a\n    nics:\n' >mesh.yaml
+    for nic in 1 2 3 4; do
+        echo "      - {netdev: n$nic, addresses: [127.0.$nic.1/24, 127.0.$nic.2/24, 127.0.$nic.3/24, 127.0.$nic.4/24, 127.0.$nic.5/24]}" >>mesh.yaml
+    done
+    for i in '' '--listen a'; do
+        served out err --port "$(free_port)" $i
+        [ "$(grep -c ^listening out)" -eq 16 ]
+        grep -q 'listens at the first 16 of 20 addresses .*--listen ADDRESS' err
+    done
+    # Who says which is asked nothing more.
+    served out err --port "$(free_port)" --listen 127.0.4.5
+    [ ! -s err ]
+}
+
+@test "serve: an address of a single link in the mesh file is passed over" {
+    export MESHNET_CONFIG=$PWD/mesh.yaml MESHNET_NODE=a
+    echo 'version: 1
+nodes: [{name: a, nics: [{netdev: lo, addresses: ["fe80::1/64", 127.0.0.1/8]}]}]' >mesh.yaml
+    local port option
+    for option in '' '--listen a'; do
+        port=$(free_port)
+        served out err --port "$port" $option
+        [ "$(grep ^listening out)" = "listening at 127.0.0.1 port $port" ]
+        [ ! -s err ]
+    done
+}
+
 @test "serve: an address of the mesh file that this host does not have is said, and it goes on with the others" {
     export MESHNET_CONFIG=$PWD/mesh.yaml MESHNET_NODE=a
     port=$(free_port)
