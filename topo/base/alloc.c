@@ -256,7 +256,20 @@ static enum mn_err write_all(int fd, const char *data, size_t len)
     return MN_OK;
 }
 
-static void sync_folder(const char *path)
+/* link() instead of rename() keeps a file that came into being meanwhile; not every filesystem has
+ * links. */
+static int put_new(const char *temp, const char *place)
+{
+    if (!link(temp, place)) {
+        unlink(temp);
+        return 0;
+    }
+    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS)
+        return -1;
+    return renameat2(AT_FDCWD, temp, AT_FDCWD, place, RENAME_NOREPLACE);
+}
+
+void mn_file_sync_folder(const char *path)
 {
     char *copy = mn_strdup(path);
     int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -298,15 +311,14 @@ static enum mn_err write_place(const char *path, const char *place, const void *
     if (err)
         mn_fail_errno(diag, "%s", path);
     close(fd);
-    /* link() instead of rename() keeps a file that came into being meanwhile. */
-    if (!err && (force ? rename(temp, place) : link(temp, place)))
+    if (!err && (force ? rename(temp, place) : put_new(temp, place)))
         err = errno == EEXIST ? mn_fail(diag, MN_ERR_EXISTS, "%s exists already", path)
                               : mn_fail_errno(diag, "%s", path);
-    if (err || !force)
+    if (err)
         unlink(temp);
     free(temp);
     if (!err)
-        sync_folder(place);
+        mn_file_sync_folder(place);
     return err;
 }
 

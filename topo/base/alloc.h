@@ -46,6 +46,9 @@ enum mn_err mn_file_read(const char *path, size_t max, char **text, size_t *len,
 enum mn_err mn_file_write(const char *path, const void *data, size_t len, int force,
                           struct mn_diag *diag);
 
+/* What was renamed or removed in the folder of path stays so, whatever happens to the machine. */
+void mn_file_sync_folder(const char *path);
+
 /* "64K", "1M", "1.5G", "64KiB", "4096": bytes in powers of 1024. Whole text must be used. */
 enum mn_err mn_parse_size(const char *text, unsigned long long *bytes, struct mn_diag *diag);
 /* "20s", "500ms", "1.5s", "2m", plain number = seconds: milliseconds. */

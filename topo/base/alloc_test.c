@@ -4,12 +4,15 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -108,6 +111,40 @@ static void check_content(const char *path, const char *want)
     assert_int_equal(len, strlen(want));
     assert_string_equal(text, want);
     free(text);
+}
+
+/* In the place of the C library's: what a filesystem without links says; 0: it has some. */
+static int without_links;
+
+int link(const char *from, const char *to)
+{
+    if (without_links) {
+        errno = without_links;
+        return -1;
+    }
+    return (int)syscall(SYS_linkat, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+static void test_write_without_links(void **state)
+{
+    static const int errors[] = {EPERM, EOPNOTSUPP, ENOSYS};
+    char path[128];
+    struct mn_diag diag;
+
+    (void)state;
+    snprintf(path, sizeof path, "%s/file", folder);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        without_links = errors[i];
+        assert_int_equal(mn_file_write(path, "one", 3, 0, &diag), MN_OK);
+        assert_int_equal(mn_file_write(path, "two", 3, 0, &diag), MN_ERR_EXISTS);
+        check_content(path, "one");
+        assert_int_equal(entries(), 1);
+        unlink(path);
+    }
+    without_links = EIO;
+    assert_int_equal(mn_file_write(path, "one", 3, 0, &diag), MN_ERR_SYS);
+    assert_int_equal(entries(), 0);
+    without_links = 0;
 }
 
 static void test_write(void **state)
@@ -284,6 +321,7 @@ int main(void)
         cmocka_unit_test(test_size_text),
         cmocka_unit_test(test_durations),
         cmocka_unit_test_setup_teardown(test_write, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_write_without_links, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_read_limits, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_pipes, make_folder, remove_folder),
         cmocka_unit_test(test_strlcpy),
