@@ -129,6 +129,8 @@ enum mn_err mn_apply_state_keep(struct mn_diag *diag)
         err = mn_place_state(file_names[MN_APPLY_KEPT], &to, diag);
     if (!err && rename(from, to))
         err = mn_fail_errno(diag, "%s: giving it the name %s", from, to);
+    if (!err)
+        mn_file_sync_folder(to);
     free(from);
     free(to);
     return err;
@@ -141,6 +143,8 @@ enum mn_err mn_apply_state_drop(enum mn_apply_stage stage, struct mn_diag *diag)
 
     if (!err && unlink(path) && errno != ENOENT)
         err = mn_fail_errno(diag, "%s: removing it", path);
+    if (!err)
+        mn_file_sync_folder(path);
     free(path);
     return err;
 }
