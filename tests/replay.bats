@@ -91,6 +91,40 @@ sum()
     jq -e '.ranks | all(.replayed_s >= .recorded_s * 0.99)' <<<"$output"
 }
 
+# where OP FILE: numbers of the records of that kind; see bench/trace/format.h.
+where()
+{
+    od -An -v -tu1 -w64 -j512 "$2" | awk -v op="$1" '$1 == op { print NR - 1 }'
+}
+
+# put FILE RECORD AT BYTES: bytes of a record, as printf has them.
+put()
+{
+    printf "$4" | dd of="$1" bs=1 seek=$((512 + 64 * $2 + $3)) conv=notrunc 2>/dev/null
+}
+
+@test "replay: at the recorded times, what began before the first message is not waited for" {
+    record 2 --collective all-reduce --sizes 8 --iters 3
+    for file in job.*; do
+        put "$file" "$(where 10 "$file" | tail -n 1)" 8 '\0\0\0\0\0\0\0\0'
+    done
+    run --separate-stderr timeout -k 1 60 "$MESHNET" replay job.* --json --timed
+    [ "$status" -eq 0 ]
+    [ "$(sum wrong)" -eq 0 ]
+    jq -e '.ranks | all(.recorded_s < 1000)' <<<"$output"
+}
+
+@test "replay: while the clock is waited for, an interrupt ends it" {
+    record 2 --collective all-reduce --sizes 8 --iters 3
+    for file in job.*; do
+        put "$file" "$(where 10 "$file" | tail -n 1)" 8 '\0\0\0\0\0\0\0\1'
+    done
+    timeout -k 60 -s INT 3 "$MESHNET" replay job.* --timed >out 2>&1 || status=$?
+    cat out
+    [ "$status" -eq 124 ]
+    grep -q interrupted out
+}
+
 @test "replay: what went to processes that are not here is left out and counted" {
     record 3 --collective all-reduce --algorithm ring --sizes 8 --iters 3
     first=($(ls job.*))

@@ -5,6 +5,8 @@
 #include "topo/base/alloc.h"
 #include "topo/base/clock.h"
 
+#define LOOK_S 0.1 /* between looks at the group while only the clock is waited for */
+
 /* The data of a message follows from its connection, its tag and its number among those of the tag:
  * both ends know it, in whatever order receives are posted. */
 static uint64_t seed_of(struct line *line, int32_t tag)
@@ -164,17 +166,26 @@ static enum mn_err poll_all(struct replay *r)
     return err ? err : mn_replay_idle(r);
 }
 
+/* Records of several threads are not quite in order: what began before the first is not waited for.
+ */
 static void wait_until(struct replay *r, uint64_t start_ns)
 {
+    double now = mn_seconds(), looked = now, after;
+
     if (r->began <= 0) {
-        r->began = mn_seconds();
-        r->first_ns = start_ns;
+        r->began = now;
+        r->first_ns = r->last_ns = start_ns;
     }
-    r->last_ns = start_ns;
-    while (r->plan->timed && !r->err &&
-           mn_seconds() - r->began < (double)(start_ns - r->first_ns) / 1e9) {
+    r->last_ns = start_ns > r->last_ns ? start_ns : r->last_ns;
+    after = start_ns > r->first_ns ? (double)(start_ns - r->first_ns) / 1e9 : 0;
+    for (; r->plan->timed && !r->err && now - r->began < after; now = mn_seconds()) {
         r->idle = 0; /* waiting for the clock is no standstill */
         r->err = poll_all(r);
+        /* Which mn_replay_idle does only in a standstill. */
+        if (!r->err && now - looked > LOOK_S) {
+            r->err = mn_group_look(r->group, r->diag);
+            looked = now;
+        }
     }
 }
 
