@@ -125,6 +125,25 @@ put()
     grep -q interrupted out
 }
 
+@test "replay: requests that the plugin may not be given are refused" {
+    local file other op at refused=0
+    record 2 --collective all-reduce --sizes 8 --iters 3
+    file=$(ls job.* | head -n 1) other=$(ls job.* | tail -n 1)
+    # A receive of eight, of which the others are anything; a send where messages come in; and the
+    # other way round.
+    for change in 11:1:'\10' 11:0:'\12' 10:0:'\13' 13:0:'\12'; do
+        IFS=: read -r op at bytes <<<"$change"
+        cp "$file" changed
+        [ -n "$(where "$op" changed)" ] || continue
+        put changed "$(where "$op" changed | head -n 1)" "$at" "$bytes"
+        replay changed "$other"
+        [ "$status" -eq 2 ]
+        [[ "$stderr" == *"of the trace is not whole"* ]]
+        refused=$((refused + 1))
+    done
+    [ $refused -ge 3 ]
+}
+
 @test "replay: what went to processes that are not here is left out and counted" {
     record 3 --collective all-reduce --algorithm ring --sizes 8 --iters 3
     first=($(ls job.*))

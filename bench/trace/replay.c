@@ -216,13 +216,32 @@ static void prepare(struct replay *r, struct asked *a, const struct mn_trace_eve
     a->record = record;
 }
 
+/* Whether all parts of a request are there, and it fits its connection: a file may hold anything,
+ * and the plugin writes where it is told to. */
+static int is_whole(const struct replay *r, const struct line *line, const struct mn_trace_event *e)
+{
+    const struct mn_trace_record *record = e->record;
+    size_t left = (size_t)(r->plan->trace->records + r->plan->trace->n - record);
+    int n = parts_of(record), here = line && line->area, flush = record->op == MN_TRACE_IFLUSH;
+
+    if (e->request != r->n_asked + 1 || (size_t)n > left || n > MN_HOST_MAX_RECVS)
+        return 0;
+    if (here && (line->op == MN_TRACE_CONNECT) != (record->op == MN_TRACE_ISEND))
+        return 0;
+    for (int i = 0; i < n; i++)
+        if ((here && !flush && record[i].size > line->slot) ||
+            (i && (record[i].op != MN_TRACE_PART || record[i].a != record->a ||
+                   record[i].c != record->c)))
+            return 0;
+    return 1;
+}
+
 static void post(struct replay *r, const struct mn_trace_event *e)
 {
     struct line *line = mn_replay_line(r, e->comm);
-    size_t left = (size_t)(r->plan->trace->records + r->plan->trace->n - e->record);
     int here = line && line->area;
 
-    if (e->request != r->n_asked + 1 || (size_t)parts_of(e->record) > left) {
+    if (!is_whole(r, line, e)) {
         r->err =
             mn_fail(r->diag, MN_ERR_CONFIG, "request %u of the trace is not whole", e->request);
         return;
@@ -280,6 +299,9 @@ enum mn_err mn_replay(struct mn_group *group, const struct mn_replay_plan *plan,
     }
     if (!err)
         err = mn_group_allgather(group, &own, sizeof own, reports, diag);
+    /* Before the others find their connections closed, and take that for the reason. */
+    if (err)
+        (void)mn_group_fail(group, err, diag);
     mn_replay_close(&r);
     return err;
 }
