@@ -258,7 +258,9 @@ enum mn_err mn_apply_files(const struct mn_manager *manager, const struct mn_mes
     for (size_t i = 0; i < out.n_files && !err; i++) {
         const char *at = out.files[i].path;
         char *path = mn_asprintf("%s%s%s", root, *at == '/' ? "" : "/etc/meshnet/", at);
-        add_write(path, &out.files[i], files, notes, n_notes);
+        err = mn_place_below(root, path, diag);
+        if (!err)
+            add_write(path, &out.files[i], files, notes, n_notes);
         free(path);
     }
     if (!err && manager->old)

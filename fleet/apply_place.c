@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "topo/base/alloc.h"
+#include "topo/base/follow.h"
 
 #define FILE_MAX (1024 * 1024)
 
@@ -84,6 +86,58 @@ enum mn_err mn_place_write(const char *path, const char *text, unsigned mode, st
     umask(old);
     if (!err && chmod(path, mode))
         err = mn_fail_errno(diag, "%s: setting its mode", path);
+    return err;
+}
+
+/* Of what is not there its deepest folder that is. */
+static int leads_below(const char *base, const char *path)
+{
+    char *copy = mn_strdup(path), *real, *at = copy;
+    size_t length = strlen(base);
+
+    while (!(real = realpath(at, NULL)) && strcmp(at, ".") != 0 && strcmp(at, "/") != 0)
+        at = dirname(at);
+    int below = real && !strncmp(real, base, length) &&
+                (!real[length] || real[length] == '/' || length == 1);
+    free(real);
+    free(copy);
+    return below;
+}
+
+static enum mn_err check_link(const char *base, const char *link, struct mn_diag *diag)
+{
+    char *target;
+    enum mn_err err = mn_file_follow(link, &target, diag);
+
+    if (!err && !leads_below(base, target))
+        err = mn_fail(diag, MN_ERR_CONFIG,
+                      "%s: this link leads to %s, out of %s: nothing is written there; make it one "
+                      "that stays inside (ln -sr)",
+                      link, target, base);
+    free(target);
+    return err;
+}
+
+enum mn_err mn_place_below(const char *root, const char *path, struct mn_diag *diag)
+{
+    char *copy = mn_strdup(path), *base = *root ? realpath(root, NULL) : NULL;
+    char *at = base ? copy + strlen(root) : NULL; /* a root that is not there has no links */
+    enum mn_err err = MN_OK;
+    struct stat st;
+
+    while (at && !err) {
+        at = strchr(at + 1, '/');
+        if (at)
+            *at = '\0';
+        if (lstat(copy, &st))
+            break;
+        if (S_ISLNK(st.st_mode))
+            err = check_link(base, copy, diag);
+        if (at)
+            *at = '/';
+    }
+    free(base);
+    free(copy);
     return err;
 }
 

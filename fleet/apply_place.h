@@ -19,6 +19,10 @@ enum mn_err mn_place_read(const char *path, char **text, unsigned *mode, struct 
 /* Whole or not at all, its folders made where they lack. */
 enum mn_err mn_place_write(const char *path, const char *text, unsigned mode, struct mn_diag *diag);
 
+/* Whether path, which begins with root, is below it with all its links followed, be it there or
+ * not. MN_ERR_CONFIG: a link leads out, as an absolute one of an image does. root "": all is. */
+enum mn_err mn_place_below(const char *root, const char *path, struct mn_diag *diag);
+
 /* "net/ipv4/ip_forward". 1, and the value without line break; 0: there is none. */
 int mn_sysctl_read(const char *name, char *value, size_t size);
 enum mn_err mn_sysctl_write(const char *name, const char *value, struct mn_diag *diag);
