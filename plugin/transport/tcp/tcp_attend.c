@@ -12,10 +12,9 @@
 #include "plugin/transport/tcp/tcp_failover.h"
 #include "topo/base/log.h"
 
-#define OWES_MS 50
-/* TCP_CLOSE_WAIT of netinet/tcp.h, which does not go together with linux/tcp.h. */
-#define CLOSE_WAIT 8
-#define AWAY_MS 500 /* between looks at a receiver that has lost a socket */
+#define OWES_MS    50
+#define AWAY_MS    500 /* between looks at a receiver that has lost a socket */
+#define CLOSE_WAIT 8   /* TCP_CLOSE_WAIT of netinet/tcp.h, as CLOSED in tcp_link.c */
 
 enum tcp_delivery tcp_delivery(const struct tcp_comm *comm)
 {
