@@ -4,14 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define POISON 0xdb /* nobody receives into this */
-#define BLANK  0xee /* posted */
-#define STALE  0x99 /* a sender's memory after its send */
+#define BLANK 0xee /* posted */
 
 static size_t member_at(int member)
 {
-    return FO_GUARD + (member ? FO_LARGE + FO_GUARD : 0) +
-           (member > 1 ? (size_t)(member - 1) * (FO_SMALL + FO_GUARD) : 0);
+    return GUARD + (member ? FO_LARGE + GUARD : 0) +
+           (member > 1 ? (size_t)(member - 1) * (FO_SMALL + GUARD) : 0);
 }
 
 static size_t slot_size(void)
@@ -125,17 +123,6 @@ OWN_LOOP static uint32_t differs(const struct fo_flow *f, int group, int member,
     return memcmp(data + at, &rest, size - at) == 0 ? size : at;
 }
 
-/* Where the first byte that is not value lies; size: nowhere. */
-static size_t not_all(const uint8_t *data, size_t size, uint8_t value)
-{
-    if (size == 0 || (data[0] == value && !memcmp(data, data + 1, size - 1)))
-        return size;
-    size_t at = 0;
-    while (data[at] == value)
-        at++;
-    return at;
-}
-
 int fo_flow_untouched(const struct fo_flow *f, int slot, char why[512])
 {
     const uint8_t *at = f->areas[1] + (size_t)slot * slot_size();
@@ -153,10 +140,10 @@ static int guarded(const struct fo_flow *f, int group, int member, uint32_t size
     const uint8_t *data = buffer(f, 1, group, member);
     const struct fo_message *message = &f->groups[group].messages[member];
     size_t rest = not_all(data + size, message->capacity - size, BLANK),
-           after = not_all(data + message->capacity, room(member) - message->capacity + FO_GUARD,
-                           POISON);
-    if (rest == message->capacity - size && after == room(member) - message->capacity + FO_GUARD &&
-        not_all(data - FO_GUARD, FO_GUARD, POISON) == FO_GUARD)
+           after =
+               not_all(data + message->capacity, room(member) - message->capacity + GUARD, POISON);
+    if (rest == message->capacity - size && after == room(member) - message->capacity + GUARD &&
+        not_all(data - GUARD, GUARD, POISON) == GUARD)
         return 0;
     snprintf(why, 512, "bytes around message %d.%d of %u into %u bytes were written", group, member,
              message->size, message->capacity);

@@ -3,9 +3,9 @@
 #define MN_FAILOVER_FLOW_H
 
 #include "tests/drivers/failover/failover.h"
+#include "tests/drivers/guard.h"
 
 #define FO_MEMBERS 8
-#define FO_GUARD   64
 #define FO_LARGE                                                                                   \
     (320u << 10) /* capacity of the first buffer of a group, of the others FO_SMALL                \
                   */
@@ -45,7 +45,7 @@ struct fo_flow {
 };
 
 /* The memory of one end of a flow, of no use after fo_flow_end_areas(). */
-#define FO_AREA (FO_DEPTH * (FO_GUARD + FO_LARGE + FO_GUARD + 7 * (size_t)(FO_SMALL + FO_GUARD)))
+#define FO_AREA (FO_DEPTH * (GUARD + FO_LARGE + GUARD + 7 * (size_t)(FO_SMALL + GUARD)))
 uint8_t *fo_flow_area(int flow, int end);
 void fo_flow_end_areas(void);
 void fo_flow_plan(struct fo_flow *flow, struct fo_rng *rng, int groups);
