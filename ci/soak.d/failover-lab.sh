@@ -33,6 +33,7 @@ round()
     done
     traffic_moves long 1000000 >ended || bad "long: $(tail -n 3 ended)"
     says long
+    calls long
     ! grep -h '^\(wrong\|failed\)' long.send long.take >ended || bad "long: $(cat ended)"
 }
 
@@ -45,6 +46,7 @@ of_long()
 leaks()
 {
     local end has first
+    ends_leak
     for end in send take; do
         has=$(of_long $end)
         HAS[$end]=$has

@@ -65,7 +65,7 @@ begin()
         [ $DICE -eq 0 ] && from=a to=b || from=b to=a
         dice 3
         did "t$i from $from to $to, flows=$((DICE + 1)), $2 s"
-        traffic t$i $from $to flows=$((DICE + 1)) seed=$SEED seconds=$2 >ended || {
+        traffic t$i $from $to flows=$((DICE + 1)) seed=$SEED seconds=$2 leaks=1 >ended || {
             bad "t$i does not connect: $(cat ended)"
             continue
         }
@@ -114,7 +114,38 @@ round()
     cables_end
 }
 
+# had NAME.END: what an end has first and at its end: KiB and numbers, a line each.
+had()
+{
+    sed -n 's/^has //p' $1 | sed 's/ [a-zA-Z ]*//g; s/,/ /g'
+}
+
+# ends_leak: what an end of this round has at its end, while it is connected, is what it had. What is
+# left when it is closed it says itself ("wrong: left behind").
+ends_leak()
+{
+    local end first last i names=(KiB descriptors threads 'queue pairs' 'completion queues' regions channels)
+    # A link that is out or comes back has some of its old and its new ones.
+    local more=(16384 6 2 8 2 2 2)
+    for end in t*.send t*.take; do
+        [ -e $end ] && [ "$(had $end | wc -l)" -eq 2 ] || continue
+        first=($(had $end | head -n 1)) last=($(had $end | tail -n 1))
+        for i in "${!names[@]}"; do
+            [ ${last[i]} -le $((first[i] + more[i])) ] ||
+                bad "$end leaks ${names[i]}: ${first[i]}, now ${last[i]}"
+            [ $((last[i] - first[i])) -le ${MOST[i]} ] || MOST[i]=$((last[i] - first[i]))
+        done
+    done
+}
+MOST=(0 0 0 0 0 0 0)
+
 leaks()
 {
-    :
+    ends_leak
+}
+
+said_at_end()
+{
+    printf 'at its end an end had at most %d KiB, %d descriptors, %d threads, %d queue pairs, ' ${MOST[@]::4}
+    printf '%d completion queues, %d regions and %d channels more\n' ${MOST[@]:4}
 }
