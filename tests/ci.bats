@@ -137,7 +137,8 @@ END
 
 @test "soak, bench/relay: wrong usage is told and measures nothing" {
     local words
-    for words in "soak" "soak --relay --minutes 0" "soak --relay --shape ring:9" "bench/relay --part all" \
+    for words in "soak" "soak --relay --minutes 0" "soak --relay --shape ring:9" \
+        "soak --failover --kept 1" "soak --failover --lab --kept 3" "bench/relay --part all" \
         "bench/relay --cores 1" "bench/relay --seconds x"; do
         run ci/$words
         echo "$words: $output"

@@ -2,7 +2,7 @@
 # machines with three cables, over RDMA. One traffic lasts for all rounds, so that what it leaks is seen;
 # for it the same cable stays all the time.
 . "$TOP/tests/lab/cables.bash"
-CABLES=3 FLAPS=4 KEPT=$((SEED % 3))
+CABLES=3 FLAPS=4 KEPT=${KEPT:-$((SEED % 3))}
 
 stop_receiver()
 {
