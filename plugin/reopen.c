@@ -144,10 +144,17 @@ static void lose(struct mn_reopen *r, uint64_t now)
     r->due_ms = now;
 }
 
+/* Of the new one, if its comm has not taken it yet. Where the peer has ended that is the last that
+ * is looked at: such a socket's state is another one later. */
 static int is_silent(struct mn_reopen *r)
 {
-    return r->watched >= 0 && !r->lost && !mn_reopen_is_done(r) &&
-           mn_socket_is_silent(r->watched) && !mn_socket_has_ended(r->watched);
+    int fresh = atomic_load(&r->fresh), fd = fresh >= 0 ? fresh : r->watched;
+
+    if (r->watched >= 0 && mn_socket_has_ended(fd)) {
+        r->watched = -1;
+        n_watched--;
+    }
+    return r->watched >= 0 && !r->lost && mn_socket_is_silent(fd);
 }
 
 /* What there is to dial; returns until when nothing is, in ms; -1 = for ever. */
@@ -416,7 +423,9 @@ int mn_reopen_is_done(struct mn_reopen *r)
 
 int mn_reopen_take(struct mn_reopen *r)
 {
-    return mn_reopen_is_done(r) ? atomic_exchange(&r->fresh, -1) : -1;
+    uint64_t attempt;
+
+    return mn_reopen_take_attempt(r, &attempt);
 }
 
 int mn_reopen_take_attempt(struct mn_reopen *r, uint64_t *attempt)

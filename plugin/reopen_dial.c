@@ -117,6 +117,7 @@ void mn_reopen_dial(struct mn_reopen *r, uint64_t now)
         return;
     }
     r->lost = r->told = 0;
+    mn_socket_keep(r->chan->fd); /* its comm may take it late, or never */
     mn_reopen_give(r, r->chan->fd);
     r->chan->fd = -1;
     let_go(r);

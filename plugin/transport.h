@@ -58,8 +58,8 @@ struct mn_transport {
      * the comm will ever need. */
     enum mn_err (*open)(struct mn_conn *conn, struct mn_comm **comm, struct mn_diag *diag);
     /* Frees everything in any state, requests in flight included. The bytes of sends reported done
-     * still reach the peer, which TCP waits for where a link is out, 10 s at most; else nothing of
-     * the peer is waited for. */
+     * still reach the peer. For that, and to say what has landed, TCP waits where links are out, 10
+     * s at most; else nothing of the peer is waited for. */
     void (*close)(struct mn_comm *comm);
     /* May run beside isend, irecv and test of the same comm. *mhandle is never NULL on success. */
     enum mn_err (*reg_mr)(struct mn_comm *comm, void *data, size_t size, int type, void **mhandle);

@@ -38,6 +38,9 @@ void tcp_choose_control(struct tcp_comm *comm)
             tcp_say(comm, lane, TCP_SAY_SYNC);
         else if (!comm->base.is_send && lane->asked)
             tcp_say(comm, lane, TCP_SAY_REQUEST);
+        /* The last answer: the sender may have spoken on another meanwhile, and have none. */
+        if (!comm->base.is_send && lane->turn)
+            tcp_say(comm, lane, TCP_SAY_ANSWER);
         if (comm->base.is_send && lane->state == TCP_UP && lane->turn)
             tcp_say(comm, lane, TCP_SAY_JOIN);
     }

@@ -19,8 +19,9 @@
 #define HOLD_MOST  32  /* times its least */
 #define SLOW_PART  4   /* of what it should carry beside another link */
 #define SLOW_LOOKS 20
-#define UNSEEN_MS  1000 /* as much of the time between two looks may be waiting */
-#define CLOSED     7 /* TCP_CLOSE of netinet/tcp.h, which does not go together with linux/tcp.h */
+/* As much of the time between two looks may be waiting. */
+#define UNSEEN(bound) ((bound) / 8 > 1000 ? (bound) / 8 : 1000)
+#define CLOSED        7 /* TCP_CLOSE of netinet/tcp.h, which does not go together with linux/tcp.h */
 
 struct view {
     int up, data;           /* sockets that can be used; those for data */
@@ -467,8 +468,8 @@ enum mn_err tcp_links_look(struct tcp_comm *comm, uint64_t now)
     if (err || now - f->look_ms < LOOK_MS)
         return err;
     /* Who was stopped, or elsewhere, has not waited meanwhile. */
-    if (f->dark_ms && f->look_ms && now - f->look_ms > UNSEEN_MS)
-        f->dark_ms += now - f->look_ms - UNSEEN_MS;
+    if (f->dark_ms && f->look_ms && now - f->look_ms > UNSEEN(comm->silence_ms))
+        f->dark_ms += now - f->look_ms - UNSEEN(comm->silence_ms);
     f->look_ms = now;
     look_at_links(comm, views, now);
     for (int i = 0; i < f->n_links; i++)

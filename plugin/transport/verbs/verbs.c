@@ -187,6 +187,7 @@ static void verbs_close(struct mn_comm *base)
 
     verbs_attend_leave(comm);
     verbs_say_bye(comm);
+    mn_reopen_watch(comm->reopen, -1); /* it may be freed later, and another would lose the word */
     if (comm->stale)
         MN_INFO("%s: %llu completions of earlier requests were dropped", comm->peer,
                 (unsigned long long)comm->stale);

@@ -12,12 +12,12 @@
 /* Takes the new control connection, if it was opened again. */
 static void renew_control(struct verbs_comm *comm)
 {
-    int fd = mn_reopen_take(comm->reopen);
     char who[VERBS_WHO];
 
-    if (fd < 0)
+    if (!mn_reopen_is_done(comm->reopen))
         return;
     mn_reopen_watch(comm->reopen, -1);
+    int fd = mn_reopen_take(comm->reopen);
     /* The peer may not have seen yet that there is a new one. */
     if (comm->control.fd >= 0)
         mn_socket_reset(comm->control.fd);

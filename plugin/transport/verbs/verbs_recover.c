@@ -240,19 +240,20 @@ static enum mn_err on_broken(struct verbs_comm *comm, int i, uint64_t now)
     return MN_OK;
 }
 
-/* Only the peer's process can do what is next for the link: of one that is down, and well here, the
- * sender joins it again. */
+/* Only the peer's process can do what is next for the link: one that is down, and well here, the
+ * sender joins again; one that it has joined it tries. */
 static int waits_for_process(const struct verbs_comm *comm)
 {
     int waits = 0;
 
     for (int i = 0; i < comm->n_links; i++) {
         const struct verbs_recovery *r = &comm->links[i].recovery;
+        int next = r->state == VERBS_DOWN || (r->state == VERBS_UP && r->early);
         if (comm->base.is_send)
             waits |= r->state == VERBS_FENCED || r->asked ||
                      (r->state == VERBS_JOINING && r->step == VERBS_ASKS);
         else
-            waits |= r->asked || (r->state == VERBS_DOWN && may_come(&comm->links[i]));
+            waits |= r->asked || (next && may_come(&comm->links[i]));
     }
     return waits && comm->control.fd >= 0 && !mn_socket_is_silent(comm->control.fd);
 }
