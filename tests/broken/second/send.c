@@ -77,7 +77,8 @@ static void *helper(void *arg)
 
     for (;;) {
         idle = __atomic_load_n(&comm->head, __ATOMIC_ACQUIRE) == NULL;
-        alt_nap(200);
+        /* As long as a slow sender may take for its next. */
+        alt_nap(WRONG(LOST_WAKEUP) && idle ? 50000 : 200);
         pthread_mutex_lock(&comm->lock);
         if (WRONG(LOST_WAKEUP) && idle && !comm->stop)
             pthread_cond_wait(&comm->work, &comm->lock);
