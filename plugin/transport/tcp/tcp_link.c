@@ -156,6 +156,10 @@ void tcp_give_up(struct tcp_comm *comm, struct tcp_lane *lane, uint64_t now, con
     tcp_shut(comm, lane, TCP_FENCED, 1);
     f->n_waiting++;
     tcp_say(comm, lane, TCP_SAY_SYNC);
+    /* Until the next look: what the receiver asked for is not said over the link that is silent. */
+    link->well = 0;
+    if (f->control && f->control->way == lane->way)
+        tcp_choose_control(comm);
     if (comm->first == lane)
         choose_first(comm);
 }
