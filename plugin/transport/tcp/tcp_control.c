@@ -13,10 +13,12 @@ void tcp_say(struct tcp_comm *comm, struct tcp_lane *lane, unsigned what)
     lane->say |= (uint8_t)what;
 }
 
-static void said(struct tcp_comm *comm, struct tcp_lane *lane, unsigned what)
+void tcp_unsay(struct tcp_comm *comm, struct tcp_lane *lane, unsigned what)
 {
+    int was = lane->say != 0;
+
     lane->say &= (uint8_t)~what;
-    comm->failover->n_due -= !lane->say;
+    comm->failover->n_due -= was && !lane->say;
 }
 
 void tcp_choose_control(struct tcp_comm *comm)
@@ -118,7 +120,7 @@ static enum mn_err say_due(struct tcp_comm *comm)
             unsigned what = next_of(lane);
             write_frame(comm, lane, what, &f->control->tx_frame);
             f->control->tx_header_left = TCP_FRAME_SIZE;
-            said(comm, lane, what);
+            tcp_unsay(comm, lane, what);
             err = put(comm, f->control, &out);
             if (err)
                 return err;
@@ -161,6 +163,7 @@ static enum mn_err on_answer(struct tcp_comm *comm, struct tcp_lane *control, st
         return frame->size <= lane->turn ? MN_OK : bad(comm, control, frame);
     if (!tcp_log_again(comm, lane, frame->offset | (uint64_t)frame->length << 32))
         return bad(comm, control, frame);
+    tcp_unsay(comm, lane, TCP_SAY_SYNC); /* it would be of the next turn */
     lane->state = TCP_DOWN;
     lane->turn++;
     lane->dialled = 0;

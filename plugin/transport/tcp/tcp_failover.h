@@ -108,6 +108,8 @@ void tcp_tell_back(struct tcp_comm *comm, struct tcp_link *link, uint64_t now);
 /* tcp_control.c: reads what was said, says what is due. */
 enum mn_err tcp_control(struct tcp_comm *comm);
 void tcp_say(struct tcp_comm *comm, struct tcp_lane *lane, unsigned what);
+/* What is due and of no use any more. */
+void tcp_unsay(struct tcp_comm *comm, struct tcp_lane *lane, unsigned what);
 /* The control socket has gone: another says all that may not have been heard. */
 void tcp_choose_control(struct tcp_comm *comm);
 /* Receiver, which closes: says on every control socket what has landed. */

@@ -47,6 +47,7 @@ enum mn_err tcp_fence(struct tcp_comm *comm, struct tcp_lane *lane, const struct
     if (err)
         return err;
     forget(lane);
+    tcp_unsay(comm, lane, TCP_SAY_REQUEST); /* it would be of the next turn */
     tcp_shut(comm, lane, TCP_DOWN, 1);
     lane->turn++;
     lane->attempt = sync->spare;
