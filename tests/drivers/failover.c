@@ -19,6 +19,7 @@
 #include "tests/drivers/failover/failover.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -50,12 +51,15 @@ static struct {
 
 static void on_log(void *ctx, int level, const char *text)
 {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct fo_end *end = ctx;
     if (level != NCCL_LOG_WARN)
         return;
     if (run.options.verbose)
         printf("# %llu ms: %s\n", (unsigned long long)fo_now_ms(), text);
+    pthread_mutex_lock(&lock);
     mn_strlcpy(end->lines[end->n_lines++ % FO_LINES], text, sizeof end->lines[0]);
+    pthread_mutex_unlock(&lock);
     const char *stood_still = strstr(text, " ms, and ");
     end->gone += strstr(text, "is given up: ") != NULL;
     if (strstr(text, "is back after ") && stood_still) {

@@ -3,6 +3,7 @@
 #ifndef MN_FAILOVER_H
 #define MN_FAILOVER_H
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "bench/host.h"
@@ -63,12 +64,12 @@ struct fo_plan {
 extern const struct fo_class fo_classes[]; /* ends with a NULL name */
 
 /* --- scene.c --- */
-struct fo_end { /* a library as if of a node of its own */
+struct fo_end { /* a library as if of a node of its own, whose threads warn, too */
     struct mn_plugin *plugin;
     char lines[FO_LINES][512]; /* the last warnings */
-    int n_lines;
-    unsigned gone, back; /* links, by what it warned of */
-    uint64_t again;      /* bytes */
+    atomic_int n_lines;
+    atomic_uint gone, back;  /* links, by what it warned of */
+    _Atomic(uint64_t) again; /* bytes */
 };
 struct fo_options {
     int failover; /* 1 on: what has a link left must go on; 0 off; -1 as it is by itself: may fail
