@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 
+/* Of a bound in ms: as much of the time between two looks may be waiting. */
+#define MN_UNSEEN(bound) ((bound) / 8 > 1000 ? (bound) / 8 : 1000)
+
 struct mn_outage {
     uint64_t since_ms, told_ms; /* told_ms 0: none */
 };

@@ -19,9 +19,7 @@
 #define HOLD_MOST  32  /* times its least */
 #define SLOW_PART  4   /* of what it should carry beside another link */
 #define SLOW_LOOKS 20
-/* As much of the time between two looks may be waiting. */
-#define UNSEEN(bound) ((bound) / 8 > 1000 ? (bound) / 8 : 1000)
-#define CLOSED        7 /* TCP_CLOSE of netinet/tcp.h, which does not go together with linux/tcp.h */
+#define CLOSED     7 /* TCP_CLOSE of netinet/tcp.h, which does not go together with linux/tcp.h */
 
 struct view {
     int up, data;           /* sockets that can be used; those for data */
@@ -472,8 +470,8 @@ enum mn_err tcp_links_look(struct tcp_comm *comm, uint64_t now)
     if (err || now - f->look_ms < LOOK_MS)
         return err;
     /* Who was stopped, or elsewhere, has not waited meanwhile. */
-    if (f->dark_ms && f->look_ms && now - f->look_ms > UNSEEN(comm->silence_ms))
-        f->dark_ms += now - f->look_ms - UNSEEN(comm->silence_ms);
+    if (f->dark_ms && f->look_ms && now - f->look_ms > MN_UNSEEN(comm->silence_ms))
+        f->dark_ms += now - f->look_ms - MN_UNSEEN(comm->silence_ms);
     f->look_ms = now;
     look_at_links(comm, views, now);
     for (int i = 0; i < f->n_links; i++)

@@ -13,8 +13,6 @@
 /* A link that says nothing for so long, beside one that does, is given up. */
 #define DUMB(bound) ((bound) / 16)
 #define SOON_MS     1
-/* As much of the time between two looks may be waiting. */
-#define UNSEEN(bound) ((bound) / 8 > 1000 ? (bound) / 8 : 1000)
 
 enum mn_err verbs_link_dead(struct verbs_comm *comm, int link, const char *fmt, ...)
 {
@@ -241,7 +239,7 @@ static enum mn_err look_at_broken(struct verbs_comm *comm, uint64_t now)
 static void leave_out_unseen(struct verbs_comm *comm, uint64_t now)
 {
     uint64_t gap = comm->looked_ms ? now - comm->looked_ms : 0;
-    unsigned most = UNSEEN(comm->config->settings.rdma_silence_ms);
+    unsigned most = MN_UNSEEN(comm->config->settings.rdma_silence_ms);
 
     if (gap <= most)
         return;
