@@ -166,6 +166,42 @@ static void a_receiver_that_takes_nothing_loses_its_way_and_others_go_on(void **
     silence(KIT_SILENCE_MS);
 }
 
+/* Four, which have every buffer of the last trunk, 4 + 2 + 1 + 1 of 8: nobody has to wait for them
+ * for as long as for a silent cable. */
+static void who_keeps_the_last_buffers_is_waited_for_for_less(void **state)
+{
+    static struct kit_end from[4], to[4];
+    struct stream stuck[4];
+    const struct kit_end *gone = NULL;
+
+    (void)state;
+    silence(MN_RELAY_KEEPS * TAKES_NOTHING_MS);
+    start(1, 2);
+    kit_attach(&s2, &d2, 0, 3, 9);
+    for (unsigned i = 0; i < 4; i++) {
+        kit_attach(&from[i], &to[i], 0, 3, i + 1);
+        stuck[i] = stream_begin(&from[i], &to[i], i + 1, MN_RELAY_BULK, 1000);
+    }
+    for (uint64_t end = mn_now_ms() + 2 * PATIENCE_MS; !gone; assert_true(mn_now_ms() < end))
+        for (unsigned i = 0; i < 4 && !gone; i++) {
+            push(&stuck[i], 50);
+            gone = from[i].gone.why ? &from[i] : NULL;
+        }
+    assert_int_equal(gone->gone.why, MN_GONE_PEER);
+    if (!strstr(gone->gone.text, "others wait"))
+        fail_msg("%s", gone->gone.text);
+    carry(&s2, &d2, 9);
+    for (unsigned i = 0; i < 4; i++) {
+        kit_leave(&from[i]);
+        kit_leave(&to[i]);
+        stream_end(&stuck[i]);
+    }
+    kit_leave(&s2);
+    kit_leave(&d2);
+    stop(1, 2);
+    silence(KIT_SILENCE_MS);
+}
+
 /* --- refusals --------------------------------------------------------------------------------- */
 
 static void is_refused(int node, int relay, struct mn_line_attach f, const char *why)
@@ -400,6 +436,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_relay_that_ends_is_told_and_used_again_when_it_is_back),
         cmocka_unit_test(who_attaches_anew_is_another_to_the_other_end),
         cmocka_unit_test(a_receiver_that_takes_nothing_loses_its_way_and_others_go_on),
+        cmocka_unit_test(who_keeps_the_last_buffers_is_waited_for_for_less),
         cmocka_unit_test(what_is_no_way_of_who_comes_is_refused),
         cmocka_unit_test(a_flow_is_not_taken_over_from_elsewhere),
         cmocka_unit_test(more_than_the_buffers_is_refused_until_some_are_back),

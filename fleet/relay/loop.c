@@ -63,19 +63,30 @@ static int has_unsent(const struct relayd_hop *hop)
            (hop->sending.n || hop->current || hop->share.queued);
 }
 
+/* Whether others wait for the buffers of a trunk of which this one keeps some. */
+static int keeps_from_others(const struct relayd_hop *hop)
+{
+    const struct relayd_buf *buf = hop->current ? hop->current : hop->sending.first;
+
+    return hop->way && !buf->in->way && buf->in->busy == buf->in->run.count;
+}
+
 /* Whoever is sent to has posted, so has to take: a process that does not would keep buffers from
- * others. */
+ * others, and is waited for for less when it does. */
 static void look_whether_taken(struct relayd_hop *hop)
 {
     struct mn_relay *relay = hop->relay;
-    uint64_t silent = relay->now_ms - hop->taken_ms;
+    uint64_t silent = relay->now_ms - hop->taken_ms, most = relay->config.settings.relay_silence_ms;
 
-    if ((!hop->sending.n && !hop->current) || hop->failed ||
-        silent < relay->config.settings.relay_silence_ms)
+    if ((!hop->sending.n && !hop->current) || hop->failed)
+        return;
+    int keeps = keeps_from_others(hop);
+    if (silent < (keeps ? most / MN_RELAY_KEEPS : most))
         return;
     relayd_hop_fail(hop, hop->way ? MN_GONE_PEER : MN_GONE_RELAY,
-                    "%s %s has taken nothing for %llu ms", hop->way ? "a process of" : "relay",
-                    hop->line->peer, (unsigned long long)silent);
+                    "%s %s has taken nothing for %llu ms%s", hop->way ? "a process of" : "relay",
+                    hop->line->peer, (unsigned long long)silent,
+                    keeps ? ", and others wait for the buffers that its pieces are in" : "");
 }
 
 /* Silence wakes nobody: the transport looks when it is armed. Nor does a completion whose event was

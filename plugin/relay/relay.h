@@ -20,6 +20,8 @@
     8 /* posted for each class and kind of a trunk, and each kind of an                            \
          edge; of an edge fewer, but two at least, when memory is short */
 #define MN_RELAY_PING_MS 1000
+#define MN_RELAY_KEEPS                                                                             \
+    4 /* of relay.silence: who takes nothing while no buffer of a trunk is free */
 
 enum mn_relay_kind { MN_RELAY_BULK, MN_RELAY_SMALL_ONES, MN_RELAY_KINDS };
 enum mn_relay_role { MN_RELAY_SENDER = 1, MN_RELAY_RECEIVER };
