@@ -118,7 +118,7 @@ families()
 @test "bundle: an application with other versions of what was taken in keeps them to itself" {
     local preload file doubles=()
     cd root
-    for file in libnl-3 libnl-route-3 libyaml; do
+    for file in libnl-3 libnl-route-3 libyaml libsodium; do
         doubles+=("$(double $file.so)")
     done
     preload=$(IFS=:; echo "${doubles[*]}")

@@ -175,7 +175,7 @@ static void who_keeps_the_last_buffers_is_waited_for_for_less(void **state)
     const struct kit_end *gone = NULL;
 
     (void)state;
-    silence(MN_RELAY_KEEPS * TAKES_NOTHING_MS);
+    silence(MN_RELAY_KEEPS * 2000);
     start(1, 2);
     kit_attach(&s2, &d2, 0, 3, 9);
     for (unsigned i = 0; i < 4; i++) {

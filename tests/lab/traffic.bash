@@ -3,6 +3,8 @@
 TOKEN=00112233445566778899aabbccddeeff
 # Several emulated machines on a busy host take their time to set up queue pairs.
 SLOW=MESHNET_HANDSHAKE=30s
+# The stream that is meant, where there are several.
+STREAM=stream
 
 # serve_on NODE FILE OPTION…: meshnet serve there with that mesh file, until the lab ends; returns
 # when it listens.
@@ -114,28 +116,28 @@ rdma_packets()
 }
 
 # stream_start RECEIVER SENDER FILE [VARIABLE…]: 256 KiB messages without end, and a pause while the
-# sender's node has a file /root/idle; their output is in /root/stream on either node. Returns when
+# sender's node has a file /root/idle; their output is in /root/$STREAM on either node. Returns when
 # they are connected.
 stream_start()
 {
     local stream=$BUILD/tests/stream handle more=${*:4}
-    on "$1" "rm -f /root/handle /root/stream
-        $SLOW $more MESHNET_CONFIG=$3 setsid $stream $PLUGIN receive /root/handle 0 >/root/stream 2>&1 &
+    on "$1" "rm -f /root/$STREAM.handle /root/$STREAM
+        $SLOW $more MESHNET_CONFIG=$3 setsid $stream $PLUGIN receive /root/$STREAM.handle 0 >/root/$STREAM 2>&1 &
         for i in {1..300}; do
-            [ ! -s /root/handle ] || exit 0
+            [ ! -s /root/$STREAM.handle ] || exit 0
             sleep 0.1
         done
-        cat /root/stream
+        cat /root/$STREAM
         exit 1"
-    handle=$(on "$1" base64 -w 0 /root/handle)
-    on "$2" "rm -f /root/stream
-        echo $handle | base64 -d >/root/handle
-        $SLOW $more MESHNET_CONFIG=$3 setsid $stream $PLUGIN send /root/handle 0 /root/idle >/root/stream 2>&1 &
+    handle=$(on "$1" base64 -w 0 /root/$STREAM.handle)
+    on "$2" "rm -f /root/$STREAM
+        echo $handle | base64 -d >/root/$STREAM.handle
+        $SLOW $more MESHNET_CONFIG=$3 setsid $stream $PLUGIN send /root/$STREAM.handle 0 /root/idle >/root/$STREAM 2>&1 &
         for i in {1..300}; do
-            ! grep -qs connected /root/stream || exit 0
+            ! grep -qs connected /root/$STREAM || exit 0
             sleep 0.1
         done
-        cat /root/stream
+        cat /root/$STREAM
         exit 1"
 }
 
@@ -143,11 +145,11 @@ stream_start()
 stream_says()
 {
     on "$1" "for ((i = 0; i < $3 * 10; i++)); do
-            ! grep -qE '$2' /root/stream || exit 0
+            ! grep -qE '$2' /root/$STREAM || exit 0
             sleep 0.1
         done
         echo 'no \"$2\" within $3 s'
-        tail -n 5 /root/stream
+        tail -n 5 /root/$STREAM
         exit 1"
 }
 
@@ -156,14 +158,14 @@ stream_goes_on()
 {
     local node
     for node; do
-        on "$node" "before=\$(grep -E '^[0-9]+\$' /root/stream | tail -n 1)
+        on "$node" "before=\$(grep -E '^[0-9]+\$' /root/$STREAM | tail -n 1)
             for ((i = 0; i < 600; i++)); do
-                now=\$(grep -E '^[0-9]+\$' /root/stream | tail -n 1)
-                ! grep -q '^failed' /root/stream || break
+                now=\$(grep -E '^[0-9]+\$' /root/$STREAM | tail -n 1)
+                ! grep -q '^failed' /root/$STREAM || break
                 [ \$((now - before)) -lt 256 ] || exit 0
                 sleep 0.1
             done
-            tail -n 5 /root/stream
+            tail -n 5 /root/$STREAM
             exit 1" || return
     done
 }
@@ -181,11 +183,11 @@ stream_kill()
 stream_end()
 {
     on "$1" "for ((i = 0; i < $2 * 10; i++)); do
-            ! grep -E '^(failed|done)' -A 40 /root/stream || exit 0
+            ! grep -E '^(failed|done)' -A 40 /root/$STREAM || exit 0
             sleep 0.1
         done
         echo 'still running after $2 s'
-        tail -n 3 /root/stream
+        tail -n 3 /root/$STREAM
         exit 1"
 }
 
