@@ -131,7 +131,8 @@ void verbs_tell_gone(struct verbs_comm *comm, int i, uint64_t since_ms, uint64_t
 
 void verbs_count_stall(struct verbs_recovery *r, uint64_t now)
 {
-    unsigned stall = r->carried ? (unsigned)(now - r->since_ms) : 0;
+    /* The peer's word that begins it may be read after now. */
+    unsigned stall = r->carried && now > r->since_ms ? (unsigned)(now - r->since_ms) : 0;
 
     r->carried = 0;
     r->stall_ms += stall;

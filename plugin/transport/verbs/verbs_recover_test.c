@@ -169,6 +169,20 @@ static void go_on_after_a_minute(struct kit *kit)
     kit_close(kit);
 }
 
+/* The peer's word is read after the time that a look began with. */
+static void an_end_that_begins_during_a_look_is_no_stall(void **state)
+{
+    struct verbs_recovery r = {.carried = 1, .since_ms = 1001};
+
+    (void)state;
+    verbs_count_stall(&r, 1000);
+    assert_int_equal(r.stall_ms, 0);
+    r.carried = 1;
+    verbs_count_stall(&r, 1008);
+    assert_int_equal(r.stall_ms, 7);
+    assert_int_equal(r.stats.stall_ms, 7);
+}
+
 static void who_was_stopped_has_not_waited_for_a_cable(void **state)
 {
     struct kit kit;
@@ -328,6 +342,7 @@ int main(void)
         cmocka_unit_test(queue_pairs_of_a_dead_link_end_when_it_returns),
         cmocka_unit_test(a_link_whose_completion_queue_failed_stays_away),
         cmocka_unit_test(all_cables_pulled_for_good),
+        cmocka_unit_test(an_end_that_begins_during_a_look_is_no_stall),
         cmocka_unit_test(who_was_stopped_has_not_waited_for_a_cable),
         cmocka_unit_test(who_was_stopped_has_not_waited_for_any_link),
         cmocka_unit_test(whatever_fails_one_link_is_enough),
