@@ -224,9 +224,9 @@ int mn_attend_join(struct mn_attended *a, const char *who)
     pthread_mutex_unlock(&life);
     if (error)
         MN_WARN(
-            "%s: no thread for connections that are not called (%s): when a link goes, they wait "
+            "%s: no thread for connections that are not called: %s; when a link goes, they wait "
             "for the next call",
-            who, strerror(error));
+            who, mn_thread_why(error));
     return error;
 }
 

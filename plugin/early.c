@@ -340,7 +340,7 @@ int mn_net_connect_early(int dev, void *handle, void **send_comm)
     int error = err == MN_ERR_AGAIN ? start_waiting(e) : 0;
     if (error) {
         mn_dialer_forget(&net->config, e->handle);
-        err = mn_fail(&diag, MN_ERR_SYS, "no thread for the handshake: %s", strerror(error));
+        err = mn_fail(&diag, MN_ERR_SYS, "no thread for the handshake: %s", mn_thread_why(error));
     }
     if (err != MN_ERR_AGAIN) {
         settle(e, conn, err, &diag);

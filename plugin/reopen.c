@@ -398,9 +398,9 @@ int mn_reopen_lost_on(struct mn_reopen *r, const char *netdev)
     r->told |= error != 0;
     pthread_mutex_unlock(&lock);
     if (tell)
-        MN_WARN("peer %s: opening a connection that was lost again: starting the thread for it "
-                "(see ulimit -n and -u): %s; trying on",
-                r->peer, strerror(error));
+        MN_WARN("peer %s: opening a connection that was lost again: starting the thread for it: "
+                "%s; trying on",
+                r->peer, mn_thread_why(error));
     return !error;
 }
 

@@ -4,6 +4,7 @@
 
 #include "plugin/listen.h"
 #include "plugin/reopen_impl.h"
+#include "plugin/thread.h"
 #include "topo/base/log.h"
 
 /* Taken around arrive.c's. */
@@ -64,7 +65,7 @@ uint16_t mn_reopen_hold_door(const struct mn_config *config)
     enum mn_err err = n_fds ? MN_OK : open_door(config, &diag);
     int error = err ? 0 : mn_reopen_wake();
     if (error) {
-        err = mn_fail(&diag, MN_ERR_SYS, "no thread: %s", strerror(error));
+        err = mn_fail(&diag, MN_ERR_SYS, "no thread: %s", mn_thread_why(error));
         if (!users)
             close_door();
     }
@@ -74,7 +75,9 @@ uint16_t mn_reopen_hold_door(const struct mn_config *config)
     told |= tell;
     pthread_mutex_unlock(&lock);
     if (tell)
-        MN_WARN("control connections that are lost cannot be opened again: %s", diag.text);
+        MN_WARN("control connections that are lost, and the links of TCP, cannot be opened again: "
+                "%s",
+                diag.text);
     return at;
 }
 

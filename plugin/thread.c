@@ -1,5 +1,6 @@
 #include "plugin/thread.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -19,4 +20,18 @@ int mn_thread_start(const char *name, void *(*run)(void *arg), void *arg, pthrea
     (void)pthread_setaffinity_np(*thread, sizeof cpus, &cpus);
     (void)pthread_setname_np(*thread, name);
     return 0;
+}
+
+const char *mn_thread_why(int error)
+{
+    switch (error) {
+    case EAGAIN:
+        return "there may be no more threads (see ulimit -u, and the limit of pids of the "
+               "container or service)";
+    case EMFILE:
+    case ENFILE:
+        return "Too many open files (see ulimit -n)";
+    default:
+        return strerror(error);
+    }
 }

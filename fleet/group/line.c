@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fleet/group/group_impl.h"
+#include "plugin/thread.h"
 #include "topo/base/alloc.h"
 
 #define MAX_LINES 8
@@ -192,7 +193,7 @@ enum mn_err mn_group_open_lines(struct mn_group *g, struct mn_diag *diag)
         mn_door_close(l->door);
         free(l);
         return mn_fail(diag, MN_ERR_SYS, "a thread for the lines between ranks: %s",
-                       strerror(error));
+                       mn_thread_why(error));
     }
     g->lines = l;
     return MN_OK;

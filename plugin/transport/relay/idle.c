@@ -161,9 +161,9 @@ void relay_idle_join(struct relay_comm *comm)
         int error = start();
         running = !error;
         if (error)
-            MN_WARN("peer %s, by relay: no thread for ends that are idle (%s): a way that goes "
+            MN_WARN("peer %s, by relay: no thread for ends that are idle: %s; a way that goes "
                     "comes back when the process calls",
-                    comm->peer, strerror(error));
+                    comm->peer, mn_thread_why(error));
     }
     pthread_mutex_lock(&lock);
     comm->defers = running && !comm->base.is_send;

@@ -396,6 +396,6 @@ enum mn_err tcp_push(struct tcp_comm *comm, struct mn_diag *diag)
         close(p->told);
     }
     free(p);
-    errno = error;
-    return mn_fail_errno(diag, "starting a thread that sends to %s", comm->peer);
+    return mn_fail(diag, MN_ERR_SYS, "starting a thread that sends to %s: %s", comm->peer,
+                   mn_thread_why(error));
 }

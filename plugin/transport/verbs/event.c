@@ -251,9 +251,9 @@ void verbs_events_start(struct verbs_device *devices, int n)
         err = start_thread(r);
     }
     if (err != 0) {
-        MN_WARN("no thread for the events of RDMA devices (%s): a lost port is only noticed by "
-                "its silence",
-                strerror(err));
+        MN_WARN("no thread for the events of RDMA devices: %s; a lost port is only noticed by its "
+                "silence",
+                mn_thread_why(err));
         for (int i = 0; i < n; i++)
             verbs_cache_mute(&devices[i]);
         free(r);

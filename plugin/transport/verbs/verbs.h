@@ -343,9 +343,9 @@ enum mn_err verbs_join(struct verbs_comm *comm, struct mn_diag *diag);
 enum mn_err verbs_step(struct mn_conn *conn, struct mn_diag *diag);
 void verbs_cancel(struct mn_conn *conn);
 /* A job that makes a link's queue pairs anew; comm->job_state says when it is done, job_diag how.
- * Until then nothing else may touch them. 0 or an errno value. */
-int verbs_join_again(struct verbs_comm *comm, int link, int parts);
-/* verbs_free() as a job, for a comm that no other works at. The same. */
+ * Until then nothing else may touch them. An error, of which job_diag tells: there is no job. */
+enum mn_err verbs_join_again(struct verbs_comm *comm, int link, int parts);
+/* verbs_free() as a job, for a comm that no other works at. 0 or an errno value. */
 int verbs_free_later(struct verbs_comm *comm);
 /* A queue pair from INIT to RTS, towards a port. 0 or an errno value; may ask the kernel for the
  * way there. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "plugin/patience.h"
+#include "plugin/thread.h"
 #include "plugin/transport/verbs/verbs.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
@@ -195,7 +196,7 @@ static void join_again(struct verbs_job *job)
     end_job(comm);
 }
 
-int verbs_join_again(struct verbs_comm *comm, int link, int parts)
+enum mn_err verbs_join_again(struct verbs_comm *comm, int link, int parts)
 {
     comm->job.run = join_again;
     comm->job.owner = comm->config;
@@ -204,11 +205,12 @@ int verbs_join_again(struct verbs_comm *comm, int link, int parts)
     comm->job_parts = parts;
     atomic_store(&comm->job_state, JOB_RUNNING);
     int error = verbs_work(&comm->job);
-    if (error) {
-        atomic_store(&comm->job_state, JOB_NONE);
-        comm->job_link = -1;
-    }
-    return error;
+    if (!error)
+        return MN_OK;
+    atomic_store(&comm->job_state, JOB_NONE);
+    comm->job_link = -1;
+    return mn_fail(&comm->job_diag, MN_ERR_SYS, "starting a thread to make queue pairs: %s",
+                   mn_thread_why(error));
 }
 
 static void free_comm(struct verbs_job *job)
@@ -232,8 +234,8 @@ enum mn_err verbs_join(struct verbs_comm *comm, struct mn_diag *diag)
     if (!error)
         return MN_OK;
     atomic_store(&comm->job_state, JOB_NONE);
-    errno = error;
-    return mn_fail_errno(diag, "starting a thread to connect queue pairs");
+    return mn_fail(diag, MN_ERR_SYS, "starting a thread to connect queue pairs: %s",
+                   mn_thread_why(error));
 }
 
 enum mn_err verbs_step(struct mn_conn *conn, struct mn_diag *diag)

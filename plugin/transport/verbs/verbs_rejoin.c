@@ -52,13 +52,6 @@ static int job_is_free(struct verbs_comm *comm)
     return comm->job_link < 0 && atomic_load(&comm->job_state) != JOB_RUNNING;
 }
 
-static void start_job(struct verbs_comm *comm, int i, enum verbs_joining step, int parts)
-{
-    comm->links[i].recovery.step = step;
-    if (verbs_join_again(comm, i, parts))
-        verbs_join_failed(comm, i, "no thread to make queue pairs");
-}
-
 /* This host, not the cable or the peer, is why it does not come back. */
 static void tell_limit(struct verbs_comm *comm, int i)
 {
@@ -70,6 +63,15 @@ static void tell_limit(struct verbs_comm *comm, int i)
     r->told_limit = 1;
     MN_WARN("%s: cannot come back: %s; it is tried again every now and then",
             verbs_name(comm, i, who), comm->job_diag.text);
+}
+
+static void start_job(struct verbs_comm *comm, int i, enum verbs_joining step, int parts)
+{
+    comm->links[i].recovery.step = step;
+    if (!verbs_join_again(comm, i, parts))
+        return;
+    tell_limit(comm, i);
+    verbs_join_failed(comm, i, comm->job_diag.text);
 }
 
 static void end_job(struct verbs_comm *comm, uint64_t now)
