@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # What an application and its host do to a connection that has two cables, over TCP and over RDMA on
 # the double: signals, children, a wall clock that jumps, a process that is stopped, limits that are
-# reached while a cable comes back. Every byte is compared; nothing here measures time.
+# reached, also while a cable comes back. Every byte is compared; nothing here measures time.
 
 load helper
 load namespaces
@@ -20,7 +20,9 @@ setup()
 
 teardown()
 {
-    take_down
+    for NS in $NS ${NS}tcp ${NS}rdma; do
+        take_down
+    done
 }
 
 take_down()
@@ -103,6 +105,28 @@ survived()
     grep -q '^done' received
 }
 
+# over_both FUNCTION: it, with tcp and with rdma, at once: each in a folder and namespaces of its own.
+over_both()
+{
+    local kind failed=0
+    local -A runs=()
+    for kind in tcp rdma; do
+        (
+            trap take_down EXIT
+            NS+=$kind
+            mkdir $kind
+            cd $kind
+            $1 $kind
+        ) >$kind.said 2>&1 3>&- &
+        runs[$kind]=$!
+    done
+    for kind in tcp rdma; do
+        wait ${runs[$kind]} || failed=1
+        sed "s/^/$kind: /" $kind.said
+    done
+    return $failed
+}
+
 # bothered WORDS: a connection is made, moves data, loses a cable and takes it back under all that,
 # over either transport.
 bothered()
@@ -153,19 +177,49 @@ process()
     pgrep -P "$1"
 }
 
-@test "host: a process that is stopped for a while is slow: neither end gives anything up for it" {
-    for kind in tcp rdma; do
-        ends_of $kind
-        for end in $RECEIVER $SENDER; do
-            kill -STOP $(process $end)
-            sleep "${MESHNET_LONG-6}" # links beside others that are silent for 2.5 s are given up
-            kill -CONT $(process $end)
-            more
-        done
-        survived
-        run ! grep -E 'given up|: out: ' received.log sent.log
-        take_down
+stopped()
+{
+    local end
+    ends_of $1
+    for end in $RECEIVER $SENDER; do
+        kill -STOP $(process $end)
+        sleep "${MESHNET_LONG-6}" # links beside others that are silent for 2.5 s are given up
+        kill -CONT $(process $end)
+        more
     done
+    survived
+    run ! grep -E 'given up|: out: ' received.log sent.log
+}
+
+@test "host: a process that is stopped for a while is slow: neither end gives anything up for it" {
+    over_both stopped
+}
+
+# A cable goes and returns while it is stopped, so that what its peer asks about it is not answered. The
+# double's device stops with its process: one that does nothing for four times rdma_silence is an error.
+stopped_as_a_cable_goes()
+{
+    local end
+    [ -n "${MESHNET_LONG-}" ] || export MESHNET_SILENCE=2s MESHNET_RDMA_SILENCE=3s
+    ends_of $1
+    for end in $RECEIVER $SENDER; do
+        kill -STOP $(process $end)
+        pull 1
+        sleep "${MESHNET_LONG-8}"
+        plug 1
+        kill -CONT $(process $end)
+        more
+    done
+    says sent "$GONE"
+    says sent "$BACK" "$(grep -c "$GONE" sent.log)"
+    says received "$BACK"
+    more
+    survived
+    run ! grep 'link mesh0 .*\(is given up\|out\): ' received.log sent.log
+}
+
+@test "host: a process that is stopped for many times what a silent peer has is waited for, and answers about a cable later" {
+    over_both stopped_as_a_cable_goes
 }
 
 # descriptors SOFT: what both ends may have from now on.
@@ -218,4 +272,95 @@ no_control()
     more
     a_cable_goes_and_returns
     survived
+}
+
+LIMIT='there may be no more threads (see ulimit -u'
+
+# without_a_thread KIND WHICH: a short stream to both ends of which this thread of theirs is refused.
+without_a_thread()
+{
+    local with="env LD_PRELOAD=$BUILD/tests/bother.so BOTHER=thread=$2"
+    cables_up $1 2
+    (of_node a timeout -k 1 200 $with "$STREAM" "$PLUGIN" receive handle 200) >received 2>received.log 3>&- &
+    RECEIVER=$!
+    (of_node b timeout -k 1 200 $with "$STREAM" "$PLUGIN" send handle 200) >sent 2>sent.log 3>&- || :
+    # A receiver whose sender was not accepted waits for the next one.
+    if grep "^failed 0 .*$LIMIT" sent && [[ $2 != *+ ]]; then
+        grep "$LIMIT" received.log
+        (of_node b timeout -k 1 200 "$STREAM" "$PLUGIN" send handle 200) >sent 2>&1 3>&- || true
+    fi
+    if [[ $2 != *+ ]] || grep '^done' sent; then
+        wait $RECEIVER || true
+        tail -n 1 received sent
+        grep -qx 'done 200' received
+        grep -qx 'done 200' sent
+    else
+        grep "^failed 0 .*$LIMIT" sent
+        grep "$LIMIT" received.log
+    fi
+    for log in received.log sent.log; do
+        if grep ' [1-9][0-9]* threads refused' $log; then
+            grep "$LIMIT" $log
+        fi
+    done
+}
+
+@test "host: a thread that cannot be had, whichever it is: all goes on, or the error names the limit" {
+    local kind n which refused
+    for kind in tcp rdma; do
+        refused=0
+        for ((n = 1; n < 10; n++)); do
+            for which in $n $n+; do
+                without_a_thread $kind $which
+                ! grep -q ', [1-9][0-9]* threads refused' received.log sent.log || refused=$n
+                take_down
+            done
+            [ "$refused" -eq $n ] || break
+        done
+        [ $n -gt 2 ]
+        [ $n -lt 10 ]
+    done
+}
+
+# no_threads END: from now on; a thread that is there and has nothing to do goes.
+no_threads()
+{
+    touch nothreads.$(process $1)
+    for _ in $(seq 300); do
+        grep -qs mn-verbs-work /proc/$(process $1)/task/*/comm || return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+returns_without_threads()
+{
+    BOTHERS="LD_PRELOAD=$BUILD/tests/bother.so BOTHER=nothreads"
+    ends_of $1 MESHNET_RDMA_SILENCE=10s
+    no_threads $SENDER
+    no_threads $RECEIVER
+    pull 1
+    says sent "$GONE"
+    more
+    plug 1
+    says sent "$LIMIT"
+    more
+    run ! grep "$BACK" sent.log
+    rm nothreads.$(process $SENDER)
+    if [ $1 = rdma ]; then # which makes queue pairs at both ends
+        says received "$LIMIT"
+        more
+        run ! grep "$BACK" received.log
+    fi
+    rm nothreads.$(process $RECEIVER)
+    says sent "$BACK"
+    says received "$BACK"
+    more
+    survived
+    [ "$(grep -c "$LIMIT" sent.log)" -le 2 ] # for a cable's sockets, each
+    [ "$(grep -c "$LIMIT" received.log)" -le 1 ]
+}
+
+@test "host: no threads for a link that comes back: it is said, and it comes back when there are some" {
+    over_both returns_without_threads
 }

@@ -4,8 +4,13 @@
  *   fork    every 20 ms a child: it looks for descriptors that a program which it becomes would
  *           have, says so on stderr, and becomes true(1), or ends with _exit() or exit()
  *   clock   the wall clock jumps, forth and back, by up to half a year, at every look
+ *   thread=N, thread=N+
+ *           the N-th thread that the plugin starts cannot be had; N+: that and all later ones
+ *   nothreads
+ *           … none, while the current folder has a file nothreads.PID, by its number
  *
- * At its end it says on stderr how often: "bother: 1234 signals, 56 children, 0 leaks, 789 jumps".
+ * At its end it says on stderr how often: "bother: 1234 signals, 56 children, 0 leaks, 789 jumps, 1
+ * threads refused".
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,8 +28,9 @@
 
 enum { LEAKS = 1, FDS = 4096, YEAR = 365 * 86400 };
 
-static atomic_ulong signals, children, leaks, jumps;
-static int jumping;
+static atomic_ulong signals, children, leaks, jumps, asked, refused;
+static int jumping, refusing, from_then_on;
+static unsigned long refused_one; /* 0: none by its number */
 static pid_t started;
 
 /* --- the clock -------------------------------------------------------------------------------- */
@@ -146,6 +152,54 @@ static void *make_children(void *arg)
     return NULL;
 }
 
+/* --- threads ---------------------------------------------------------------------------------- */
+
+/* Those of the double of libibverbs and of the test are theirs. */
+static int is_plugin(void *caller)
+{
+    Dl_info info;
+    return dladdr(caller, &info) && info.dli_fname && strstr(info.dli_fname, "libnccl-net");
+}
+
+static int is_refused(void)
+{
+    unsigned long number = atomic_fetch_add(&asked, 1) + 1;
+    char file[32];
+
+    snprintf(file, sizeof file, "nothreads.%d", (int)started);
+    return (refused_one && number == refused_one) ||
+           (refused_one && from_then_on && number > refused_one) ||
+           (refusing && !access(file, F_OK));
+}
+
+int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attr,
+                   void *(*run)(void *), void *restrict arg)
+{
+    static int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+
+    if (!real) {
+        void *symbol = dlsym(RTLD_NEXT, "pthread_create");
+        memcpy(&real, &symbol, sizeof real);
+    }
+    if (is_plugin(__builtin_return_address(0)) && is_refused()) {
+        atomic_fetch_add(&refused, 1);
+        return EAGAIN;
+    }
+    return real(thread, attr, run, arg);
+}
+
+static void refuse(const char *words)
+{
+    const char *word = strstr(words, "thread=");
+    char *end;
+
+    refusing = strstr(words, "nothreads") != NULL;
+    if (!word)
+        return;
+    refused_one = strtoul(strchr(word, '=') + 1, &end, 10);
+    from_then_on = *end == '+';
+}
+
 /* --- all of it -------------------------------------------------------------------------------- */
 
 __attribute__((constructor)) static void begin(void)
@@ -158,6 +212,7 @@ __attribute__((constructor)) static void begin(void)
     if (!words)
         return;
     jumping = strstr(words, "clock") != NULL;
+    refuse(words);
     if (strstr(words, "fork")) {
         for (int fd = 0; fd < FDS; fd++)
             before[fd] = fcntl(fd, F_GETFD) >= 0;
@@ -174,7 +229,7 @@ __attribute__((constructor)) static void begin(void)
 __attribute__((destructor)) static void end(void)
 {
     if (started == getpid() && getenv("BOTHER"))
-        dprintf(2, "bother: %lu signals, %lu children, %lu leaks, %lu jumps\n",
+        dprintf(2, "bother: %lu signals, %lu children, %lu leaks, %lu jumps, %lu threads refused\n",
                 atomic_load(&signals), atomic_load(&children), atomic_load(&leaks),
-                atomic_load(&jumps));
+                atomic_load(&jumps), atomic_load(&refused));
 }
