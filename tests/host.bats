@@ -215,7 +215,8 @@ stopped_as_a_cable_goes()
     says received "$BACK"
     more
     survived
-    run ! grep 'link mesh0 .*\(is given up\|out\): ' received.log sent.log
+    # In the short form a link is given up for a silence of 0.2 s, which a busy host alone may bring about.
+    [ -z "${MESHNET_LONG-}" ] || run ! grep 'link mesh0 .*\(is given up\|out\): ' received.log sent.log
 }
 
 @test "host: a process that is stopped for many times what a silent peer has is waited for, and answers about a cable later" {
@@ -229,7 +230,7 @@ descriptors()
     prlimit --pid $(process $RECEIVER) --nofile="$1":
 }
 
-NO_MORE='opening a connection that was lost again.*(see ulimit -n.*): Too many open files; trying on'
+NO_MORE='opening a connection that was lost again.*ulimit -n.*; trying on'
 
 @test "host: no descriptors for a link that comes back: it is said, and it comes back when there are some" {
     ends_of tcp
