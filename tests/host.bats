@@ -195,6 +195,21 @@ stopped()
     over_both stopped
 }
 
+# until_back: no end has mesh0 out, for which a busy host is enough where silence is short.
+until_back()
+{
+    local log away
+    for _ in $(seq 600); do
+        away=0
+        for log in received.log sent.log; do
+            away=$((away + $(grep -Ec 'link mesh0 .*(is given up|out): ' $log) - $(grep -c 'link mesh0 .* is back' $log)))
+        done
+        [ $away -gt 0 ] || return 0
+        sleep 0.1
+    done
+    return 1
+}
+
 # A cable goes and returns while it is stopped, so that what its peer asks about it is not answered. The
 # double's device stops with its process: one that does nothing for four times rdma_silence is an error.
 stopped_as_a_cable_goes()
@@ -203,6 +218,7 @@ stopped_as_a_cable_goes()
     [ -n "${MESHNET_LONG-}" ] || export MESHNET_SILENCE=2s MESHNET_RDMA_SILENCE=3s
     ends_of $1
     for end in $RECEIVER $SENDER; do
+        until_back
         kill -STOP $(process $end)
         pull 1
         sleep "${MESHNET_LONG-8}"
@@ -287,7 +303,7 @@ without_a_thread()
     (of_node b timeout -k 1 200 $with "$STREAM" "$PLUGIN" send handle 200) >sent 2>sent.log 3>&- || :
     # A receiver whose sender was not accepted waits for the next one.
     if grep "^failed 0 .*$LIMIT" sent && [[ $2 != *+ ]]; then
-        grep "$LIMIT" received.log
+        says received "$LIMIT"
         (of_node b timeout -k 1 200 "$STREAM" "$PLUGIN" send handle 200) >sent 2>&1 3>&- || true
     fi
     if [[ $2 != *+ ]] || grep '^done' sent; then
@@ -297,7 +313,7 @@ without_a_thread()
         grep -qx 'done 200' sent
     else
         grep "^failed 0 .*$LIMIT" sent
-        grep "$LIMIT" received.log
+        says received "$LIMIT"
     fi
     for log in received.log sent.log; do
         if grep ' [1-9][0-9]* threads refused' $log; then

@@ -166,32 +166,32 @@ static void a_receiver_that_takes_nothing_loses_its_way_and_others_go_on(void **
     silence(KIT_SILENCE_MS);
 }
 
-/* Four, which have every buffer of the last trunk, 4 + 2 + 1 + 1 of 8: nobody has to wait for them
- * for as long as for a silent cable. */
+/* Whoever has none takes one that is free: as many as there are buffers have all of them. Nobody
+ * has to wait for them as long as for a silent cable. */
 static void who_keeps_the_last_buffers_is_waited_for_for_less(void **state)
 {
-    static struct kit_end from[4], to[4];
-    struct stream stuck[4];
+    static struct kit_end from[MN_RELAY_BUFFERS], to[MN_RELAY_BUFFERS];
+    struct stream stuck[MN_RELAY_BUFFERS];
     const struct kit_end *gone = NULL;
 
     (void)state;
     silence(MN_RELAY_KEEPS * 2000);
     start(1, 2);
-    kit_attach(&s2, &d2, 0, 3, 9);
-    for (unsigned i = 0; i < 4; i++) {
+    kit_attach(&s2, &d2, 0, 3, 99);
+    for (unsigned i = 0; i < MN_RELAY_BUFFERS; i++) {
         kit_attach(&from[i], &to[i], 0, 3, i + 1);
         stuck[i] = stream_begin(&from[i], &to[i], i + 1, MN_RELAY_BULK, 1000);
     }
     for (uint64_t end = mn_now_ms() + 2 * PATIENCE_MS; !gone; assert_true(mn_now_ms() < end))
-        for (unsigned i = 0; i < 4 && !gone; i++) {
+        for (unsigned i = 0; i < MN_RELAY_BUFFERS && !gone; i++) {
             push(&stuck[i], 50);
             gone = from[i].gone.why ? &from[i] : NULL;
         }
     assert_int_equal(gone->gone.why, MN_GONE_PEER);
-    if (!strstr(gone->gone.text, "others wait"))
+    if (!strstr(gone->gone.text, "no buffer is free"))
         fail_msg("%s", gone->gone.text);
-    carry(&s2, &d2, 9);
-    for (unsigned i = 0; i < 4; i++) {
+    carry(&s2, &d2, 99);
+    for (unsigned i = 0; i < MN_RELAY_BUFFERS; i++) {
         kit_leave(&from[i]);
         kit_leave(&to[i]);
         stream_end(&stuck[i]);

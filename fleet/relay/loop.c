@@ -63,8 +63,8 @@ static int has_unsent(const struct relayd_hop *hop)
            (hop->sending.n || hop->current || hop->share.queued);
 }
 
-/* Whether others wait for the buffers of a trunk of which this one keeps some. */
-static int keeps_from_others(const struct relayd_hop *hop)
+/* Whether its pieces are in the last buffers of a trunk. */
+static int keeps_the_last(const struct relayd_hop *hop)
 {
     const struct relayd_buf *buf = hop->current ? hop->current : hop->sending.first;
 
@@ -72,21 +72,24 @@ static int keeps_from_others(const struct relayd_hop *hop)
 }
 
 /* Whoever is sent to has posted, so has to take: a process that does not would keep buffers from
- * others, and is waited for for less when it does. */
-static void look_whether_taken(struct relayd_hop *hop)
+ * others, and is waited for for less when it keeps the last; one a look, which gives some back. */
+static void look_whether_taken(struct relayd_hop *hop, int *one)
 {
     struct mn_relay *relay = hop->relay;
-    uint64_t silent = relay->now_ms - hop->taken_ms, most = relay->config.settings.relay_silence_ms;
+    unsigned most = relay->config.settings.relay_silence_ms, less = most / MN_RELAY_KEEPS;
+    uint64_t silent = relay->now_ms - hop->taken_ms;
 
     if ((!hop->sending.n && !hop->current) || hop->failed)
         return;
-    int keeps = keeps_from_others(hop);
-    if (silent < (keeps ? most / MN_RELAY_KEEPS : most))
+    less = less < MN_RELAY_KEEPS_MS ? MN_RELAY_KEEPS_MS : less;
+    int keeps = silent < most && silent >= less && !*one && keeps_the_last(hop);
+    if (silent < most && !keeps)
         return;
+    *one |= keeps;
     relayd_hop_fail(hop, hop->way ? MN_GONE_PEER : MN_GONE_RELAY,
                     "%s %s has taken nothing for %llu ms%s", hop->way ? "a process of" : "relay",
                     hop->line->peer, (unsigned long long)silent,
-                    keeps ? ", and others wait for the buffers that its pieces are in" : "");
+                    keeps ? ", and no buffer is free for others" : "");
 }
 
 /* Silence wakes nobody: the transport looks when it is armed. Nor does a completion whose event was
@@ -130,12 +133,13 @@ static void tick(struct mn_relay *relay)
     relayd_lines_tick(relay);
     for (struct relayd_way *way = relay->ways; way; way = way->next)
         rate(way, relay->now_ms);
+    int one = 0;
     for (struct relayd_hop *hop = relay->hops; hop; hop = hop->next)
         if (hop->lost_ms) {
             relayd_hop_lost(hop);
         } else {
             if (has_unsent(hop))
-                look_whether_taken(hop);
+                look_whether_taken(hop, &one);
             if (!hop->failed)
                 look_whether_silent(hop);
         }

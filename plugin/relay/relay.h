@@ -19,9 +19,9 @@
 #define MN_RELAY_BUFFERS                                                                           \
     8 /* posted for each class and kind of a trunk, and each kind of an                            \
          edge; of an edge fewer, but two at least, when memory is short */
-#define MN_RELAY_PING_MS 1000
-#define MN_RELAY_KEEPS                                                                             \
-    4 /* of relay.silence: who takes nothing while no buffer of a trunk is free */
+#define MN_RELAY_PING_MS  1000
+#define MN_RELAY_KEEPS    4    /* of relay.silence: who takes nothing and has the last buffers, */
+#define MN_RELAY_KEEPS_MS 1000 /* … but so long at least */
 
 enum mn_relay_kind { MN_RELAY_BULK, MN_RELAY_SMALL_ONES, MN_RELAY_KINDS };
 enum mn_relay_role { MN_RELAY_SENDER = 1, MN_RELAY_RECEIVER };

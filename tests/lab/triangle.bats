@@ -208,19 +208,34 @@ names()
     carried_by_rdma enp1s0f1np1 enp1s0f1np1
 }
 
+# said NODE PATTERN: how often the stream there has.
+said()
+{
+    on "$1" "grep -cE '$2' /root/$STREAM || true"
+}
+
 # out_for_20s STREAM RECEIVER: the cable between spark-b and spark-c, while that stream moves, and nothing
 # on the other, whose sender is the receiver of this one.
 out_for_20s()
 {
-    local STREAM=$1 receiver=$2
+    local STREAM=$1 receiver=$2 node pattern
+    local -A before=()
+    local words=('link enp1s0f1np1 .*: the port is down since' 'link enp1s0f1np1 .*: goes on after')
     stream_says $receiver '^256$' 60
+    for node in spark-b spark-c; do
+        for pattern in "${words[@]}"; do
+            before[$node$pattern]=$(said $node "$pattern")
+        done
+    done
     lab link spark-b-spark-c down
     sleep 20
     lab link spark-b-spark-c up
     stream_goes_on $receiver
+    sleep 1
     for node in spark-b spark-c; do
-        stream_says $node 'link enp1s0f1np1 .*: the port is down since' 1
-        stream_says $node 'link enp1s0f1np1 .*: goes on after' 1
+        for pattern in "${words[@]}"; do
+            [ "$(said $node "$pattern")" -gt "${before[$node$pattern]}" ]
+        done
     done
 }
 
