@@ -202,7 +202,8 @@ until_back()
     for _ in $(seq 600); do
         away=0
         for log in received.log sent.log; do
-            away=$((away + $(grep -Ec 'link mesh0 .*(is given up|out): ' $log) - $(grep -c 'link mesh0 .* is back' $log)))
+            away=$((away + $(grep -Ec 'link mesh0 .*(is given up|out): ' $log || true) - \
+                $(grep -c 'link mesh0 .* is back' $log || true)))
         done
         [ $away -gt 0 ] || return 0
         sleep 0.1
