@@ -25,7 +25,7 @@
 #define MOST   (1u << 20)
 #define DEPTH  8
 #define LAST   3   /* bytes of the message that ends a stream: no other has so many */
-#define LIMIT  300 /* seconds until the test is given up */
+#define LIMIT  600 /* seconds until the test is given up */
 #define ROUNDS 256 /* in which nothing moves: then it naps, for who else needs the processor */
 #define NAP_US 50
 
