@@ -8,7 +8,8 @@
  * Messages have 256 KiB; each carries its number, which the receiver compares. With
  * STREAM_SIZES=all in the environment they have from none to 1 MiB, and every byte is compared;
  * with STREAM_END=FILE the sender ends the stream, at both ends, when the file is there. MESSAGES
- * 0: until an error. Prints "connected", a line with the count every 256 messages, then "done
+ * 0: until an error. With STREAM_NAP it sleeps so many microseconds when nothing moves, for others
+ * that need the processor. Prints "connected", a line with the count every 256 messages, then "done
  * COUNT" (exit 0), or "failed COUNT RESULT: the plugin's last warning" (exit 1); each warning on
  * stderr, with STREAM_INFO in the environment what is less, too. */
 #include <stdio.h>
@@ -26,8 +27,7 @@
 #define DEPTH  8
 #define LAST   3   /* bytes of the message that ends a stream: no other has so many */
 #define LIMIT  600 /* seconds until the test is given up */
-#define ROUNDS 256 /* in which nothing moves: then it naps, for who else needs the processor */
-#define NAP_US 50
+#define ROUNDS 256 /* in which nothing moves: then it naps */
 
 static char warning[1024] = "no warning";
 
@@ -160,6 +160,8 @@ static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messa
 {
     static uint8_t area[DEPTH * MOST];
     const char *end_file = all_sizes ? getenv("STREAM_END") : NULL;
+    const char *nap = getenv("STREAM_NAP");
+    unsigned nap_us = nap ? (unsigned)atoi(nap) : 0;
     void *requests[DEPTH], *mh;
     uint64_t posted = 0, done = 0;
     double end = now() + LIMIT;
@@ -168,8 +170,8 @@ static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messa
     for (unsigned still = 0; !result && (!messages || done < messages); still++) {
         int finished = 0, sizes[MN_HOST_MAX_RECVS] = {0};
         uint64_t before = posted + done;
-        if (still >= ROUNDS)
-            usleep(NAP_US);
+        if (nap_us && still >= ROUNDS)
+            usleep(nap_us);
         if (!is_idle(idle_file, posted > done, end) && posted - done < DEPTH &&
             (!messages || posted < messages)) {
             void **request = &requests[posted % DEPTH];
