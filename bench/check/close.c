@@ -84,7 +84,7 @@ static void await_error(struct mn_check *check, struct mn_req *req, const char *
             mn_check_fail(check, "%s: the request completed without an error", what);
         if (mn_check_expired(check))
             mn_check_fail(check, "%s: no error within the limit, the request stays open", what);
-        sched_yield();
+        mn_check_pause(check);
     }
 }
 
@@ -130,7 +130,7 @@ static void check_receiver_gone(struct mn_check *check)
         }
         if (mn_check_expired(check))
             mn_check_fail(check, "the receiver closed; the sender saw no error within the limit");
-        sched_yield();
+        mn_check_pause(check);
     }
     mn_check_note(check, "the sender got %s", mn_nccl_result_name(result));
     mn_check_ok(check, "closeSend", mn_raw_close_send(&check->raw, pair.send));
@@ -160,7 +160,7 @@ static void check_delivered(struct mn_check *check)
             mn_kit_test(check, &recv);
             if (mn_check_expired(check))
                 mn_check_fail(check, "the send was never done");
-            sched_yield();
+            mn_check_pause(check);
         }
     }
     mn_kit_free(check, &out);
@@ -171,7 +171,7 @@ static void check_delivered(struct mn_check *check)
     while (!mn_kit_test(check, &recv)) {
         if (mn_check_expired(check))
             mn_check_fail(check, "the message never arrived");
-        sched_yield();
+        mn_check_pause(check);
     }
     mn_kit_expect(check, &in, 10000, 80, "a completed send, its comm closed");
 }

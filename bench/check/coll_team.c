@@ -1,6 +1,5 @@
 #include "bench/check/coll_team.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,7 +131,7 @@ void mn_team_wait(struct mn_team_rank *rank, void *request)
         if (!done && mn_check_expired(rank->team->check))
             mn_check_fail(rank->team->check, "rank %d of %d: an operation is never done",
                           rank->rank, rank->team->nranks);
-        sched_yield();
+        mn_check_pause(rank->team->check);
     }
     MN_TEAM_OK(rank, "test", result);
 }

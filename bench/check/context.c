@@ -1,7 +1,6 @@
 /* Contexts, one a communicator, from v11 on: made by init, used by listen and connect, ended by
  * finalize, and the library unloaded after the last. */
 #include <dlfcn.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>

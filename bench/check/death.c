@@ -88,7 +88,7 @@ static void await_error(struct mn_check *check, struct mn_req *req, const char *
             mn_check_fail(check, "%s: the request completed without an error", what);
         if (mn_check_expired(check))
             mn_check_fail(check, "%s: no error within the limit, the request stays open", what);
-        sched_yield();
+        mn_check_pause(check);
     }
     mn_check_note(check, "%s: %s", what, mn_nccl_result_name(req->result));
 }
@@ -142,7 +142,7 @@ static void send_until_error(struct mn_check *check, struct mn_pair *pair, const
         }
         if (mn_check_expired(check))
             mn_check_fail(check, "%s: the sender saw no error within the limit", what);
-        sched_yield();
+        mn_check_pause(check);
     }
     mn_check_note(check, "%s: %s", what, mn_nccl_result_name(result));
 }
@@ -232,10 +232,10 @@ static void streaming_sender(struct mn_check *check, int fd)
     for (unsigned n = 0; !mn_check_expired(check); n++) {
         struct mn_req *send = &sends[n % 2];
         while (send->request && !mn_kit_test(check, send) && !mn_check_expired(check))
-            sched_yield();
+            mn_check_pause(check);
         while (!mn_kit_try_isend(check, pair.send, &out[n % 2], LONG_SIZE, 0, send) &&
                !mn_check_expired(check))
-            sched_yield();
+            mn_check_pause(check);
     }
 }
 
@@ -271,7 +271,7 @@ static int receive_long(struct mn_check *check, struct mn_pair *pair, struct mn_
             mn_check_fail(check, dead || killed ? "the sender was killed amid a message: no error "
                                                   "within the limit"
                                                 : "a long message never arrived");
-        sched_yield();
+        mn_check_pause(check);
     }
     if (result)
         return 0;

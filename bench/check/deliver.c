@@ -112,7 +112,7 @@ static int move_alias(struct mn_check *check, struct mn_pair *pair, struct mn_bu
         mn_kit_test(check, &send);
         if (mn_check_now_ns() >= until)
             return 0;
-        sched_yield();
+        sched_yield(); /* long, and it may move in test alone */
     }
     if (recv.sizes[0] < 0 || (size_t)recv.sizes[0] != size)
         mn_check_fail(check, "%d bytes reported, sent were %zu", recv.sizes[0], size);
@@ -220,7 +220,7 @@ static void check_silent(struct mn_check *check)
             mn_kit_test(check, &recv);
             if (mn_check_expired(check))
                 mn_check_fail(check, "the send of %zu bytes is never done", sizes[i]);
-            sched_yield();
+            mn_check_pause(check);
         }
         memset(out.data, SCRIBBLE, sizes[i]);
         mn_kit_wait(check, &last, 1);
@@ -251,7 +251,7 @@ static void check_fair(struct mn_check *check)
         if (mn_check_expired(check))
             mn_check_fail(check, "the fastest of %d connections received %u of %u steps", COMMS,
                           most, steps);
-        sched_yield();
+        mn_check_pause(check);
     }
     for (int i = 0; i < COMMS; i++)
         if (flows[i].received < steps / 20)

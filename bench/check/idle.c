@@ -1,6 +1,5 @@
 /* What a plugin costs while nothing happens. Only CPU time counts, and beside that of a thread of
  * the rule's own which spins: how busy the machine is changes none of it. */
-#include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
 

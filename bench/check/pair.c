@@ -1,5 +1,4 @@
 /* Connections and requests as NCCL drives them, every wait bounded. */
-#include <sched.h>
 #include <string.h>
 
 #include "bench/check/kit.h"
@@ -49,7 +48,7 @@ void mn_kit_finish(struct mn_check *check, struct mn_pair *pair)
             mn_check_fail(check,
                           "not connected after %lu calls each: send comm %s, receive comm %s",
                           calls, pair->send ? "ready" : "NULL", pair->recv ? "ready" : "NULL");
-        sched_yield();
+        mn_check_pause(check);
     }
 }
 
@@ -118,7 +117,7 @@ static void again(struct mn_check *check, const char *call)
 {
     if (mn_check_expired(check))
         mn_check_fail(check, "%s kept returning a NULL request, nothing else was in flight", call);
-    sched_yield();
+    mn_check_pause(check);
 }
 
 void mn_kit_isend(struct mn_check *check, void *comm, struct mn_buf *buf, size_t size, int tag,
@@ -209,7 +208,7 @@ void mn_kit_wait(struct mn_check *check, struct mn_req *const *reqs, size_t n)
             mn_check_fail(check, "%zu of %zu requests not done after %lu tests each", left, n,
                           rounds);
         if (left)
-            sched_yield();
+            mn_check_pause(check);
     }
 }
 

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,7 +149,7 @@ void mn_peer_accept(struct mn_check *check, int fd, struct mn_pair *pair)
         mn_kit_try_accept(check, pair);
         if (!pair->recv && mn_check_expired(check))
             mn_check_fail(check, "no connection from another process: accept stays at NULL");
-        sched_yield();
+        mn_check_pause(check);
     }
     mn_check_ok(check, "closeListen", mn_raw_close_listen(&check->raw, pair->listen));
     pair->listen = NULL;
@@ -165,6 +164,6 @@ void mn_peer_connect(struct mn_check *check, int fd, struct mn_pair *pair)
         mn_kit_try_connect(check, pair);
         if (!pair->send && mn_check_expired(check))
             mn_check_fail(check, "no connection to another process: connect stays at NULL");
-        sched_yield();
+        mn_check_pause(check);
     }
 }

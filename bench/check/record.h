@@ -37,6 +37,12 @@ struct mn_check_shared {
     unsigned ms;
 };
 
+/* Grows with all that a rule's calls bring, and its steps. */
+static inline unsigned mn_check_moves(struct mn_check_shared *shared)
+{
+    return atomic_load(&shared->watch.moves) + atomic_load(&shared->steps_begun);
+}
+
 /* The whole life of a rule's process. */
 _Noreturn void mn_check_child(const struct mn_check_target *target,
                               const struct mn_check_rule *rule, struct mn_check_shared *shared);

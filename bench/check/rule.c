@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,7 +21,9 @@
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
-#define LOG_WARN 2 /* ncclDebugLogLevel */
+#define LOG_WARN   2 /* ncclDebugLogLevel */
+#define IDLE_LOOKS 1000
+#define NAP_NS     4000000
 
 static struct mn_check_shared *logs; /* the logger has no context argument */
 
@@ -182,6 +185,19 @@ uint64_t mn_check_now_ns(void)
 int mn_check_expired(const struct mn_check *check)
 {
     return mn_check_now_ns() >= check->deadline_ns;
+}
+
+void mn_check_pause(const struct mn_check *check)
+{
+    static _Thread_local unsigned moves, idle;
+    unsigned now = mn_check_moves(check->shared);
+
+    idle = now != moves ? 0 : idle < 2 * IDLE_LOOKS ? idle + 1 : idle;
+    moves = now;
+    if (idle < IDLE_LOOKS)
+        sched_yield();
+    else /* longer each time */
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS / IDLE_LOOKS * (idle - IDLE_LOOKS)}, NULL);
 }
 
 static void capture_log(int level, unsigned long flags, const char *file, int line, const char *fmt,

@@ -77,6 +77,9 @@ int mn_check_dialect(const struct mn_check *check, unsigned dialect);
 
 uint64_t mn_check_now_ns(void);
 int mn_check_expired(const struct mn_check *check);
+/* Between two looks of a wait that mn_check_expired bounds: gives the processor away, and sleeps
+ * up to 4 ms once the rule's calls have long brought nothing. For any thread. */
+void mn_check_pause(const struct mn_check *check);
 
 /* Loads the library; a failure is a skip that names the rule which reports it. */
 void mn_check_open(struct mn_check *check);

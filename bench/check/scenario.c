@@ -1,7 +1,6 @@
 /* The call sequences of a communicator's life, as the releases make them. What a release adds comes
  * with the ABI version driven and with the profile. */
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 
 #include "bench/check/stream.h"
@@ -74,7 +73,7 @@ static void connect_ring(struct mn_check *check, struct ring *ring)
             left += !ring->pairs[i].send || !ring->pairs[i].recv;
         if (left && mn_check_expired(check))
             mn_check_fail(check, "%d of %d ranks are not connected", left, RANKS);
-        sched_yield();
+        mn_check_pause(check);
     }
     for (int i = 0; i < RANKS; i++)
         mn_check_ok(check, "closeListen", mn_raw_close_listen(&check->raw, ring->pairs[i].listen));
@@ -106,7 +105,7 @@ static void gather_step(struct mn_check *check, struct ring *ring, int step)
         if (left && mn_check_expired(check))
             mn_check_fail(check, "%d of %d requests of bootstrap step %d not done", left, 2 * RANKS,
                           step);
-        sched_yield();
+        mn_check_pause(check);
     }
     for (int i = 0; i < RANKS; i++)
         mn_kit_expect(check, &ring->in[i], size, (unsigned)(step * RANKS + i), "bootstrap");
@@ -168,7 +167,7 @@ static void check_setup(struct mn_check *check)
         }
         if (left && mn_check_expired(check))
             mn_check_fail(check, "%d of %d connections did not come up", left, 2 * CHANNELS);
-        sched_yield();
+        mn_check_pause(check);
     }
     for (int i = 0; i < 2 * CHANNELS; i++) {
         struct mn_buf bufs[2][3];
@@ -263,7 +262,7 @@ static void check_tree(struct mn_check *check)
         if (left && mn_check_expired(check))
             mn_check_fail(check, "the tree stands still: %d of %d directions not through", left,
                           2 * (TREE - 1));
-        sched_yield();
+        mn_check_pause(check);
     }
     for (int i = 0; i < TREE - 1; i++) {
         mn_stream_end(check, &up[i]);
@@ -373,7 +372,7 @@ static void check_rccl(struct mn_check *check)
                         mn_raw_accept(&check->raw, pair.listen, &pair.recv, theirs));
         if (mn_check_expired(check))
             mn_check_fail(check, "not connected");
-        sched_yield();
+        mn_check_pause(check);
     }
     if (slot.before != 0xa5a5a5a5u || slot.channel != 7 || slot.after[0] != 0xa5a5a5a5u)
         mn_check_fail(check, "the object in place of the device handle was written");
@@ -404,7 +403,7 @@ static void check_rccl(struct mn_check *check)
         mn_kit_test(check, &send);
         if (mn_check_expired(check))
             mn_check_fail(check, "the receive is never done");
-        sched_yield();
+        mn_check_pause(check);
     }
     mn_kit_expect(check, &in, size, 1, "RCCL's way to post");
 }

@@ -1,5 +1,4 @@
 /* Every connection of a mesh of nodes with one GPU each, as NCCL makes them. */
-#include <sched.h>
 
 #include "bench/check/kit.h"
 #include "bench/check/scenario.h"
@@ -73,7 +72,7 @@ static void connect_phase(struct mn_check *check, struct mesh *mesh, enum phase 
         if (mn_check_expired(check))
             mn_check_fail(check, "%d of %d connections of %s did not come up", left, n,
                           names[phase]);
-        sched_yield();
+        mn_check_pause(check);
     }
     for (int i = 0; i < n; i++)
         mn_kit_pass(check, fresh[i], SIZE, SIZE, (unsigned)(i + 100 * (int)phase));

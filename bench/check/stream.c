@@ -1,6 +1,5 @@
 #include "bench/check/stream.h"
 
-#include <sched.h>
 #include <string.h>
 
 #define SCRIBBLE 0xee
@@ -106,7 +105,7 @@ void mn_stream_run(struct mn_check *check, struct mn_stream *flows, int n)
             mn_check_fail(check, "%d of %d connections did not get through their %u steps", left, n,
                           flows->steps);
         if (left)
-            sched_yield();
+            mn_check_pause(check);
     }
 }
 

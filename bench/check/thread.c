@@ -2,7 +2,6 @@
  * communicators live in one process. */
 #include <dirent.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -90,7 +89,7 @@ static void *connect_only(void *arg)
         mn_kit_try_connect(lane->check, &lane->pair);
         if (!lane->pair.send && mn_check_expired(lane->check))
             mn_check_fail(lane->check, "connect on another thread than listen stays at NULL");
-        sched_yield();
+        mn_check_pause(lane->check);
     }
     return NULL;
 }
@@ -103,7 +102,7 @@ static void *accept_only(void *arg)
         mn_kit_try_accept(lane->check, &lane->pair);
         if (!lane->pair.recv && mn_check_expired(lane->check))
             mn_check_fail(lane->check, "accept on another thread than listen stays at NULL");
-        sched_yield();
+        mn_check_pause(lane->check);
     }
     return NULL;
 }
@@ -155,7 +154,7 @@ static void *connect_crowd(void *arg)
         if (left && mn_check_expired(crowd->check))
             mn_check_fail(crowd->check, "%d of %d connections of one thread did not come up", left,
                           HALF);
-        sched_yield();
+        mn_check_pause(crowd->check);
     }
     for (int i = 0; i < HALF; i++)
         mn_kit_pass(crowd->check, &crowd->pairs[i], 600, 600, crowd->seed + (unsigned)i);
@@ -200,7 +199,7 @@ static void *transfer_until_closed(void *arg)
         mn_kit_pass(lanes[0].check, &lanes[0].pair, 50000, 50000, i);
         if (mn_check_expired(lanes[0].check))
             mn_check_fail(lanes[0].check, "connections beside a transfer do not come up");
-        sched_yield();
+        mn_check_pause(lanes[0].check);
     }
     atomic_store(&stop, 1);
     return NULL;

@@ -234,7 +234,7 @@ unsigned mn_warden_moves(const struct mn_warden *warden, enum mn_raw_call *call)
             break;
         }
     *call = at > 0 && at < MN_RAW_N_CALLS ? (enum mn_raw_call)at : MN_RAW_LOAD;
-    return atomic_load(&shared->watch.moves) + atomic_load(&shared->steps_begun);
+    return mn_check_moves(shared);
 }
 
 void mn_warden_stop(struct mn_warden *warden)

@@ -1,7 +1,6 @@
 /* Long use and edges: counters that wrap, requests that come round again, tags of any value, one
  * sender far ahead of another. */
 #include <limits.h>
-#include <sched.h>
 #include <string.h>
 
 #include "bench/check/kit.h"
@@ -31,7 +30,7 @@ static void give_up(struct mn_check *check, const char *what, int done, int all)
 {
     if (mn_check_expired(check))
         mn_check_fail(check, "%s: %d of %d arrived", what, done, all);
-    sched_yield();
+    mn_check_pause(check);
 }
 
 static size_t length_of(int i)
