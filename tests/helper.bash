@@ -5,7 +5,7 @@ BUILD=${MESHNET_BUILD:-$(cd "$BATS_TEST_DIRNAME/.." && pwd)/build/release}
 MESHNET=$BUILD/bin/meshnet
 PLUGIN=$BUILD/lib/libnccl-net-mesh.so
 # Files run beside each other. Not in the lab: an emulated processor is slow to wake.
-export STREAM_NAP=50
+export STREAM_NAP=50 STREAM_PACE=1000 TRAFFIC_NAP=50
 
 # A port that nobody listens at: files run beside each other, and not all in a namespace of their own.
 free_port()

@@ -8,10 +8,11 @@
  * Messages have 256 KiB; each carries its number, which the receiver compares. With
  * STREAM_SIZES=all in the environment they have from none to 1 MiB, and every byte is compared;
  * with STREAM_END=FILE the sender ends the stream, at both ends, when the file is there. MESSAGES
- * 0: until an error. With STREAM_NAP it sleeps so many microseconds when nothing moves, for others
- * that need the processor. Prints "connected", a line with the count every 256 messages, then "done
- * COUNT" (exit 0), or "failed COUNT RESULT: the plugin's last warning" (exit 1); each warning on
- * stderr, with STREAM_INFO in the environment what is less, too. */
+ * 0: until an error. For others that need the processor: with STREAM_NAP it sleeps so many
+ * microseconds when nothing moves, with STREAM_PACE the sender does after each message. Prints
+ * "connected", a line with the count every 256 messages, then "done COUNT" (exit 0), or "failed
+ * COUNT RESULT: the plugin's last warning" (exit 1); each warning on stderr, with STREAM_INFO in
+ * the environment what is less, too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,13 +156,19 @@ static int is_idle(const char *file, int in_flight, double end)
     return 0;
 }
 
+static unsigned microseconds(const char *variable)
+{
+    const char *text = getenv(variable);
+
+    return text ? (unsigned)atoi(text) : 0;
+}
+
 static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messages,
                   const char *idle_file)
 {
     static uint8_t area[DEPTH * MOST];
     const char *end_file = all_sizes ? getenv("STREAM_END") : NULL;
-    const char *nap = getenv("STREAM_NAP");
-    unsigned nap_us = nap ? (unsigned)atoi(nap) : 0;
+    unsigned nap_us = microseconds("STREAM_NAP"), pace_us = microseconds("STREAM_PACE");
     void *requests[DEPTH], *mh;
     uint64_t posted = 0, done = 0;
     double end = now() + LIMIT;
@@ -181,6 +188,8 @@ static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messa
             }
             result = post(p, receiving, comm, mh, area + posted % DEPTH * MOST, posted, request);
             posted += !result && *request;
+            if (!receiving && pace_us && *request)
+                usleep(pace_us);
         }
         if (!result && posted > done)
             result = mn_plugin_test(p, requests[done % DEPTH], &finished, sizes);

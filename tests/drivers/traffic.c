@@ -16,7 +16,8 @@
  * Nothing may be written around receives, nor, with size=0, anything to them once they are done.
  * With leaks=1 a connection is made and ended before; what there is then is all that may be left at
  * the end, and "has ..." says first and at the end what there is. At the end "longest CALL
- * MS" of each call, of one that is long at once. */
+ * MS" of each call, of one that is long at once. With TRAFFIC_NAP in the environment it sleeps so
+ * many microseconds when nothing moves, for others that need the processor. */
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@
 #define MORE      (300u << 10) /* a receive may be larger by so much */
 #define SLOT      (GUARD + LARGEST + MORE + GUARD)
 #define CONNECT_S 120
+#define ROUNDS    256                 /* in which nothing moves: then it naps */
 #define LEFT_S    20                  /* within which what was closed is gone */
 #define LAST      0x6c6173746c617374u /* the whole of the last message of a flow */
 
@@ -388,6 +390,8 @@ static void say_what_there_is(void)
 static int run(struct traffic *t)
 {
     double begin = wt_now(), said = begin, last = begin, pause = 0;
+    const char *nap = getenv("TRAFFIC_NAP");
+    unsigned nap_us = nap ? (unsigned)atoi(nap) : 0, still = 0;
     int code = 0, ended = 0, closing = 0;
     uint64_t told = 0, total = 0;
 
@@ -402,7 +406,10 @@ static int run(struct traffic *t)
                 code = step(t, i, closing, &moved);
             ended += t->flows[i].ended;
         }
-        if (!moved)
+        still = moved ? 0 : still + 1;
+        if (nap_us && still >= ROUNDS)
+            usleep(nap_us);
+        else if (still)
             sched_yield();
         if (moved && at - last > pause && last - begin > 1)
             pause = at - last;
