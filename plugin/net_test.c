@@ -5,7 +5,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,45 +14,13 @@
 
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/net.h"
+#include "plugin/tasks_kit.h"
 
 #define TRIES 20000 /* of a millisecond's sleep at most: the bound of every wait */
 
 static void nap(void)
 {
     nanosleep(&(struct timespec){0, 100000}, NULL);
-}
-
-/* Open descriptors, or threads of the plugin. */
-static int count(const char *folder, const char *prefix)
-{
-    DIR *dir = opendir(folder);
-    int n = 0;
-
-    assert_non_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        char path[300], name[64] = "";
-        if (entry->d_name[0] == '.')
-            continue;
-        snprintf(path, sizeof path, "%s/%s/comm", folder, entry->d_name);
-        FILE *file = prefix ? fopen(path, "re") : NULL;
-        if (file && !fgets(name, sizeof name, file))
-            name[0] = 0;
-        if (file)
-            fclose(file);
-        n += !prefix || strncmp(name, prefix, strlen(prefix)) == 0;
-    }
-    closedir(dir);
-    return n;
-}
-
-static int descriptors(void)
-{
-    return count("/proc/self/fd", NULL);
-}
-
-static int threads(void)
-{
-    return count("/proc/self/task", "mn-");
 }
 
 static int sockets_of_class(int traffic_class)
@@ -236,13 +203,13 @@ static void finalize_closes_what_was_left(void **state)
     (void)state;
     transfer(p);
     leave_in_a_mess(stays); /* what opens once is open now */
-    int before = descriptors();
+    int before = mn_descriptors();
     for (int i = 0; i < 20; i++) {
         struct mn_net *net = open_net(-1);
         leave_in_a_mess(net);
-        assert_true(descriptors() > before);
+        assert_true(mn_descriptors() > before);
         assert_int_equal(mn_net_finalize(net), ncclSuccess);
-        assert_int_equal(descriptors(), before);
+        assert_int_equal(mn_descriptors(), before);
     }
     transfer(p);
     assert_int_equal(mn_net_finalize(stays), ncclSuccess);
@@ -261,10 +228,10 @@ static void nothing_is_left_of_the_last_context(void **state)
         transfer(join(a, b));
         assert_int_equal(mn_net_finalize(a), ncclSuccess);
         assert_int_equal(mn_net_finalize(b), ncclSuccess);
-        assert_int_equal(threads(), 0);
+        assert_int_equal(mn_tasks_left("mn-"), 0);
         if (i == 0)
-            first = descriptors();
-        assert_int_equal(descriptors(), first);
+            first = mn_descriptors();
+        assert_int_equal(mn_descriptors(), first);
     }
     struct mn_net_props none;
     assert_int_equal(mn_net_properties(0, &none), ncclInvalidArgument);

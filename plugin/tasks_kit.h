@@ -31,8 +31,8 @@ static inline int mn_task_runs(const char *id, char name[64])
     return !(flags & MN_TASK_EXITING);
 }
 
-/* How many there are, or of this name; *id: of one of them. Both may be NULL. -1: not known. */
-static inline int mn_tasks(const char *name, int *id)
+/* How many there are whose name begins so; *id, where not NULL: of one of them. -1: not known. */
+static inline int mn_tasks(const char *prefix, int *id)
 {
     DIR *tasks = opendir("/proc/self/task");
     int n = 0;
@@ -40,9 +40,9 @@ static inline int mn_tasks(const char *name, int *id)
     if (!tasks)
         return -1;
     for (struct dirent *task; (task = readdir(tasks));) {
-        char own[64];
-        if (task->d_name[0] == '.' || !mn_task_runs(task->d_name, own) ||
-            (name && strcmp(own, name) != 0))
+        char name[64];
+        if (task->d_name[0] == '.' || !mn_task_runs(task->d_name, name) ||
+            strncmp(name, prefix, strlen(prefix)) != 0)
             continue;
         n++;
         if (id)
@@ -52,15 +52,16 @@ static inline int mn_tasks(const char *name, int *id)
     return n;
 }
 
-/* How many there are when those that have ended are put away: `before` as soon as there are no more
- * than that, else what there are after 10 s. */
-static inline int mn_tasks_left(int before)
+/* Those that are left when all that have ended are put away: 0 as soon as there are none, else how
+ * many there are after 30 s. A number from before is nothing to compare with: it may hold one that
+ * was joined. */
+static inline int mn_tasks_left(const char *prefix)
 {
-    int left = mn_tasks(NULL, NULL);
+    int left = mn_tasks(prefix, NULL);
 
-    for (int i = 0; i < 10000 && left > before; i++) {
+    for (int i = 0; i < 30000 && left > 0; i++) {
         nanosleep(&(struct timespec){0, 1000000}, NULL);
-        left = mn_tasks(NULL, NULL);
+        left = mn_tasks(prefix, NULL);
     }
     return left;
 }

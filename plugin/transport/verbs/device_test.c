@@ -252,7 +252,7 @@ static void no_device_no_thread(void **state)
     assert_ptr_equal(a, b);
     assert_int_equal(find_thread("mn-verbs-event") != 0, n > 0);
     verbs_devices_quit();
-    assert_int_equal(find_thread("mn-verbs-event"), 0);
+    assert_int_equal(mn_tasks_left("mn-verbs-event"), 0);
 }
 
 static struct verbs_watch first = {.port = 1}, second = {.port = 2}, other = {.port = 2};
@@ -473,7 +473,7 @@ static int stop_events(void **state)
 {
     (void)state;
     verbs_events_stop();
-    assert_int_equal(find_thread("mn-verbs-event"), 0);
+    assert_int_equal(mn_tasks_left("mn-verbs-event"), 0);
     verbs_events_stop();
     return 0;
 }

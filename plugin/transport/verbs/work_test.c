@@ -4,11 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "plugin/tasks_kit.h"
 #include "plugin/transport/verbs/work.h"
 
 static _Atomic int ran;
@@ -17,18 +17,6 @@ static void run(struct verbs_job *job)
 {
     (void)job;
     ran++;
-}
-
-static int threads(void)
-{
-    DIR *dir = opendir("/proc/self/task");
-    int n = 0;
-
-    assert_non_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir));)
-        n += entry->d_name[0] != '.';
-    closedir(dir);
-    return n;
 }
 
 static void test_settles(void **state)
@@ -83,15 +71,12 @@ static void test_settles_one_owner(void **state)
 static void test_idle_thread_goes(void **state)
 {
     struct verbs_job job = {.run = run};
-    int before = threads(), left = 300;
 
     (void)state;
     for (int round = 0; round < 2; round++) {
         assert_int_equal(verbs_work(&job), 0);
         verbs_work_settle(NULL);
-        while (threads() > before && left--)
-            usleep(100000);
-        assert_int_equal(threads(), before);
+        assert_int_equal(mn_tasks_left("mn-verbs-work"), 0);
     }
 }
 
