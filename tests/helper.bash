@@ -4,8 +4,8 @@ bats_require_minimum_version 1.5.0
 BUILD=${MESHNET_BUILD:-$(cd "$BATS_TEST_DIRNAME/.." && pwd)/build/release}
 MESHNET=$BUILD/bin/meshnet
 PLUGIN=$BUILD/lib/libnccl-net-mesh.so
-# Files run beside each other. Not in the lab: an emulated processor is slow to wake.
-export STREAM_NAP=50 STREAM_PACE=1000 TRAFFIC_NAP=50
+# Files run beside each other.
+export DRIVER_NAP=50 STREAM_PACE=1000
 
 # A port that nobody listens at: files run beside each other, and not all in a namespace of their own.
 free_port()

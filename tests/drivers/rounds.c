@@ -7,8 +7,7 @@
  * later. Sums of 64 bits, in sizes that change from round to round. When rank 0 sees the file END,
  * all end after the same round. Prints "connected", each second (when any was done) "rounds N", and
  * at the end "done N rounds". Exit 0: all was right; 1: "failed after N rounds: the plugin's last
- * warning"; 3: "wrong: ...". Warnings on stderr. */
-#include <sched.h>
+ * warning"; 3: "wrong: ...". Warnings on stderr. DRIVER_NAP is in idle.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 
 #include "bench/host.h"
 #include "plugin/abi/nccl_abi.h"
+#include "tests/drivers/idle.h"
 #include "topo/base/alloc.h"
 
 #define RANKS_MAX 16
@@ -102,6 +102,7 @@ static int open_ring(struct ring *r)
             result = mn_plugin_connect(r->plugin, 0, handle, &r->send);
         if (!result && now_s() >= end)
             result = ncclSystemError;
+        driver_turn(0);
     }
     if (listener)
         mn_plugin_close_listen(r->plugin, listener);
@@ -130,8 +131,7 @@ static int exchange(struct ring *r, uint64_t *from, uint64_t *to, void *to_mh, s
             result = mn_plugin_test(r->plugin, receiving, &received, sizes);
         if (!result && sending && !sent)
             result = mn_plugin_test(r->plugin, sending, &sent, NULL);
-        if (!(sent && received))
-            sched_yield();
+        driver_turn(sent && received);
     }
     return result ? result : (size_t)sizes[0] == size ? ncclSuccess : ncclInternalError;
 }

@@ -8,11 +8,10 @@
  * Messages have 256 KiB; each carries its number, which the receiver compares. With
  * STREAM_SIZES=all in the environment they have from none to 1 MiB, and every byte is compared;
  * with STREAM_END=FILE the sender ends the stream, at both ends, when the file is there. MESSAGES
- * 0: until an error. For others that need the processor: with STREAM_NAP it sleeps so many
- * microseconds when nothing moves, with STREAM_PACE the sender does after each message. Prints
- * "connected", a line with the count every 256 messages, then "done COUNT" (exit 0), or "failed
- * COUNT RESULT: the plugin's last warning" (exit 1); each warning on stderr, with STREAM_INFO in
- * the environment what is less, too. */
+ * 0: until an error. With STREAM_PACE the sender sleeps so many microseconds after each message;
+ * DRIVER_NAP is in idle.h. Prints "connected", a line with the count every 256 messages, then "done
+ * COUNT" (exit 0), or "failed COUNT RESULT: the plugin's last warning" (exit 1); each warning on
+ * stderr, with STREAM_INFO in the environment what is less, too. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +20,14 @@
 
 #include "bench/host.h"
 #include "plugin/abi/nccl_abi.h"
+#include "tests/drivers/idle.h"
 #include "topo/base/alloc.h"
 
-#define SIZE   (256u << 10)
-#define MOST   (1u << 20)
-#define DEPTH  8
-#define LAST   3   /* bytes of the message that ends a stream: no other has so many */
-#define LIMIT  600 /* seconds until the test is given up */
-#define ROUNDS 256 /* in which nothing moves: then it naps */
+#define SIZE  (256u << 10)
+#define MOST  (1u << 20)
+#define DEPTH 8
+#define LAST  3   /* bytes of the message that ends a stream: no other has so many */
+#define LIMIT 600 /* seconds until the test is given up */
 
 static char warning[1024] = "no warning";
 
@@ -116,9 +115,11 @@ static int open_comm(struct mn_plugin *p, int receiving, const char *file, void 
         memcpy(handle, text, sizeof handle);
         free(text);
     }
-    while (!result && !*comm && now() < end)
+    while (!result && !*comm && now() < end) {
         result =
             receiving ? mn_plugin_accept(p, listener, comm) : mn_plugin_connect(p, 0, handle, comm);
+        driver_turn(0);
+    }
     if (listener)
         mn_plugin_close_listen(p, listener);
     return result ? result : *comm ? ncclSuccess : ncclSystemError;
@@ -156,29 +157,20 @@ static int is_idle(const char *file, int in_flight, double end)
     return 0;
 }
 
-static unsigned microseconds(const char *variable)
-{
-    const char *text = getenv(variable);
-
-    return text ? (unsigned)atoi(text) : 0;
-}
-
 static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messages,
                   const char *idle_file)
 {
     static uint8_t area[DEPTH * MOST];
     const char *end_file = all_sizes ? getenv("STREAM_END") : NULL;
-    unsigned nap_us = microseconds("STREAM_NAP"), pace_us = microseconds("STREAM_PACE");
+    unsigned pace_us = driver_number("STREAM_PACE");
     void *requests[DEPTH], *mh;
     uint64_t posted = 0, done = 0;
     double end = now() + LIMIT;
     int result = mn_plugin_reg_mr(p, comm, area, sizeof area, NCCL_PTR_HOST, &mh);
 
-    for (unsigned still = 0; !result && (!messages || done < messages); still++) {
+    while (!result && (!messages || done < messages)) {
         int finished = 0, sizes[MN_HOST_MAX_RECVS] = {0};
         uint64_t before = posted + done;
-        if (nap_us && still >= ROUNDS)
-            usleep(nap_us);
         if (!is_idle(idle_file, posted > done, end) && posted - done < DEPTH &&
             (!messages || posted < messages)) {
             void **request = &requests[posted % DEPTH];
@@ -208,8 +200,7 @@ static int stream(struct mn_plugin *p, int receiving, void *comm, uint64_t messa
             if (done % 256 == 0)
                 printf("%llu\n", (unsigned long long)done);
         }
-        if (posted + done != before)
-            still = 0;
+        driver_turn(posted + done != before);
         if (!result && now() > end)
             result = ncclSystemError;
     }

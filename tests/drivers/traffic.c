@@ -16,9 +16,7 @@
  * Nothing may be written around receives, nor, with size=0, anything to them once they are done.
  * With leaks=1 a connection is made and ended before; what there is then is all that may be left at
  * the end, and "has ..." says first and at the end what there is. At the end "longest CALL
- * MS" of each call, of one that is long at once. With TRAFFIC_NAP in the environment it sleeps so
- * many microseconds when nothing moves, for others that need the processor. */
-#include <sched.h>
+ * MS" of each call, of one that is long at once. DRIVER_NAP is in idle.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +25,7 @@
 #include "bench/host.h"
 #include "plugin/abi/nccl_abi.h"
 #include "tests/drivers/guard.h"
+#include "tests/drivers/idle.h"
 #include "tests/drivers/traffic/watch.h"
 #include "topo/base/alloc.h"
 
@@ -36,7 +35,6 @@
 #define MORE      (300u << 10) /* a receive may be larger by so much */
 #define SLOT      (GUARD + LARGEST + MORE + GUARD)
 #define CONNECT_S 120
-#define ROUNDS    256                 /* in which nothing moves: then it naps */
 #define LEFT_S    20                  /* within which what was closed is gone */
 #define LAST      0x6c6173746c617374u /* the whole of the last message of a flow */
 
@@ -390,8 +388,6 @@ static void say_what_there_is(void)
 static int run(struct traffic *t)
 {
     double begin = wt_now(), said = begin, last = begin, pause = 0;
-    const char *nap = getenv("TRAFFIC_NAP");
-    unsigned nap_us = nap ? (unsigned)atoi(nap) : 0, still = 0;
     int code = 0, ended = 0, closing = 0;
     uint64_t told = 0, total = 0;
 
@@ -406,11 +402,7 @@ static int run(struct traffic *t)
                 code = step(t, i, closing, &moved);
             ended += t->flows[i].ended;
         }
-        still = moved ? 0 : still + 1;
-        if (nap_us && still >= ROUNDS)
-            usleep(nap_us);
-        else if (still)
-            sched_yield();
+        driver_turn(moved != 0);
         if (moved && at - last > pause && last - begin > 1)
             pause = at - last;
         if (moved)
