@@ -22,36 +22,45 @@ write_faults()
     mv "$LAB/link.$1~" "$LAB/link.$1"
 }
 
-# nic_faults NODE NIC NETDEV: pulls or plugs the NIC's cable as FAULT says, and prints the shell
-# lines that do the rest in the node. The limit is above what the queue pairs of a few connections
-# have under way, so that the queue does not drop by itself.
-nic_faults()
+# plug NODE NIC: pulls or plugs the NIC's cable, as FAULT says.
+plug()
 {
-    local up=true words=''
+    local up=true
     [ -z "${FAULT[cable]}" ] || up=false
     qmp "$1" set_link "{\"name\": \"nic$2\", \"up\": $up}"
+}
+
+# shape NETDEV: the shell lines that do the rest in the node. The limit is above what the queue pairs
+# of a few connections have under way, so that the queue does not drop by itself.
+shape()
+{
+    local words=''
     words+=${FAULT[loss]:+ loss ${FAULT[loss]}}
     words+=${FAULT[delay]:+ delay ${FAULT[delay]}}
     words+=${FAULT[rate]:+ rate ${FAULT[rate]}}
     # A rate stays when netem is changed without naming one.
-    [ -n "${FAULT[rate]}" ] || printf 'tc qdisc del dev %q root 2>/dev/null || :\n' "$3"
-    [ -z "$words" ] || printf 'tc qdisc replace dev %q root netem limit 4000%s\n' "$3" "$words"
+    [ -n "${FAULT[rate]}" ] || printf 'tc qdisc del dev %q root 2>/dev/null || :\n' "$1"
+    [ -z "$words" ] || printf 'tc qdisc replace dev %q root netem limit 4000%s\n' "$1" "$words"
 }
 
-# apply_faults NODE [LINK]: to that NIC of the node, or to all of them.
+run_shape()
+{
+    run_job "$1" "set -e; $2" || fail "$(node_name "$1"): tc failed on ${2//$'\n'/; }"
+}
+
+# apply_faults NODE: to all its NICs, after it has booted.
 apply_faults()
 {
     local of nic netdev device mac mtu mbps link side addresses lines
     lines=$(
         while read -r of nic netdev device mac mtu mbps link side addresses; do
-            [ "$of" = "$1" ] && [ "${2:-$link}" = "$link" ] || continue
+            [ "$of" = "$1" ] || continue
             read_faults "$link"
             [ "$link" != 0 ] || FAULT[cable]=down
-            nic_faults "$1" "$nic" "$netdev" || exit
+            plug "$1" "$nic" && shape "$netdev" || exit
         done <"$LAB/nics"
     ) || exit
-    [[ $lines != *replace* && -z ${2-} ]] || run_job "$1" "set -e; $lines" ||
-        fail "$(node_name "$1"): tc failed on ${lines//$'\n'/; }"
+    [[ $lines != *replace* ]] || run_shape "$1" "$lines"
 }
 
 # set_fault WHAT VALUE: checked, into FAULT.
@@ -76,9 +85,25 @@ set_fault()
     fi
 }
 
+# each_end LINK COMMAND…: with the node, the NIC and its netdev behind, at either end whose node is up.
+each_end()
+{
+    local link=$1 of nic netdev device mac mtu mbps at side addresses
+    shift
+    while read -r of nic netdev device mac mtu mbps at side addresses; do
+        [ "$at" = "$link" ] && [ -n "$(qemu_pid "n$of")" ] || continue
+        "$@" "$of" "$nic" "$netdev"
+    done <"$LAB/nics"
+}
+
+shape_end()
+{
+    run_shape "$1" "$(shape "$3")"
+}
+
 cmd_link()
 {
-    local link of nic netdev device mac mtu mbps at side addresses
+    local link shaped out='' began left
     [ $# -ge 2 ] || die "link: a link and what to do are expected; see ci/lab --help"
     need_lab
     link=$(number_of links "$1") || exit
@@ -86,10 +111,14 @@ cmd_link()
     exec {LOCK}>"$LAB/links.lock"
     flock -w 60 "$LOCK" || fail "$LAB/links.lock is held by another; waited 60 s"
     read_faults "$link"
+    shaped=${FAULT[loss]}${FAULT[delay]}${FAULT[rate]}
     while [ $# -gt 0 ]; do
         case $1 in
         up) FAULT[cable]='' ;;
-        down) FAULT[cable]=down ;;
+        down)
+            FAULT[cable]=down
+            [[ ! ${2-} =~ ^([1-9][0-9]{0,2})s$ ]] || { out=${BASH_REMATCH[1]} && shift; }
+            ;;
         clear) FAULT=([cable]='' [loss]='' [delay]='' [rate]='') ;;
         loss | delay | rate)
             set_fault "$1" "${2-}"
@@ -99,11 +128,17 @@ cmd_link()
         esac
         shift
     done
+    shaped+=${FAULT[loss]}${FAULT[delay]}${FAULT[rate]}
     write_faults "$link"
-    while read -r of nic netdev device mac mtu mbps at side addresses; do
-        [ "$at" = "$link" ] && [ -n "$(qemu_pid "n$of")" ] || continue
-        apply_faults "$of" "$link"
-    done <"$LAB/nics"
+    began=${EPOCHREALTIME/./}
+    each_end "$link" plug
+    [ -z "$shaped" ] || each_end "$link" shape_end
+    [ -n "$out" ] || return 0
+    left=$((began + out * 1000000 - ${EPOCHREALTIME/./}))
+    [ "$left" -lt 0 ] || nap "$(printf '%d.%06d' $((left / 1000000)) $((left % 1000000)))"
+    FAULT[cable]=''
+    write_faults "$link"
+    each_end "$link" plug
 }
 
 # The tables of status, tab between the fields.

@@ -115,6 +115,7 @@ exec middle true
 kill middle
 link jumbo
 link jumbo sideways
+link jumbo down soon
 link jumbo loss 101%
 link jumbo loss much
 link jumbo delay 5
@@ -214,6 +215,13 @@ ARGS
     soon port_is right mlx5_0 ACTIVE
     soon on left 'busybox ping -c 1 -W 5 10.44.0.1'
     [ "$(cable jumbo)" = "up - - -" ]
+    lab link jumbo down 5s 3>&- &
+    soon port_is left mlx5_0 DOWN
+    [ "$(cable jumbo)" = "down - - -" ]
+    wait $!
+    [ "$(cable jumbo)" = "up - - -" ]
+    soon port_is left mlx5_0 ACTIVE
+    soon port_is right mlx5_0 ACTIVE
 }
 
 @test "link loss, delay and rate hold in both directions and go singly" {
