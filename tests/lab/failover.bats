@@ -41,7 +41,7 @@ rounds_start()
     local node rank=0 handles=''
     for node in $NODES; do
         on $node "mkdir /root/handles
-            $SLOW MESHNET_ALLOW_TCP=false MESHNET_CONFIG=$PWD/mesh.yaml setsid $BUILD/tests/rounds $PLUGIN \
+            $SLOW $DRIVERS MESHNET_ALLOW_TCP=false MESHNET_CONFIG=$PWD/mesh.yaml setsid $BUILD/tests/rounds $PLUGIN \
                 $rank 3 /root/handles /root/end >/root/rounds 2>&1 &
             for i in {1..300}; do
                 [ ! -s /root/handles/$rank ] || exit 0
