@@ -1,7 +1,6 @@
 /* A small, correct network plugin for the tests of verify-plugin, in every version from v4 to v12:
- * bytes move by copying, or over a loopback socket when the peer is another process. Its parts are
- * compiled once; the vtables once for each row of faults.def, with that row's number: in that
- * library one spot is wrong. */
+ * bytes move by copying, or over a loopback socket when the peer is another process. For each row of
+ * faults.def there is a copy that has its number (row.h): in that library one spot is wrong. */
 #ifndef REF_H
 #define REF_H
 
@@ -19,10 +18,10 @@ enum fault {
 #undef FAULT_ROW
 };
 
+extern int ref_fault;
 #ifdef FAULT /* vtables.c: a constant there */
 #define IS(name) (FAULT == F_##name)
 #else
-extern const int ref_fault;
 #define IS(name) (ref_fault == F_##name)
 #endif
 

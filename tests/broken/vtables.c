@@ -1,13 +1,21 @@
-/* The exported structs, compiled once for each library with the number of its fault. */
+/* The exported structs, compiled once for each library with the number of its fault; see row.h. */
 #ifndef FAULT /* the correct one */
 #define FAULT 0
 #endif
+#include "tests/broken/row.h"
 #include "tests/broken/shapes.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-extern const int ref_fault;
-const int ref_fault = FAULT;
+int ref_fault = FAULT;
+#if !FAULT
+static const char *const rows[] = {
+#define FAULT_ROW(name, version, rule, text) #name,
+#include "tests/broken/faults.def"
+#undef FAULT_ROW
+};
+BROKEN_FIND_ROW(ref_fault, "libnccl-net-fault-")
+#endif
 
 /* The preprocessor knows the first four rows of faults.def by number. */
 #if FAULT == 1

@@ -1,7 +1,7 @@
 /* A second correct plugin, unlike the first in all it does: every connection is a loopback socket,
- * connects take several calls, bytes go from the socket in order into the receive's buffer. Its
- * parts are compiled once; the vtables once for each row of faults.def, with that row's number: in
- * that library one spot is wrong, as an author's mistake would be. */
+ * connects take several calls, bytes go from the socket in order into the receive's buffer. For
+ * each row of faults.def there is a copy that has its number (../row.h): in that library one spot is
+ * wrong, as an author's mistake would be. */
 #ifndef ALT_H
 #define ALT_H
 
@@ -18,10 +18,10 @@ enum alt_fault {
 #undef SECOND
 };
 
+extern int alt_fault;
 #ifdef FAULT /* vtables.c: a constant there */
 #define WRONG(name) (FAULT == A_##name)
 #else
-extern const int alt_fault;
 #define WRONG(name) (alt_fault == A_##name)
 #endif
 

@@ -1,30 +1,11 @@
 # The second correct plugin, a copy of it for each row of faults.def, and the driver that shows each
 # of them to be broken, without the rules of verify-plugin.
 set(SECOND_DIR ${BROKEN_DIR}/second)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${SECOND_DIR}/faults.def)
-file(STRINGS ${SECOND_DIR}/faults.def SECOND_ROWS REGEX "^SECOND")
 file(GLOB ALT_SRC CONFIGURE_DEPENDS ${SECOND_DIR}/*.c)
 list(REMOVE_ITEM ALT_SRC ${SECOND_DIR}/vtables.c)
 add_library(alt_parts OBJECT ${ALT_SRC})
-target_compile_options(alt_parts PRIVATE -g0)
-
-function(mn_alt_plugin target number)
-  add_library(${target} MODULE ${SECOND_DIR}/vtables.c $<TARGET_OBJECTS:alt_parts>)
-  set_target_properties(${target} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${BROKEN_OUT}/second)
-  target_compile_definitions(${target} PRIVATE FAULT=${number} ${ARGN})
-  target_compile_options(${target} PRIVATE -g0)
-  target_link_libraries(${target} PRIVATE Threads::Threads)
-endfunction()
-
-mn_alt_plugin(libnccl-net-alt 0)
-set(SECOND_NUMBER 0)
-set(SECOND_PLUGINS libnccl-net-alt)
-foreach(row ${SECOND_ROWS})
-  math(EXPR SECOND_NUMBER "${SECOND_NUMBER} + 1")
-  string(REGEX REPLACE "^SECOND.([A-Z0-9_]+),.*" "\\1" fault "${row}")
-  mn_alt_plugin(libnccl-net-second-${fault} ${SECOND_NUMBER} SECOND_${fault})
-  list(APPEND SECOND_PLUGINS libnccl-net-second-${fault})
-endforeach()
+mn_broken(SECOND_PLUGINS libnccl-net-alt libnccl-net-second- ${SECOND_DIR} SECOND
+          ${BROKEN_OUT}/second alt_parts)
 
 file(GLOB SECOND_DRIVER CONFIGURE_DEPENDS ${SECOND_DIR}/drive/*.c)
 add_executable(second ${SECOND_DRIVER})

@@ -1,13 +1,21 @@
-/* The exported structs, compiled once for each library with the number of its fault. */
+/* The exported structs, compiled once for each library with the number of its fault; see row.h. */
 #ifndef FAULT /* the correct one */
 #define FAULT 0
 #endif
+#include "tests/broken/row.h"
 #include "tests/broken/second/shapes.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-extern const int alt_fault;
-const int alt_fault = FAULT;
+int alt_fault = FAULT;
+#if !FAULT
+static const char *const rows[] = {
+#define SECOND(name, version, scenario, rule, text) #name,
+#include "tests/broken/second/faults.def"
+#undef SECOND
+};
+BROKEN_FIND_ROW(alt_fault, "libnccl-net-second-")
+#endif
 
 /* The oldest version that declares each part so. */
 #define VTABLE(init_fn, properties_v, listen_v, connect_v, accept_v, reg_fn, send_v, flush_v)      \
@@ -29,7 +37,7 @@ typedef union {
 
 EXPORT const v6_t ncclNetPlugin_v6 = {
 #define V6 VTABLE(alt_init, 5, 4, 5, 5, alt_reg_v4, 5, 5)
-#if defined(SECOND_V6_IS_V5)
+#if defined(FAULT_IS_V6_IS_V5)
     .former = {V6},
 #else
     .right = {V6},

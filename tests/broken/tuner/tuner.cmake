@@ -1,27 +1,8 @@
 # The correct tuner, and a copy of it for each row of faults.def with that row's fault.
 set(TUNER_DIR ${BROKEN_DIR}/tuner)
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${TUNER_DIR}/faults.def)
-file(STRINGS ${TUNER_DIR}/faults.def TUNER_ROWS REGEX "^TUNER_ROW")
 add_library(tuner_parts OBJECT ${TUNER_DIR}/context.c ${TUNER_DIR}/decide.c)
-target_compile_options(tuner_parts PRIVATE -g0)
-
-function(mn_ref_tuner target number)
-  add_library(${target} MODULE ${TUNER_DIR}/vtables.c $<TARGET_OBJECTS:tuner_parts>)
-  set_target_properties(${target} PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${BROKEN_OUT}/tuner)
-  target_compile_definitions(${target} PRIVATE FAULT=${number})
-  target_compile_options(${target} PRIVATE -g0)
-  target_link_libraries(${target} PRIVATE Threads::Threads)
-endfunction()
-
-mn_ref_tuner(libnccl-tuner-ref 0)
-set(TUNER_NUMBER 0)
-set(TUNER_PLUGINS libnccl-tuner-ref)
-foreach(row ${TUNER_ROWS})
-  math(EXPR TUNER_NUMBER "${TUNER_NUMBER} + 1")
-  string(REGEX REPLACE "^TUNER_ROW.([A-Z0-9_]+),.*" "\\1" fault "${row}")
-  mn_ref_tuner(libnccl-tuner-fault-${fault} ${TUNER_NUMBER})
-  list(APPEND TUNER_PLUGINS libnccl-tuner-fault-${fault})
-endforeach()
+mn_broken(TUNER_PLUGINS libnccl-tuner-ref libnccl-tuner-fault- ${TUNER_DIR} TUNER_ROW
+          ${BROKEN_OUT}/tuner tuner_parts)
 
 if(TARGET bench_check_test)
   add_dependencies(bench_check_test ${TUNER_PLUGINS})

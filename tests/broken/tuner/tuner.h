@@ -1,6 +1,6 @@
-/* A small, correct tuner for the tests of verify-plugin, in every version from v2 to v6. Its parts
- * are compiled once; the vtables once for each row of faults.def, with that row's number: in that
- * library one spot is wrong. */
+/* A small, correct tuner for the tests of verify-plugin, in every version from v2 to v6. For each
+ * row of faults.def there is a copy that has its number (../row.h): in that library one spot is
+ * wrong. */
 #ifndef TUNER_H
 #define TUNER_H
 
@@ -13,10 +13,10 @@ enum tuner_fault {
 #undef TUNER_ROW
 };
 
+extern int tuner_fault;
 #ifdef FAULT /* vtables.c: a constant there */
 #define IS(name) (FAULT == F_##name)
 #else
-extern const int tuner_fault;
 #define IS(name) (tuner_fault == F_##name)
 #endif
 

@@ -1,13 +1,21 @@
-/* The exported structs, compiled once for each library with the number of its fault. */
+/* The exported structs, compiled once for each library with the number of its fault; see row.h. */
 #ifndef FAULT /* the correct one */
 #define FAULT 0
 #endif
+#include "tests/broken/row.h"
 #include "tests/broken/tuner/tuner.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-extern const int tuner_fault;
-const int tuner_fault = FAULT;
+int tuner_fault = FAULT;
+#if !FAULT
+static const char *const rows[] = {
+#define TUNER_ROW(name, version, rule, text) #name,
+#include "tests/broken/tuner/faults.def"
+#undef TUNER_ROW
+};
+BROKEN_FIND_ROW(tuner_fault, "libnccl-tuner-fault-")
+#endif
 
 static __attribute__((unused)) ncclResult_t init_v2(size_t ranks, size_t nodes,
                                                     ncclDebugLogger_t log, void **ctx)
