@@ -5,7 +5,7 @@ BUILD=${MESHNET_BUILD:-$(cd "$BATS_TEST_DIRNAME/.." && pwd)/build/release}
 MESHNET=$BUILD/bin/meshnet
 PLUGIN=$BUILD/lib/libnccl-net-mesh.so
 # Files run beside each other.
-export DRIVER_NAP=50 STREAM_PACE=1000
+export DRIVER_NAP=200 STREAM_PACE=1000
 
 # A port that nobody listens at: files run beside each other, and not all in a namespace of their own.
 free_port()

@@ -222,11 +222,12 @@ c/e0 d/e0 4200 4200 ipv6 less passes than the MTU" ]
         <<<"$output")" = "false false no raw Ethernet, no LLDP: CAP_NET_RAW is needed; IPv6 is off there" ]
 }
 
-# lldp NODE NIC BYTES…: sends them there as LLDP, again and again.
+# lldp NODE NIC BYTES…: sends them there as LLDP, again and again; returns when it has begun to.
 lldp()
 {
-    local node=$1 nic=$2
+    local node=$1 nic=$2 i
     shift 2
+    rm -f sent
     on "$node" python3 - "$nic" "$@" 3>&- <<-'END' &
 	import socket, sys, time
 	s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
@@ -234,9 +235,15 @@ lldp()
 	for _ in range(300):
 	    for text in sys.argv[2:]:
 	        s.send(bytes.fromhex('0180c200000e' '02000000aa01' '88cc' + text))
+	    open('sent', 'w').close()
 	    time.sleep(0.1)
 	END
     SENDER=$!
+    for ((i = 0; i < 200; i++)); do
+        [ ! -e sent ] || return 0
+        sleep 0.1
+    done
+    return 1
 }
 
 @test "neighbors: LLDP of a switch is shown, what is none is passed over" {
