@@ -1,6 +1,6 @@
 /* A small, correct network plugin for the tests of verify-plugin, in every version from v4 to v12:
- * bytes move by copying, or over a loopback socket when the peer is another process. For each row of
- * faults.def there is a copy that has its number (row.h): in that library one spot is wrong. */
+ * bytes move by copying, or over a loopback socket when the peer is another process. For each row
+ * of faults.def there is a copy that has its number (row.h): in that library one spot is wrong. */
 #ifndef REF_H
 #define REF_H
 

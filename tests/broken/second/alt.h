@@ -1,7 +1,7 @@
 /* A second correct plugin, unlike the first in all it does: every connection is a loopback socket,
  * connects take several calls, bytes go from the socket in order into the receive's buffer. For
- * each row of faults.def there is a copy that has its number (../row.h): in that library one spot is
- * wrong, as an author's mistake would be. */
+ * each row of faults.def there is a copy that has its number (../row.h): in that library one spot
+ * is wrong, as an author's mistake would be. */
 #ifndef ALT_H
 #define ALT_H
 
