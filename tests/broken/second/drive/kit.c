@@ -40,7 +40,7 @@ int is_over(double until)
 {
     static int asked;
 
-    if (++asked % 4096 == 0)
+    if (++asked % 256 == 0)
         nap_ms(1);
     return now_s() > until;
 }

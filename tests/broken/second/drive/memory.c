@@ -108,9 +108,9 @@ static void dereg_busy(struct net *n)
 
 static void dereg_written(struct net *n)
 {
-    const double until = now_s() + 0.5;
     int size, done = 0;
     struct pair p;
+    double until;
     void *send;
 
     start(n);
@@ -119,7 +119,8 @@ static void dereg_written(struct net *n)
     must(net_dereg(n, p.recv, p.rmr), "deregMr");
     memset(rbuf, 0x33, 1000);
     send = send_at(n, &p, 0, 1000, 1);
-    while (now_s() < until)
+    until = now_s() + 2; /* it has come by then */
+    while (rbuf[0] == 0x33 && !is_over(until))
         if (!done && net_test(n, send, &done, &size) != ncclSuccess)
             done = 1;
     for (size_t i = 0; i < 1000; i++)
