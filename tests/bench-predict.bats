@@ -8,24 +8,13 @@ load valid
 
 setup()
 {
-    local i=0 node
+    local node
     [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
     NS=mnbp$$
     unset MESHNET_CONFIG MESHNET_NODE MESHNET_RANK MESHNET_WORLD "${!NCCL_@}"
     export NO_COLOR=1 MESHNET_TOKEN=00112233445566778899aabbccddeeff MESHNET_TRANSPORT=tcp
     cd "$BATS_TEST_TMPDIR" || return
-    ip netns add $NS-m
-    ip -n $NS-m link add br0 type bridge
-    ip -n $NS-m link set br0 up
-    for node in a b c d; do
-        i=$((i + 1))
-        ip netns add $NS-$node
-        ip -n $NS-$node link set lo up
-        ip link add mgmt netns $NS-$node type veth peer name p$node netns $NS-m
-        ip -n $NS-m link set p$node master br0 up
-        ip -n $NS-$node addr add 10.9.2.$i/24 dev mgmt
-        ip -n $NS-$node link set mgmt up
-    done
+    managed 10.9.2 a b c d
     cable a ab 10.4.1.0/31 b ba 10.4.1.1/31
     cable b bc 10.4.2.0/31 c cb 10.4.2.1/31
     cable c cd 10.4.3.0/31 d dc 10.4.3.1/31
@@ -59,10 +48,7 @@ setup()
 
 teardown()
 {
-    local node
-    for node in a b c d m; do
-        ip netns del $NS-$node 2>/dev/null || true
-    done
+    printf "netns del $NS-%s\n" a b c d m | ip -force -batch - 2>/dev/null || true
 }
 
 # all_ranks REPORT OPTION…: rank 0's report there, each one's words in said.N.

@@ -7,10 +7,9 @@ cables_up()
 {
     local i node at
     CABLES=$2 CABLE_KIND=$1
-    for node in a b; do
-        ip netns add $NS-$node || return
-        ip -n $NS-$node link set lo up
-    done
+    printf "netns add $NS-%s\n" a b | ip -batch - || return
+    ip -n $NS-a link set lo up
+    ip -n $NS-b link set lo up
     for ((i = 0; i < CABLES; i++)); do
         cable a mesh$i 10.66.$i.1/30 b mesh$i 10.66.$i.2/30 || return
     done

@@ -111,7 +111,7 @@ program()
 }
 
 # real_ssh SCRIPT HOST…: an ssh to a server of this test's on loopback, by each of the names; bash runs
-# the script there with the command in $SSH_ORIGINAL_COMMAND.
+# the script there with the command in $SSH_ORIGINAL_COMMAND. See sshd_at for its home.
 real_ssh()
 {
     local port
@@ -128,7 +128,7 @@ real_ssh()
 	UsePAM no
 	MaxStartups 200
 	PidFile $PWD/sshd.pid
-	SetEnv TMPDIR=$PWD/there
+	SetEnv TMPDIR=$PWD/there HOME=$PWD
 	ForceCommand bash $PWD/forced
 	END
     printf 'Host *\nHostName 127.0.0.1\nPort %s\nIdentityFile %s\nIdentitiesOnly yes

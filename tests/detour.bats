@@ -56,7 +56,7 @@ silence()
 
 heard()
 {
-    tc -n $NS-$1 qdisc del dev $2 root 2>/dev/null || (on $1 nft delete table netdev silent)
+    tc -n $NS-$1 qdisc del dev $2 root netem 2>/dev/null || (on $1 nft delete table netdev silent)
 }
 
 goes_on()
@@ -80,6 +80,7 @@ direct_again()
 
 goes_on_and_returns()
 {
+    narrow 3
     relayd n0 n1 n2
     traffic there n0 n1 flows=2 seed=11 seconds=600
     traffic back n1 n0 flows=1 seed=12 seconds=600

@@ -33,9 +33,7 @@ setup()
 teardown()
 {
     [ -z "${SERVER:-}" ] || { kill "$SERVER" 2>/dev/null; wait "$SERVER"; } || true
-    for node in a b c; do
-        ip netns del "$NS-$node" 2>/dev/null || true
-    done
+    printf "netns del $NS-%s\n" a b c | ip -force -batch - 2>/dev/null || true
 }
 
 discover()

@@ -36,7 +36,7 @@ ring()
     done
     # Each node has a file of its own, and neither NCCL's libraries nor settings of this host.
     cat >ssh <<-END
-	#!/bin/bash
+	#!/bin/sh
 	while [ "\$1" != -- ]; do shift; done
 	[ ! -e $PWD/\$2.gone ] || { echo "ssh: connect to host \$2 port 22: No route to host" >&2; exit 255; }
 	exec nsenter --net=/run/netns/$NS-\$2 env HOME=$PWD/empty MESHNET_NODE=\$2 \\
@@ -74,10 +74,7 @@ setup_file()
 
 teardown_file()
 {
-    local node
-    for node in a b c d; do
-        ip netns del $NS-$node 2>/dev/null || true
-    done
+    printf "netns del $NS-%s\n" a b c d | ip -force -batch - 2>/dev/null || true
 }
 
 setup()
@@ -103,8 +100,7 @@ doctor()
 # recorded NODE FILTER: judges the healthy recording with that change of that node's answers.
 recorded()
 {
-    rm -rf sick
-    cp -r healthy sick
+    cp -rT healthy sick
     jq "$2" healthy/"$1".json >sick/"$1".json
     run --separate-stderr "$MESHNET" doctor --answers sick --json
     echo "$output"
@@ -114,12 +110,17 @@ recorded()
 # first ID WHERE [SEEN]: the first finding is that one, there, and nothing of its grade stands beside it.
 first()
 {
-    jq -r '.findings[] | "\(.severity) \(.id) \(.where): \(.seen)"' <<<"$output"
-    [ "$(jq -r '.findings[0].id' <<<"$output")" = "$1" ]
-    [[ "$(jq -r '.findings[0].where' <<<"$output")" == $2 ]]
-    [[ "$(jq -r '.findings[0].seen' <<<"$output")" == ${3-*} ]]
-    [ "$(jq '[.findings[0].severity as $s | .findings[] | select(.severity == $s)] | length' <<<"$output")" -eq "${4-1}" ]
-    [ "$(jq -r '.to_do[0].id' <<<"$output")" = "$1" ]
+    local got
+    # One jq for all: it is asked for each of many findings.
+    mapfile -t got < <(jq -r '(.findings[0] | .id, .where, .seen),
+        ([.findings[0].severity as $s | .findings[] | select(.severity == $s)] | length), .to_do[0].id,
+        (.findings[] | "\(.severity) \(.id) \(.where): \(.seen)")' <<<"$output")
+    printf '%s\n' "${got[@]:5}"
+    [ "${got[0]}" = "$1" ]
+    [[ "${got[1]}" == $2 ]]
+    [[ "${got[2]}" == ${3-*} ]]
+    [ "${got[3]}" -eq "${4-1}" ]
+    [ "${got[4]}" = "$1" ]
 }
 
 @test "doctor: a healthy ring has no finding" {
@@ -547,13 +548,14 @@ first()
 @test "doctor: --watch says what is new and what is gone" {
     nsenter --net=/run/netns/$NS-a env MESHNET_NODE=a timeout 100 "$MESHNET" doctor --mesh a.yaml \
         --no-write --watch --interval 1s >watch.out 2>&1 3>&- &
+    watcher=$!
     wait_for "No findings."
     ip -n $NS-c link set cd down
     wait_for "new: error: c cd - d dc: cable down: c: switched off; d: no carrier"
     ip -n $NS-c link set cd up
     wait_for "gone: error: c cd - d dc: cable down"
-    kill -TERM $!
-    wait $!
+    kill -TERM $watcher
+    wait $watcher
     [ "$(grep -c '^new: error' watch.out)" -eq 1 ]
 }
 
@@ -562,7 +564,7 @@ wait_for()
 {
     for _ in $(seq 200); do
         ! grep -qF "$1" watch.out || return 0
-        sleep 0.1
+        nap 0.2
     done
     cat watch.out
     return 1

@@ -15,20 +15,24 @@ setup()
     export MESHNET_TRANSPORT=tcp STREAM_SIZES=all STREAM_END=end
     cd "$BATS_TEST_TMPDIR"
     # A bridge in the middle of each cable: a port taken out of it is silence, with carriers up.
-    ip netns add $NS-a
-    ip netns add $NS-b
-    ip netns add $NS-w
+    printf "netns add $NS-%s\n" a b w | ip -batch -
     for link in 0 1; do
-        ip -n $NS-w link add wire$link type bridge
-        ip -n $NS-w link set wire$link up
+        echo "link add wire$link type bridge"
+        echo "link set wire$link up"
         for end in a b; do
-            ip link add mesh$link netns $NS-$end type veth peer name $end$link netns $NS-w
-            ip -n $NS-w link set $end$link master wire$link up
-            ip -n $NS-$end link set lo up
-            ip -n $NS-$end link set mesh$link up
+            echo "link add $end$link type veth peer name mesh$link netns $NS-$end"
+            echo "link set $end$link master wire$link up"
         done
-        ip -n $NS-a addr add 10.66.$link.1/30 dev mesh$link
-        ip -n $NS-b addr add 10.66.$link.2/30 dev mesh$link
+    done | ip -n $NS-w -batch -
+    ends=([1]=a [2]=b)
+    for end in 1 2; do
+        ip -n $NS-${ends[end]} -batch - <<-END
+	link set lo up
+	link set mesh0 up
+	link set mesh1 up
+	addr add 10.66.0.$end/30 dev mesh0
+	addr add 10.66.1.$end/30 dev mesh1
+	END
     done
     RECEIVER='' SENDER=''
 }
@@ -55,12 +59,11 @@ start()
 # flows COUNT: until so many messages have been received.
 flows()
 {
-    local count
-    for _ in $(seq 600); do
-        count=$(grep -E '^[0-9]+$' received | tail -n 1)
-        [ "${count:-0}" -lt "$1" ] || return 0
-        ! grep -q '^failed' received sent || break
-        sleep 0.1
+    for _ in {1..600}; do
+        heard
+        [ "${COUNT:-0}" -lt "$1" ] || return 0
+        [[ $HEARD != *$'\nfailed'* ]] || break
+        nap 0.1
     done
     tail -n 3 received sent
     cat received.log sent.log
@@ -70,20 +73,19 @@ flows()
 # more: some more messages come.
 more()
 {
-    flows $(($(grep -E '^[0-9]+$' received | tail -n 1) + ${1-512}))
+    heard
+    flows $((COUNT + ${1-512}))
 }
 
 # pull LINK, plug LINK: the carrier goes at both ends, as with a cable.
 pull()
 {
-    ip -n $NS-w link set a"$1" down
-    ip -n $NS-w link set b"$1" down
+    printf "link set %s$1 down\n" a b | ip -n $NS-w -batch -
 }
 
 plug()
 {
-    ip -n $NS-w link set a"$1" up
-    ip -n $NS-w link set b"$1" up
+    printf "link set %s$1 up\n" a b | ip -n $NS-w -batch -
 }
 
 # mute LINK, unmute LINK: nothing passes, the carriers stay.
@@ -100,9 +102,9 @@ unmute()
 # says WHO TEXT [COUNT]: in its log, so often at least.
 says()
 {
-    for _ in $(seq 400); do
+    for _ in {1..400}; do
         [ "$(grep -c "$2" "$1.log")" -lt "${3-1}" ] || return 0
-        sleep 0.1
+        nap 0.1
     done
     cat received.log sent.log
     return 1

@@ -56,24 +56,18 @@ teardown()
 # directions; those nodes forward.
 route_through()
 {
-    local node nic
+    local node
     for node in a b c d; do
-        on $node sysctl -qw net.ipv4.ip_forward=0 net.ipv4.conf.{all,default}.rp_filter=0
-        for nic in $(on $node ls /proc/sys/net/ipv4/conf); do
-            on $node sysctl -qw net.ipv4.conf.$nic.rp_filter=0
-        done
+        on $node sh -c 'for file in /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv4/conf/*/rp_filter; do
+            echo 0 >"$file" || exit; done'
     done
     for node in "$@"; do
         on $node sysctl -qw net.ipv4.ip_forward=1
     done
-    ip -n $NS-a route add 10.2.2.1 via 10.2.1.1
-    ip -n $NS-a route add 10.2.3.0 via 10.2.4.0
-    ip -n $NS-c route add 10.2.1.0 via 10.2.2.0
-    ip -n $NS-c route add 10.2.4.1 via 10.2.3.1
-    ip -n $NS-b route add 10.2.3.1 via 10.2.2.1
-    ip -n $NS-b route add 10.2.4.0 via 10.2.1.0
-    ip -n $NS-d route add 10.2.2.0 via 10.2.3.0
-    ip -n $NS-d route add 10.2.1.1 via 10.2.4.1
+    printf 'route add %s via %s\n' 10.2.2.1 10.2.1.1 10.2.3.0 10.2.4.0 | ip -n $NS-a -batch -
+    printf 'route add %s via %s\n' 10.2.1.0 10.2.2.0 10.2.4.1 10.2.3.1 | ip -n $NS-c -batch -
+    printf 'route add %s via %s\n' 10.2.3.1 10.2.2.1 10.2.4.0 10.2.1.0 | ip -n $NS-b -batch -
+    printf 'route add %s via %s\n' 10.2.2.0 10.2.3.0 10.2.1.1 10.2.4.1 | ip -n $NS-d -batch -
 }
 
 declare -A DEVICES=()

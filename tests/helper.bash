@@ -4,6 +4,8 @@ bats_require_minimum_version 1.5.0
 BUILD=${MESHNET_BUILD:-$(cd "$BATS_TEST_DIRNAME/.." && pwd)/build/release}
 MESHNET=$BUILD/bin/meshnet
 PLUGIN=$BUILD/lib/libnccl-net-mesh.so
+# The distribution's programs: others of these names may be scripts that take a second to begin.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 # Files run beside each other.
 export DRIVER_NAP=200 STREAM_PACE=1000
 

@@ -25,7 +25,8 @@ teardown()
     done
 }
 
-take_down()
+# ends_down: both ends are gone, and what they wrote.
+ends_down()
 {
     local process
     for process in $RECEIVER $SENDER; do # timeout, and what it runs
@@ -33,8 +34,14 @@ take_down()
     done
     wait
     RECEIVER='' SENDER=''
-    cables_end
     rm -f handle end pulled muted received sent received.log sent.log
+    return 0
+}
+
+take_down()
+{
+    ends_down
+    cables_end
     return 0
 }
 
@@ -55,12 +62,13 @@ ends_of()
 more()
 {
     local until
-    until=$(($(grep -E '^[0-9]+$' received 2>/dev/null | tail -n 1) + ${1-512}))
-    for _ in $(seq 900); do
-        [ "$(grep -E '^[0-9]+$' received | tail -n 1)" -lt $until ] 2>/dev/null || [ ! -s received ] ||
-            ! grep -qE '^[0-9]+$' received || return 0
-        ! grep -q '^failed' received sent || break
-        sleep 0.1
+    heard
+    until=$((COUNT + ${1-512}))
+    for _ in {1..900}; do
+        [ -z "$COUNT" ] || [ "$COUNT" -lt $until ] || return 0
+        [[ $HEARD != *$'\nfailed'* ]] || break
+        nap 0.1
+        heard
     done
     tail -n 3 received sent
     cat received.log sent.log
@@ -70,9 +78,9 @@ more()
 # says WHO TEXT [COUNT]: in its log, so often at least.
 says()
 {
-    for _ in $(seq 600); do
+    for _ in {1..600}; do
         [ "$(grep -c "$2" "$1.log")" -lt "${3-1}" ] || return 0
-        sleep 0.1
+        nap 0.2
     done
     cat received.log sent.log
     return 1
@@ -294,20 +302,19 @@ no_control()
 
 LIMIT='there may be no more threads (see ulimit -u'
 
-# without_a_thread KIND WHICH: a short stream to both ends of which this thread of theirs is refused.
+# without_a_thread WHICH: a short stream to both ends of which this thread of theirs is refused.
 without_a_thread()
 {
-    local with="env LD_PRELOAD=$BUILD/tests/bother.so BOTHER=thread=$2"
-    cables_up $1 2
+    local with="env LD_PRELOAD=$BUILD/tests/bother.so BOTHER=thread=$1"
     (of_node a timeout -k 1 200 $with "$STREAM" "$PLUGIN" receive handle 200) >received 2>received.log 3>&- &
     RECEIVER=$!
     (of_node b timeout -k 1 200 $with "$STREAM" "$PLUGIN" send handle 200) >sent 2>sent.log 3>&- || :
     # A receiver whose sender was not accepted waits for the next one.
-    if grep "^failed 0 .*$LIMIT" sent && [[ $2 != *+ ]]; then
+    if grep "^failed 0 .*$LIMIT" sent && [[ $1 != *+ ]]; then
         says received "$LIMIT"
         (of_node b timeout -k 1 200 "$STREAM" "$PLUGIN" send handle 200) >sent 2>&1 3>&- || true
     fi
-    if [[ $2 != *+ ]] || grep '^done' sent; then
+    if [[ $1 != *+ ]] || grep '^done' sent; then
         wait $RECEIVER || true
         tail -n 1 received sent
         grep -qx 'done 200' received
@@ -327,14 +334,17 @@ without_a_thread()
     local kind n which refused
     for kind in tcp rdma; do
         refused=0
+        cables_up $kind 2
         for ((n = 1; n < 10; n++)); do
             for which in $n $n+; do
-                without_a_thread $kind $which
+                without_a_thread $which
                 ! grep -q ', [1-9][0-9]* threads refused' received.log sent.log || refused=$n
-                take_down
+                ends_down
+                rm -f fabric
             done
             [ "$refused" -eq $n ] || break
         done
+        take_down
         [ $n -gt 2 ]
         [ $n -lt 10 ]
     done

@@ -57,9 +57,7 @@ teardown()
         [ ! -s sshd.$node.pid ] || kill "$(cat sshd.$node.pid)" 2>/dev/null || true
     done
     wait
-    for node in a b c d; do
-        ip netns del $NS-$node 2>/dev/null || true
-    done
+    printf "netns del $NS-%s\n" a b c d | ip -force -batch - 2>/dev/null || true
 }
 
 # serve_at NODE…: in the background, listening.

@@ -3,11 +3,34 @@
 # cable NODE NIC ADDRESS NODE NIC ADDRESS
 cable()
 {
-    ip link add "$2" netns "$NS-$1" type veth peer name "$5" netns "$NS-$4"
-    ip -n "$NS-$1" addr add "$3" dev "$2"
-    ip -n "$NS-$4" addr add "$6" dev "$5"
-    ip -n "$NS-$1" link set "$2" up
-    ip -n "$NS-$4" link set "$5" up
+    ip -n "$NS-$1" -batch - <<-END && ip -n "$NS-$4" -batch - <<-END
+	link add $2 type veth peer name $5 netns $NS-$4
+	addr add $3 dev $2
+	link set $2 up
+	END
+	addr add $6 dev $5
+	link set $5 up
+	END
+}
+
+# nap SECONDS: without a process of its own, of which a loop that waits would start thousands.
+nap()
+{
+    [ -p "$BATS_TEST_TMPDIR/nap" ] || mkfifo "$BATS_TEST_TMPDIR/nap"
+    read -rt "$1" <>"$BATS_TEST_TMPDIR/nap" || true
+}
+
+# heard: what both ends of a stream have said in the files received and sent, into HEARD, a
+# newline before and after each line, and the count of messages that have come, into COUNT. No process is
+# started for it: who waits asks often.
+heard()
+{
+    local here=() there=() IFS=$'\n'
+    { mapfile -t here <received && mapfile -t there <sent; } 2>/dev/null || true
+    HEARD=$'\n'"${here[*]}"$'\n'
+    COUNT=''
+    [[ ! $HEARD =~ .*$'\n'([0-9]+)$'\n' ]] || COUNT=${BASH_REMATCH[1]}
+    HEARD+=$'\n'"${there[*]}"$'\n'
 }
 
 # managed PREFIX NODE…: namespaces whose NIC "mgmt", PREFIX.1/24 and on, is at a bridge that they share.
@@ -16,8 +39,7 @@ managed()
     local prefix=$1 i=0 node
     shift
     ip netns add "$NS-m"
-    ip -n "$NS-m" link add br0 type bridge
-    ip -n "$NS-m" link set br0 up
+    printf 'link add br0 type bridge\nlink set br0 up\n' | ip -n "$NS-m" -batch -
     for node; do
         i=$((i + 1))
         managed_node "$node" "$prefix.$i/24"
@@ -28,11 +50,13 @@ managed()
 managed_node()
 {
     ip netns add "$NS-$1"
-    ip -n "$NS-$1" link set lo up
-    ip link add mgmt netns "$NS-$1" type veth peer name "p$1" netns "$NS-m"
+    ip -n "$NS-$1" -batch - <<-END
+	link set lo up
+	link add mgmt type veth peer name p$1 netns $NS-m
+	addr add $2 dev mgmt
+	link set mgmt up
+	END
     ip -n "$NS-m" link set "p$1" master br0 up
-    ip -n "$NS-$1" addr add "$2" dev mgmt
-    ip -n "$NS-$1" link set mgmt up
 }
 
 # lossy NODE NIC PERCENT: of what comes in there so much is lost; by netem where the kernel has it,
@@ -88,7 +112,8 @@ ssh_to()
     export MESHNET_SSH=$PWD/ssh
 }
 
-# sshd_at NODE: a server in the node's namespace that lets this test in.
+# sshd_at NODE: a server in the node's namespace that lets this test in. Its shells read no file of whoever
+# runs the tests: some start programs for seconds, and one after another.
 sshd_at()
 {
     cat >"sshd.$1" <<-END
@@ -98,35 +123,42 @@ sshd_at()
 	StrictModes no
 	UsePAM no
 	PidFile $PWD/sshd.$1.pid
-	SetEnv MESHNET_NODE=$1
+	SetEnv MESHNET_NODE=$1 HOME=$PWD
 	END
     mkdir -p /run/sshd
     on "$1" /usr/sbin/sshd -f "$PWD/sshd.$1" 3>&-
 }
 
 # shape_of ring|line|star NODES: namespaces n0, n1, … with a management network (of managed) and such
-# cables, the mesh file in shape.yaml.
+# cables, the mesh file in shape.yaml. One ip for each namespace: for each NIC they would be hundreds.
 shape_of()
 {
-    local shape=$1 n=$2 i from to
-    declare -A nics=()
+    local shape=$1 n=$2 i from to all='' bridge=''
+    declare -A nics=() node=()
     for ((i = 0; i < n; i++)); do
-        managed_node n$i 10.9.2.$((i + 1))/24
+        all+="netns add $NS-n$i"$'\n'
+        bridge+="link set pn$i master br0 up"$'\n'
+        node[$i]="link set lo up"$'\n'"addr add 10.9.2.$((i + 1))/24 dev mgmt"$'\n'"link set mgmt up"$'\n'
         nics[$i]="      - {netdev: mgmt, addresses: [10.9.2.$((i + 1))/24], role: management}"$'\n'
     done
     for ((i = 0; i < n; i++)); do
+        all+="link add mgmt netns $NS-n$i type veth peer name pn$i netns $NS-m"$'\n'
         case $shape in
             ring) from=$i to=$(((i + 1) % n)) ;;
             line) from=$i to=$((i + 1)) ;;
             star) from=0 to=$((i + 1)) ;;
         esac
         [ $to -lt $n ] || continue
-        cable n$from l${i}a 10.3.$i.0/31 n$to l${i}b 10.3.$i.1/31
+        all+="link add l${i}a netns $NS-n$from type veth peer name l${i}b netns $NS-n$to"$'\n'
+        node[$from]+="addr add 10.3.$i.0/31 dev l${i}a"$'\n'"link set l${i}a up"$'\n'
+        node[$to]+="addr add 10.3.$i.1/31 dev l${i}b"$'\n'"link set l${i}b up"$'\n'
         nics[$from]+="      - {netdev: l${i}a, addresses: [10.3.$i.0/31]}"$'\n'
         nics[$to]+="      - {netdev: l${i}b, addresses: [10.3.$i.1/31]}"$'\n'
     done
+    ip -batch - <<<"$all" && ip -n "$NS-m" -batch - <<<"$bridge" || return
     printf 'version: 1\nnodes:\n' >shape.yaml
     for ((i = 0; i < n; i++)); do
+        ip -n "$NS-n$i" -batch - <<<"${node[$i]}" || return
         printf '  - name: n%s\n    nics:\n%s' "$i" "${nics[$i]}" >>shape.yaml
     done
 }
@@ -162,7 +194,9 @@ no_shape()
     local i
     rm -f fabric*
     for ((i = 0; i < $1; i++)); do
-        ip -n $NS-m link del pn$i
-        ip netns del $NS-n$i
-    done
+        printf 'link del pn%s\n' $i
+    done | ip -n $NS-m -batch -
+    for ((i = 0; i < $1; i++)); do
+        printf 'netns del %s\n' $NS-n$i
+    done | ip -batch -
 }

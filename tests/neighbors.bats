@@ -24,10 +24,7 @@ setup()
 
 teardown()
 {
-    local node
-    for node in "${NODES[@]}"; do
-        ip netns del "$NS-$node" 2>/dev/null || true
-    done
+    printf "netns del $NS-%s\n" "${NODES[@]}" | ip -force -batch - 2>/dev/null || true
 }
 
 # nodes NAME…: IPv6 addresses are there at once.
@@ -37,18 +34,17 @@ nodes()
     for node; do
         ip netns add "$NS-$node"
         NODES+=("$node")
-        on "$node" sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad'
-        ip -n "$NS-$node" link set lo up
+        on "$node" sh -c 'echo 0 >/proc/sys/net/ipv6/conf/default/accept_dad; exec ip link set lo up'
     done
 }
 
 # wire NODE NIC NODE NIC [MTU MTU]
 wire()
 {
-    ip link add "$2" netns "$NS-$1" mtu "${5:-9000}" type veth \
-        peer name "$4" netns "$NS-$3" mtu "${6:-${5:-9000}}"
-    ip -n "$NS-$1" link set "$2" up
-    ip -n "$NS-$3" link set "$4" up
+    ip -n "$NS-$1" -batch - <<-END && ip -n "$NS-$3" link set "$4" up
+	link add $2 mtu ${5:-9000} type veth peer name $4 netns $NS-$3 mtu ${6:-${5:-9000}}
+	link set $2 up
+	END
 }
 
 # bridge NODE NIC…: a node that is nothing but a bridge of these.

@@ -18,6 +18,7 @@ of_node()
     local node=$1 devices=''
     shift
     [[ -z ${LD_LIBRARY_PATH-} || " ${TCP_NODES-} " == *" $node "* ]] || devices=,$(devices_of $node)
+    [ -z "${NARROW-}" ] || devices+=$(sed 's/dev=\([^:]*\):[^,]*/slow=\1:650/g' <<<"$devices"),nap=1000
     # "on" would stay between: this process is to be the command's own.
     exec nsenter --net=/run/netns/$NS-$node env MESHNET_NODE=$node \
         MESHNET_RELAY_SOCKET="$PWD/$node.sock" FAKEVERBS="shm=$PWD/fabric$devices" "$@"
@@ -35,7 +36,7 @@ relayd()
         for ((i = 0; i < 200; i++)); do
             ! relay_state $node >/dev/null 2>&1 || continue 2
             kill -0 ${RELAYD[$node]} 2>/dev/null || break
-            sleep 0.1
+            nap 0.1
         done
         echo "relayd on $node does not answer"
         cat relayd.$node
@@ -80,6 +81,21 @@ cables_of()
     ip -n $NS-$1 -j link show | jq -r '.[].ifname | select(test("^l[0-9]"))'
 }
 
+# narrow NODES: all of their cables carry 400 Mb/s each way, and RDMA less (of what is started after this).
+# Data is under way all the time, as at full speed, at a part of what that costs, so ends may nap for longer.
+# FULL_SPEED=1, by hand: they stay as fast as the host.
+narrow()
+{
+    local i nic
+    [ -z "${FULL_SPEED-}" ] || return 0
+    NARROW=1 DRIVER_NAP=1000
+    for ((i = 0; i < $1; i++)); do
+        for nic in $(cables_of n$i); do
+            echo "qdisc add dev $nic root tbf rate 400mbit burst 128k latency 50ms"
+        done | tc -n $NS-n$i -batch -
+    done
+}
+
 # bytes_of NODE NIC: out and in.
 bytes_of()
 {
@@ -101,9 +117,10 @@ traffic()
     (of_node $from "$BUILD/tests/traffic" "$PLUGIN" send handles.$name "$@") >$name.send 2>&1 3>&- &
     SENDS[$name]=$!
     for ((i = 0; i < 600; i++)); do
-        ! grep -qs '^connected' $name.send || return 0
-        ! grep -qs '^failed' $name.send $name.take || break
-        sleep 0.1
+        says_of $name
+        [[ $SAYS != *$'\nconnected'* ]] || return 0
+        [[ $SAYS != *$'\nfailed'* ]] || break
+        nap 0.1
     done
     tail -n 5 $name.send $name.take
     return 1
@@ -116,7 +133,7 @@ traffic_ended()
     for pid in ${SENDS[$1]} ${TAKES[$1]}; do
         for ((i = 0; i < $2 * 10; i++)); do
             kill -0 $pid 2>/dev/null || break
-            sleep 0.1
+            nap 0.1
         done
         if kill -KILL $pid 2>/dev/null; then
             echo "$1 hangs: it has not ended within $2 s"
@@ -133,24 +150,29 @@ traffic_ended()
 # yet came before: it counts from what is said next.
 traffic_moves()
 {
-    local i old before='' now
-    old=$(carried_by $1)
+    local i old='' before='' now
     for ((i = 0; i < 600; i++)); do
-        now=$(carried_by $1)
+        says_of $1
+        now=0
+        [[ ! $SAYS =~ .*$'\n'bytes\ ([0-9]+) ]] || now=${BASH_REMATCH[1]}
+        old=${old:-$now}
         [ -n "$before" ] || [ $now = $old ] || before=$now
         [ -z "$before" ] || [ $((now - before)) -lt $2 ] || return 0
-        ! grep -q '^\(failed\|wrong\)' $1.send $1.take || break
-        sleep 0.1
+        [[ ! $SAYS =~ $'\n'(failed|wrong) ]] || break
+        nap 0.1
     done
     echo "$1: ${before:-$old} bytes, then $now"
     tail -n 5 $1.send $1.take
     return 1
 }
 
-# carried_by NAME: bytes that have come so far, as its receiver says a few times a second.
-carried_by()
+# says_of NAME: what both its ends have said, into SAYS, a newline before each line. Without a process of
+# its own: who waits asks for it ten times a second.
+says_of()
 {
-    sed -n 's/^bytes //p' $1.take | tail -n 1 | grep . || echo 0
+    local send=() take=() IFS=$'\n'
+    { mapfile -t send <$1.send && mapfile -t take <$1.take; } 2>/dev/null || true
+    SAYS=$'\n'"${send[*]}"$'\n'"${take[*]}"
 }
 
 traffic_kill()
@@ -170,7 +192,7 @@ until_so()
     shift
     for ((i = 0; i < seconds * 5; i++)); do
         ! "$@" >/dev/null 2>&1 || return 0
-        sleep 0.2
+        nap 0.2
     done
     echo "not within $seconds s: $*"
     return 1

@@ -260,6 +260,7 @@ broken_and_mended()
 {
     export MESHNET_RELAY_SILENCE=2s
     relayed_shape ring 4
+    narrow 4
     traffic there n0 n2 flows=2 seed=11 seconds=600
     traffic back n2 n0 flows=1 seed=12 seconds=600
     goes_on there
@@ -317,6 +318,7 @@ cable_of_sender()
 @test "relay: no way is left: an error in time that names the relay, and no wrong byte" {
     export MESHNET_RELAY_SILENCE=2s MESHNET_SILENCE=4s
     relayed_shape line 3
+    narrow 3
     traffic there n0 n2 flows=2 seed=21 seconds=600
     goes_on there
     relayd_ends n1 KILL
@@ -332,6 +334,7 @@ cable_of_sender()
 @test "relay: an end that is killed is an error at the other, which names it" {
     export MESHNET_RELAY_SILENCE=2s MESHNET_SILENCE=4s
     relayed_shape ring 4
+    narrow 4
     traffic there n0 n2 seed=31 seconds=600
     traffic beside n0 n2 seed=32 seconds=600
     goes_on there
