@@ -1,7 +1,7 @@
 /* LD_PRELOAD: what an application or its host does beside a library, by the words in BOTHER:
  *
  *   alarm   every 100 us a signal, without SA_RESTART: calls that wait end with EINTR
- *   fork    every 20 ms a child: it looks for descriptors that a program which it becomes would
+ *   fork    every 50 ms a child: it looks for descriptors that a program which it becomes would
  *           have, says so on stderr, and becomes true(1), or ends with _exit() or exit()
  *   clock   the wall clock jumps, forth and back, by up to half a year, at every look
  *   thread=N, thread=N+
@@ -15,12 +15,14 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -104,13 +106,26 @@ static int stays_open(int fd)
     return flags >= 0 && !(flags & FD_CLOEXEC);
 }
 
+/* Those that are open, by one call: a call for each number would be most of what a child costs. */
+static void find_open(struct pollfd fds[FDS])
+{
+    for (int fd = 0; fd < FDS; fd++)
+        fds[fd] = (struct pollfd){.fd = fd};
+    /* No more at once than there may be. */
+    struct rlimit limit = {0};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    (void)poll(fds, limit.rlim_cur < FDS ? limit.rlim_cur : FDS, 0);
+}
+
 static int find_leaks(void)
 {
+    static struct pollfd fds[FDS];
     int n = 0;
 
+    find_open(fds);
     for (int fd = 0; fd < FDS; fd++) {
         char path[64], what[128];
-        if (before[fd] || !stays_open(fd))
+        if (before[fd] || fds[fd].revents & POLLNVAL || !stays_open(fd))
             continue;
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         ssize_t len = readlink(path, what, sizeof what - 1);
@@ -147,7 +162,7 @@ static void *make_children(void *arg)
             atomic_fetch_add(&children, 1);
             atomic_fetch_add(&leaks, WIFEXITED(status) && WEXITSTATUS(status) == LEAKS);
         }
-        usleep(20000);
+        usleep(50000);
     }
     return NULL;
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define DRIVER_TURNS 256 /* without a move: then it naps */
+#define DRIVER_TURNS 32 /* without a move: then it naps */
 
 /* The number in a variable of the environment, 0 without one. */
 static inline unsigned driver_number(const char *variable)

@@ -4,7 +4,7 @@
  *   nccl_pairs LIBRARY RANK RANKS HOST PORT    (HOST and PORT: where rank 0 listens; token as text
  *                                               in $MESHNET_TOKEN)
  *
- * Where $HOLD names a file, the trees are begun when it is there.
+ * Where $HOLD names a file, the trees are begun when it is there. DRIVER_NAP is in idle.h.
  *
  * The pairs of PAT: NCCL's connect.cc, one GPU a node. */
 #include <poll.h>
@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "bench/plane.h"
+#include "tests/drivers/idle.h"
 #include "topo/base/alloc.h"
 #include "topo/base/log.h"
 #include "topo/nccl_tree.h"
@@ -81,6 +82,7 @@ static enum mn_err carry_out(struct mn_group *g, const struct mn_schedule *s, ui
             standstill = mn_group_idle(g, &idle, diag);
         else
             idle = 0;
+        driver_turn(idle == 0);
         before = moved;
         if (standstill)
             err = standstill;

@@ -62,23 +62,32 @@ static uint64_t word(uint64_t number, size_t at)
 
 static void fill(uint8_t *data, uint64_t number, size_t size)
 {
-    for (size_t at = 0; at < size; at += 8) {
-        uint64_t w = word(number, at);
-        memcpy(data + at, &w, size - at < 8 ? size - at : 8);
+    size_t at = 0;
+    uint64_t w;
+
+    for (; size - at >= sizeof w; at += sizeof w) {
+        w = word(number, at);
+        memcpy(data + at, &w, sizeof w);
     }
+    w = word(number, at);
+    memcpy(data + at, &w, size - at);
 }
 
 static int is_right(const uint8_t *data, uint64_t number, size_t size)
 {
+    size_t at = 0;
+    uint64_t w, there;
+
     if (!all_sizes)
         return !memcmp(data, &number, sizeof number) &&
                !memcmp(data + SIZE - sizeof number, &number, sizeof number);
-    for (size_t at = 0; at < size; at += 8) {
-        uint64_t w = word(number, at);
-        if (memcmp(data + at, &w, size - at < 8 ? size - at : 8))
+    for (; size - at >= sizeof w; at += sizeof w) {
+        memcpy(&there, data + at, sizeof there);
+        if (there != word(number, at))
             return 0;
     }
-    return 1;
+    w = word(number, at);
+    return !memcmp(data + at, &w, size - at);
 }
 
 static double now(void)

@@ -99,24 +99,31 @@ static size_t size_of(const struct traffic *t, int flow, uint64_t message)
     return t->size ? t->size : (size_t)((dice >> 8) % (most[dice % 8] + 1));
 }
 
+#define NEXT 0x9e3779b97f4a7c15u /* from a word of a message to the one after it */
+
 static void fill(const struct traffic *t, int flow, uint64_t message, uint8_t *data, size_t size)
 {
     uint64_t word = dice_of(t, flow, message) | 1;
+    size_t i = 0;
 
-    for (size_t i = 0; i < size; i += sizeof word, word += 0x9e3779b97f4a7c15u)
-        memcpy(data + i, &word, size - i < sizeof word ? size - i : sizeof word);
+    for (; size - i >= sizeof word; i += sizeof word, word += NEXT)
+        memcpy(data + i, &word, sizeof word);
+    memcpy(data + i, &word, size - i);
 }
 
-/* The first byte that is not as it was sent; size: none. */
+/* The first word that is not as it was sent; size: none. */
 static size_t compare(const struct traffic *t, int flow, uint64_t message, const uint8_t *data,
                       size_t size)
 {
-    uint64_t word = dice_of(t, flow, message) | 1;
+    uint64_t word = dice_of(t, flow, message) | 1, there;
+    size_t i = 0;
 
-    for (size_t i = 0; i < size; i += sizeof word, word += 0x9e3779b97f4a7c15u)
-        if (memcmp(data + i, &word, size - i < sizeof word ? size - i : sizeof word))
+    for (; size - i >= sizeof word; i += sizeof word, word += NEXT) {
+        memcpy(&there, data + i, sizeof there);
+        if (there != word)
             return i;
-    return size;
+    }
+    return memcmp(data + i, &word, size - i) ? i : size;
 }
 
 static int failed(const struct traffic *t, int flow, int result)
@@ -188,7 +195,8 @@ static int open_flows(struct traffic *t, int first, int n)
     for (int i = first; i < n && !t->receiving; i++)
         if (read_handle(t, i, end))
             return failed(t, i, ncclSystemError);
-    while (open < n && wt_now() < end)
+    while (open < n && wt_now() < end) {
+        driver_turn(0);
         for (int i = open = first; i < n; i++) {
             struct flow *f = &t->flows[i];
             if (!f->comm)
@@ -197,6 +205,7 @@ static int open_flows(struct traffic *t, int first, int n)
             if (result)
                 return failed(t, i, result);
         }
+    }
     if (open < n)
         return failed(t, open, ncclSystemError);
     for (int i = first; i < n; i++) {
@@ -435,8 +444,11 @@ static int warm_up(struct traffic *t, uint64_t left[WT_N_THINGS])
     struct flow *f = &t->flows[t->n];
     int code = open_flows(t, t->n, t->n + 1);
 
-    while (!code && !f->ended)
+    while (!code && !f->ended) {
+        uint64_t before = moved;
         code = step(t, t->n, 1, &moved);
+        driver_turn(moved != before);
+    }
     close_flows(t, t->n, t->n + 1);
     close_listeners(t, t->n, t->n + 1);
     f->listener = NULL;
