@@ -109,12 +109,14 @@ inline complete_sends()
 }
 
 /* That an acknowledgement comes late differs from one that comes at once in nothing that the sender
- * does; that it is lost does. */
+ * does; that it is lost does. Of a link that leads to the receiver itself it says as much as an
+ * answer: by what the segment went is nothing to anybody then, and not kept, which halves the states. */
 inline acknowledge(l)
 {
     if
     :: s_pair[l] == UP && s_turn[l] == turn && seg[g] == SENT && on[g] == l ->
-        seg[g] = ACKED;
+        seg[g] = (relayed(l) -> ACKED : GOT);
+        on[g] = (relayed(l) -> l : 0);
         complete_sends()
     :: s_pair[l] == UP && bad[l] -> lost[l] = true
     :: s_pair[l] != UP || s_turn[l] != turn
