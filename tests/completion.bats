@@ -32,18 +32,18 @@ complete_words()
     [ "$(complete_words ver)" = verify-plugin ]
     [ "$(complete_words bench)" = bench ]
     [ -z "$(complete_words xyz)" ]
-    while read -r name; do
-        complete_words "" | grep -qx -- "$name"
-    done < <("$MESHNET" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p')
+    missing=$("$MESHNET" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p' | sort | comm -23 - <(complete_words "" | sort))
+    echo "$missing"
+    [ -z "$missing" ]
 }
 
 @test "completion: every option of every command" {
     while read -r name; do
         offered=$(complete_words "$name" --)
-        while read -r option; do
-            echo "$name $option"
-            grep -qx -- "$option" <<<"$offered"
-        done < <("$MESHNET" "$name" --help | grep -oE '^  (-., |    )--[a-z-]+' | grep -oE -- '--.*')
+        missing=$("$MESHNET" "$name" --help | grep -oE '^  (-., |    )--[a-z-]+' | grep -oE -- '--.*' | sort |
+            comm -23 - <(sort <<<"$offered"))
+        echo "$name: $missing"
+        [ -z "$missing" ]
         grep -qx -- --help <<<"$offered"
     done < <("$MESHNET" --help | sed -n 's/^  \([a-z-]*\) .*/\1/p')
     [ "$(complete_words bench --pe)" = --peer ]

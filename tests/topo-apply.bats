@@ -18,27 +18,32 @@ setup()
 
 teardown()
 {
-    local node
+    local all=(me "${NODES[@]}") pids
     # Timers that still run end themselves and undo, in namespaces that go.
-    for node in me "${NODES[@]}"; do
-        ip netns pids "$NS-$node" 2>/dev/null | xargs -r kill -9 2>/dev/null || true
-        ip netns delete "$NS-$node" 2>/dev/null || true
-    done
+    pids=$(printf "netns pids $NS-%s\n" "${all[@]}" | ip -force -batch - 2>/dev/null) || true
+    [ -z "$pids" ] || kill -9 $pids 2>/dev/null || true
+    printf "netns delete $NS-%s\n" "${all[@]}" | ip -force -batch - 2>/dev/null || true
 }
 
 # node NAME NUMBER: with the management NIC "mgmt", 192.0.2.NUMBER.
 node()
 {
     NODES+=("$1")
-    ip netns add "$NS-$1"
-    ip -n "$NS-$1" link set lo up
     mkdir -p "root.$1"
-    ip link add mgmt netns "$NS-$1" type veth peer name "to-$1" netns "$NS-me"
-    ip -n "$NS-me" addr add "198.51.100.$2/32" peer "192.0.2.$2" dev "to-$1"
-    ip -n "$NS-me" link set "to-$1" up
-    ip -n "$NS-$1" addr add "192.0.2.$2/32" peer "198.51.100.$2" dev mgmt
-    ip -n "$NS-$1" link set mgmt up
-    ip -n "$NS-$1" route add default via "198.51.100.$2"
+    ip -batch - <<-END
+	netns add $NS-$1
+	link add mgmt netns $NS-$1 type veth peer name to-$1 netns $NS-me
+	END
+    ip -n "$NS-me" -batch - <<-END
+	addr add 198.51.100.$2/32 peer 192.0.2.$2 dev to-$1
+	link set to-$1 up
+	END
+    ip -n "$NS-$1" -batch - <<-END
+	link set lo up
+	addr add 192.0.2.$2/32 peer 198.51.100.$2 dev mgmt
+	link set mgmt up
+	route add default via 198.51.100.$2
+	END
     echo "192.0.2.$2" >"root.$1/way"
 }
 
@@ -48,8 +53,8 @@ bare()
     ip link add "$2" netns "$NS-$1" address "$3" type veth peer name "$5" netns "$NS-$4" address "$6"
 }
 
-# An ssh that goes into the node's namespace, if a packet gets to its management address: the
-# kernel there refuses the connection. What is in ssh.before runs first.
+# An ssh that goes into the node's namespace, if a packet gets to its management address: see
+# tests/drivers/way. What is in ssh.before runs first.
 fake_ssh()
 {
     cat >ssh <<-END
@@ -57,10 +62,8 @@ fake_ssh()
 	while [ "\$1" != -- ]; do shift; done
 	cd "$PWD"
 	[ ! -e ssh.before ] || . ./ssh.before
-	said=\$(nsenter --net=/run/netns/$NS-me timeout -s KILL 2 bash -c "echo >/dev/tcp/\$(cat "root.\$2/way")/1" 2>&1)
-	[[ "\$said" == *refused* ]] || { echo "no way to \$2: \$said" >&2; exit 255; }
 	export MESHNET_NODE=\$2 MESHNET_ROOT=$PWD/root.\$2
-	exec nsenter --net=/run/netns/$NS-\$2 sh -c "\$3"
+	exec $BUILD/tests/way /run/netns/$NS-me "\$(<root.\$2/way)" /run/netns/$NS-\$2 sh -c "\$3"
 	END
     chmod +x ssh
     export MESHNET_SSH=$PWD/ssh
@@ -100,19 +103,19 @@ nothing_to_change()
     jq -e '[.nodes[] | (.changes, .files) | length] | add == 0' <<<"$output"
 }
 
-# What is set of a node's NICs, without what changes by itself.
+# state NODE…: what is set of their NICs, without what changes by itself.
 state()
 {
-    ip -n "$NS-$1" -j addr show | jq -c '[.[] | select(.ifname != "lo") | {ifname, mtu,
+    local node
+    for node; do ip -n "$NS-$node" -j addr show; done | jq -c '[.[] | select(.ifname != "lo") | {ifname, mtu,
         up: (.flags | index("UP") != null),
         addrs: [.addr_info[] | select(.scope == "global") | "\(.local)/\(.prefixlen)"] | sort}]'
-    ip -n "$NS-$1" route show
+    for node; do ip -n "$NS-$node" route show; done
 }
 
 states()
 {
-    local node
-    for node in "${NODES[@]}"; do state "$node"; done
+    state "${NODES[@]}"
 }
 
 @test "topo apply: a dry run shows what would change on each node, and changes nothing" {
@@ -157,9 +160,9 @@ states()
 # The state of all nodes becomes that of the file before; waits for the timers.
 back()
 {
-    for _ in $(seq 300); do
-        ! states | diff -q before - >/dev/null || break
-        sleep 0.1
+    local node
+    for node in "${NODES[@]}"; do
+        wait_for "root.$node/run/meshnet/apply.last"
     done
     states | diff before -
 }
@@ -170,7 +173,7 @@ held()
     cat >ssh.before <<-END
 	if [ "\$2" = a ] && [[ "\$3" == *"node $1 "* || "\$3" == *"node $1'"* || "\$3" == *"node $1"* ]]; then
 	    touch held
-	    for _ in \$(seq 600); do [ -e go ] && break; sleep 0.1; done
+	    for _ in \$(seq 300); do [ -e go ] && break; sleep 0.2; done
 	fi
 	END
 }
@@ -178,9 +181,9 @@ held()
 # wait_for FILE: until it is there.
 wait_for()
 {
-    for _ in $(seq 600); do
+    for _ in $(seq 200); do
         [ ! -e "$1" ] || return 0
-        sleep 0.1
+        sleep 0.3
     done
     cat err
     false
@@ -925,7 +928,7 @@ breaks()
 	        nsenter --net=/run/netns/$NS-$node $*
 	        touch broken
 	    fi
-	    for _ in \$(seq 300); do [ -e broken ] && break; sleep 0.1; done
+	    for _ in \$(seq 150); do [ -e broken ] && break; sleep 0.2; done
 	fi
 	END
 }
@@ -997,7 +1000,7 @@ undone_everywhere()
 user_checks()
 {
     chmod -R a+rX .
-    sed -i "s/^exec nsenter.*/as=; [[ \"\$3\" != *'node apply-check'* ]] || as='setpriv --reuid=65534 --regid=65534 --clear-groups'\nexec nsenter --net=\/run\/netns\/$NS-\$2 \$as sh -c \"\$3\"/" ssh
+    sed -i "s/^exec \(.*\) sh -c/as=; [[ \"\$3\" != *'node apply-check'* ]] || as='setpriv --reuid=65534 --regid=65534 --clear-groups'\nexec \1 \$as sh -c/" ssh
     grep -q setpriv ssh
 }
 
