@@ -21,6 +21,8 @@ setup()
     cable a mesh0 10.66.0.1/30 b mesh0 10.66.0.2/30
     cable a mesh1 10.66.1.1/30 b mesh1 10.66.1.2/30
     SERVER='' DMABUF=2
+    # Not on a disk, where its fresh pages take longer.
+    FABRIC=$(mktemp -u -p /dev/shm "gpu-$$-XXXXXX")
 }
 
 teardown()
@@ -30,6 +32,7 @@ teardown()
     for node in a b; do
         ip netns del $NS-$node 2>/dev/null || true
     done
+    rm -f ${FABRIC:+"$FABRIC"}
 }
 
 # with_gpu NODE NUMBER COMMAND…: the doubles at a node whose addresses end in NUMBER.
@@ -38,7 +41,7 @@ with_gpu()
     local node=$1 number=$2
     shift 2
     on "$node" env LD_LIBRARY_PATH="$BUILD/tests/fakeverbs:$BUILD/tests/fakegpu" \
-        FAKEVERBS="shm=$PWD/fabric,dmabuf=$DMABUF,stats=$PWD/stats.$node,dev=rocep1s0f0:mesh0:10.66.0.$number,dev=roceP2p1s0f0:mesh1:10.66.1.$number" \
+        FAKEVERBS="shm=$FABRIC,dmabuf=$DMABUF,stats=$PWD/stats.$node,dev=rocep1s0f0:mesh0:10.66.0.$number,dev=roceP2p1s0f0:mesh1:10.66.1.$number" \
         timeout -k 1 100 "$@"
 }
 
@@ -54,7 +57,7 @@ between()
 
 @test "gpu: device memory of both vendors travels over two cables, flushed on each, every byte right" {
     for memory in cuda hip; do
-        rm -f fabric
+        rm -f "$FABRIC"
         between --memory $memory --sizes 8,4K,1M --iters 40 --flows 2
         [ "$status" -eq 0 ]
         [ "$(jq -r .memory <<<"$output")" = $memory ]
@@ -78,7 +81,7 @@ between()
     between --memory cuda --type lat,burst --sizes 8,4K --iters 20
     [ "$status" -eq 0 ]
     wait $SERVER
-    rm -f fabric
+    rm -f "$FABRIC"
     between --memory cuda --type bw --sizes 64K --iters 40 --messages-per-request 4
     [ "$status" -eq 0 ]
     [ "$(jq .wrong_messages <<<"$output")" -eq 0 ]
@@ -114,7 +117,7 @@ between()
     [ "$status" -eq 1 ]
     [[ $stderr == *'takes host memory only (ptrSupport 0x1)'*'DMA-BUF or a peer memory module'* ]]
     wait $SERVER || true
-    rm -f fabric
+    rm -f "$FABRIC"
     DMABUF=2
     for reason in MESHNET_ALLOW_TCP=true MESHNET_GPU_DIRECT=false; do
         export "${reason?}"
@@ -123,7 +126,7 @@ between()
         [ "$status" -eq 1 ]
         [[ $stderr == *'takes host memory only'* ]]
         wait $SERVER || true
-        rm -f fabric
+        rm -f "$FABRIC"
     done
 }
 
@@ -156,7 +159,7 @@ between()
         echo "$output"
         [ "$status" -eq 1 ]
         [[ $output == *"${state#*:}"* ]]
-        rm -f fabric
+        rm -f "$FABRIC"
     done
 }
 
@@ -170,7 +173,7 @@ between()
     [ "$(jq '[.collectives[].wrong] | add' <<<"$output")" -eq 0 ]
     [ "$(jq '.collectives | length' <<<"$output")" -eq 24 ]
     # Through the recording plugin, which hands DMA-BUFs on.
-    rm -f fabric
+    rm -f "$FABRIC"
     MESHNET_TRACE=$PWD/job.%p run --separate-stderr with_gpu a 1 env NCCL_SOCKET_IFNAME=mesh \
         "$MESHNET" bench --local 2 --sizes 64K --iters 3 --memory cuda --json --collective all-reduce \
         --plugin "$BUILD/lib/libnccl-net-meshtrace.so"
@@ -192,7 +195,7 @@ between()
     echo "$output"
     [ "$status" -eq 0 ]
     run with_gpu a 1 env NCCL_SOCKET_IFNAME=mesh LD_PRELOAD=libcuda.so.1 \
-        "$MESHNET" verify-plugin --all-versions --rule load --rule device
+        "$MESHNET" verify-plugin --all-versions --rule device
     echo "$output" | grep -v '^pass'
     [ "$status" -eq 0 ]
 }

@@ -139,5 +139,6 @@ right()
     echo "$output"
     echo "$stderr" | tail -n 40
     [ "$status" -eq 0 ]
-    [ "$(relayed n1)" -gt 100000000 ]
+    # Without the gigabyte of deliver.maximum, which is left out where the link is slow.
+    [ "$(relayed n1)" -gt 40000000 ]
 }

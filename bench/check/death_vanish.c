@@ -12,7 +12,8 @@
 #include "bench/host.h"
 
 #define QUIET_MS 500
-#define AGAIN    64 /* tests between two looks for new sockets */
+#define NAP_MS   5
+#define AGAIN    12 /* tests between two looks for new sockets */
 
 /* How many sockets hear nothing now. */
 static int deafen(void)
@@ -38,7 +39,7 @@ static int deafen(void)
 
 static void nap(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000}, NULL);
 }
 
 /* A connection each way; sends once more on command. */

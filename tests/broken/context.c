@@ -40,8 +40,10 @@ ncclResult_t ref_new_context(void **ctx, const ncclNetCommConfig_v11_t *config)
         contexts = c;
         pthread_mutex_unlock(&ref_lock);
     }
-    if (IS(V11_FINALIZE_THREAD) || IS(V11_UNLOAD_CRASH))
+    if (IS(V11_FINALIZE_THREAD))
         ref_start(ref_idle);
+    if (IS(V11_UNLOAD_CRASH))
+        ref_start(ref_wander);
     *ctx = c;
     return ncclSuccess;
 }

@@ -27,6 +27,13 @@ void ref_nap(void)
 void *ref_idle(void *arg)
 {
     for (;;)
+        pause();
+    return arg;
+}
+
+void *ref_wander(void *arg)
+{
+    for (;;)
         ref_nap();
     return arg;
 }
@@ -119,7 +126,7 @@ ncclResult_t ref_init(ncclDebugLogger_t log)
     if (IS(INIT_FAILS))
         return ref_refuse("init refuses");
     if (IS(V8_UNLOAD_CRASH))
-        ref_start(ref_idle);
+        ref_start(ref_wander);
     if (IS(INIT_EXITS))
         exit(0);
     if (IS(INIT_CLOSES_ALL))

@@ -5,6 +5,7 @@
 #include "tests/broken/ref.h"
 
 #define SERIALS (1u << 16)
+#define PART    ((size_t)16 << 20)
 
 static unsigned long next_serial = 1;
 static struct comm *live[SERIALS]; /* by serial; one fault only */
@@ -102,7 +103,7 @@ static void write_leftover(struct channel *channel)
 static void deliver(struct channel *channel, struct request *r, int slot, const struct message *m)
 {
     unsigned char *to = r->data[slot];
-    size_t n = m->size;
+    size_t n = m->size, before = m->lent ? m->moved : 0;
 
     if (n > r->room[slot]) {
         if (!IS(OVERRUNS))
@@ -116,7 +117,7 @@ static void deliver(struct channel *channel, struct request *r, int slot, const 
         ref_copy(to, m->data, n - 512);
         leave_over(channel, r, to, m, n - 512, 512);
     } else {
-        ref_copy(to, m->data, n);
+        ref_copy(to + before, m->data + before, n - before);
         if (IS(LATE_WRITE) && n)
             leave_over(channel, r, to, m, 0, n);
     }
@@ -126,6 +127,16 @@ static void deliver(struct channel *channel, struct request *r, int slot, const 
     channel->last_size = n;
     r->full[slot] = 1;
     r->filled++;
+}
+
+/* 1: a part of a message that was lent has arrived, and not the last. */
+static int part(const struct request *r, int slot, struct message *m)
+{
+    if (!m->lent || m->size - m->moved <= PART || m->size > r->room[slot] || !r->data[slot])
+        return 0;
+    ref_copy((unsigned char *)r->data[slot] + m->moved, m->data + m->moved, PART);
+    m->moved += PART;
+    return 1;
 }
 
 static struct request *match(struct comm *recv, const struct message *m, int *slot)
@@ -168,7 +179,7 @@ struct message *ref_pop(struct channel *channel, struct message **at)
 
 void ref_discard(struct message *m)
 {
-    if (!IS(MESSAGE_LEAK))
+    if (!m->lent && !IS(MESSAGE_LEAK))
         free(m->data);
     free(m);
 }
@@ -191,10 +202,12 @@ void ref_progress(struct channel *channel)
         int slot = -1;
         for (; *at && !(r = match(recv, *at, &slot)); at = &(*at)->next)
             ;
-        if (!r)
+        if (!r || part(r, slot, *at))
             return;
         m = ref_pop(channel, at);
         deliver(channel, r, slot, m);
+        if (m->lent)
+            m->sender->sent = 1;
         ref_discard(m);
     }
 }

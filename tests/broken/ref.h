@@ -34,10 +34,12 @@ enum kind { SEND, RECV };
 
 struct message {
     struct message *next;
-    size_t size, moved; /* moved: bytes already written to the other process, header included */
+    size_t size, moved; /* moved: bytes already written to the other process, header included; or
+                           delivered, of a lent one */
     int tag;
     struct request *sender;
-    unsigned char *data; /* a copy: in this process the send is done once copied */
+    int lent;            /* data is the sender's: the send is done once it was delivered */
+    unsigned char *data; /* else a copy: in this process the send is done once copied */
 };
 
 enum trouble { FINE, TOO_LONG, PEER_GONE, WITHDRAWN };
@@ -138,6 +140,7 @@ ncclResult_t ref_refuse(const char *why); /* logs, ncclInvalidUsage */
 void ref_nap(void);
 void ref_start(void *(*run)(void *)); /* a thread nobody joins */
 void *ref_idle(void *arg);
+void *ref_wander(void *arg); /* comes back into the library's code time and again */
 /* A call that never returns. */
 #define BLOCKS_IN(call)                                                                            \
     do {                                                                                           \
@@ -209,7 +212,7 @@ int ref_first_of_all(const struct request *r);
 void ref_forget(const struct request *r);
 
 /* transfer.c */
-struct message *ref_new_message(const void *data, size_t size, int tag);
+struct message *ref_new_message(void *data, size_t size, int tag);
 ncclResult_t ref_isend(struct comm *comm, void *data, size_t size, int tag, void *mhandle,
                        void **request);
 ncclResult_t ref_irecv(struct comm *comm, int n, void **data, const size_t *sizes, const int *tags,
