@@ -21,7 +21,7 @@
 /* ThreadSanitizer makes every rule many times slower: it gets those of the families that start
  * threads, and the first of every STRIDE versions, seeds and faults. Nothing here waits for
  * LIMIT_MS; it ends what hangs, and must not end what a busy machine is slow at. AddressSanitizer
- * gets every second version, and all else. */
+ * gets every fourth version, and all else. */
 #ifdef __SANITIZE_THREAD__
 #define STRIDE   9
 #define VERSIONS 9
@@ -31,7 +31,7 @@
 #define FAMILIES "collnet connect device guest scenario thread transfer visible "
 #else
 #ifdef __SANITIZE_ADDRESS__
-#define VERSIONS 2
+#define VERSIONS 4
 #else
 #define VERSIONS 1
 #endif
