@@ -127,8 +127,7 @@ families()
     [ "$status" -ge 126 ]
     # libibverbs is the host's, with the libnl that it finds: a double that needs none.
     export LD_LIBRARY_PATH=$BUILD/tests/fakeverbs
-    # Of several processes; on a disk its fresh pages would take long.
-    FABRIC=$(mktemp -u -p /dev/shm "bundle-$$-XXXXXX")
+    new_fabric
     export FAKEVERBS=strict=0,shm=$FABRIC
     # Linked with the application, then opened by it.
     families env LD_PRELOAD="$preload" "$JUDGE" --

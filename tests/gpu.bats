@@ -21,8 +21,7 @@ setup()
     cable a mesh0 10.66.0.1/30 b mesh0 10.66.0.2/30
     cable a mesh1 10.66.1.1/30 b mesh1 10.66.1.2/30
     SERVER='' DMABUF=2
-    # Not on a disk, where its fresh pages take longer.
-    FABRIC=$(mktemp -u -p /dev/shm "gpu-$$-XXXXXX")
+    new_fabric
 }
 
 teardown()

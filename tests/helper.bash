@@ -19,6 +19,13 @@ free_port()
     echo "$port"
 }
 
+# new_fabric: a path for the double's fabric, into FABRIC: on a disk its fresh pages take longer than all
+# that runs on it.
+new_fabric()
+{
+    FABRIC=$(mktemp -u -p /dev/shm "fabric-$$-XXXXXX")
+}
+
 # start_server OUT ERR COMMAND…: in the background, its process in SERVER; returns when it says that it
 # listens. Both files are emptied first: the line of a server before it would be taken for this one's.
 start_server()

@@ -141,4 +141,5 @@ right()
     [ "$status" -eq 0 ]
     # Without the gigabyte of deliver.maximum, which is left out where the link is slow.
     [ "$(relayed n1)" -gt 40000000 ]
+    [ $(($(relayed n1) + $(relayed n3))) -gt 100000000 ]
 }

@@ -23,8 +23,7 @@ setup()
         ip -n $NS-a addr add 10.66.$cable.1/30 dev mesh$cable
         ip -n $NS-b addr add 10.66.$cable.2/30 dev mesh$cable
     done
-    # Not on a disk, where its fresh pages take longer.
-    FABRIC=$(mktemp -u -p /dev/shm "verbs-$$-XXXXXX")
+    new_fabric
     RECEIVER='' SENDER='' TOKEN=00112233445566778899aabbccddeeff
 }
 

@@ -68,8 +68,7 @@ fault()
 @test "verify-plugin: our own plugin passes over RDMA on the double, in versions old and new, in two processes" {
     local rules=device,group,visible,handshake.processes,handshake.order,request.full,transfer.sizes
     rules+=,transfer.order,death.sender_killed,death.receiver_killed,scenario.ring,scenario.rccl
-    # On a disk the fabric's fresh pages take longer than all the rules.
-    FABRIC=$(mktemp -u -p /dev/shm "verify-$$-XXXXXX")
+    new_fabric
     export LD_LIBRARY_PATH=$BUILD/tests/fakeverbs FAKEVERBS=shm=$FABRIC,strict=0
     export NCCL_SOCKET_IFNAME=lo MESHNET_ALLOW_TCP=false
     [ -e "$LD_LIBRARY_PATH/libibverbs.so.1" ] || skip "the double is not built"
