@@ -53,6 +53,8 @@ static void on_log(void *ctx, int level, const char *text)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     struct fo_end *end = ctx;
+    if (level == NCCL_LOG_INFO && strstr(text, " queue pair(s)"))
+        end->links++;
     if (level != NCCL_LOG_WARN)
         return;
     if (run.options.verbose)

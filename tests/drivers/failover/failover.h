@@ -70,6 +70,7 @@ struct fo_end { /* a library as if of a node of its own, whose threads warn, too
     atomic_int n_lines;
     atomic_uint gone, back;  /* links, by what it warned of */
     _Atomic(uint64_t) again; /* bytes */
+    atomic_uint links;       /* that connections were made with */
 };
 struct fo_options {
     int failover; /* 1 on: what has a link left must go on; 0 off; -1 as it is by itself: may fail

@@ -57,6 +57,7 @@ static const char *line(const struct fo_end *end, int back)
 static void connect_flow(struct scene *s, struct fo_flow *f)
 {
     uint64_t end = fo_real_ms() + CONNECT_MS;
+    unsigned links[2] = {s->ends[0].links, s->ends[1].links};
     int result = mn_plugin_listen(f->ends[1]->plugin, 0, f->handle, &f->listen);
 
     while (!result && !(f->comms[0] && f->comms[1])) {
@@ -75,6 +76,9 @@ static void connect_flow(struct scene *s, struct fo_flow *f)
     if (result)
         wrong(s, "connecting: %s: %s / %s", mn_nccl_result_name(result), line(f->ends[0], 0),
               line(f->ends[1], 0));
+    for (int i = 0; i < 2; i++)
+        if (s->ends[i].links - links[i] != (unsigned)s->plan.links)
+            wrong(s, "connected over %u of %d links", s->ends[i].links - links[i], s->plan.links);
     mn_plugin_close_listen(f->ends[1]->plugin, f->listen);
     f->listen = NULL;
 }
