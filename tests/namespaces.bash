@@ -13,11 +13,14 @@ cable()
 	END
 }
 
-# nap SECONDS: without a process of its own, of which a loop that waits would start thousands.
+# nap SECONDS: without a process of its own, of which a loop that waits would start thousands. ci/soak and
+# ci/bench sleep so, too, in a temporary folder.
 nap()
 {
-    [ -p "$BATS_TEST_TMPDIR/nap" ] || mkfifo "$BATS_TEST_TMPDIR/nap"
-    read -rt "$1" <>"$BATS_TEST_TMPDIR/nap" || true
+    local fifo=${BATS_TEST_TMPDIR:-$PWD}/nap
+
+    [ -p "$fifo" ] || mkfifo "$fifo"
+    read -rt "$1" <>"$fifo" || true
 }
 
 # heard: what both ends of a stream have said in the files received and sent, into HEARD, a

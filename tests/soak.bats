@@ -101,7 +101,8 @@ stop()
 	exit \${PIPESTATUS[0]}
 	END
     chmod +x build/tests/traffic
-    TMPDIR=$PWD MESHNET_BUILD=$PWD/build run "$BATS_TEST_DIRNAME/../ci/soak" --failover --rounds 1 --seed 176
+    TMPDIR=$PWD MESHNET_BUILD=$PWD/build run env -u BATS_TEST_TMPDIR "$BATS_TEST_DIRNAME/../ci/soak" \
+        --failover --rounds 1 --seed 176
     echo "$output"
     [ "$status" -eq 1 ]
     [[ "$output" == *"isend took 1234 ms, more than 1000"* ]]
