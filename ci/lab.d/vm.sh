@@ -44,34 +44,20 @@ management_mac()
     printf '52:54:00:4d:4e:%02x' "$1"
 }
 
-# wiring NODE: the script that a node runs before it is ready. The NICs are renamed in two steps, as
-# the mesh file may use the names that the kernel gave to others. The management address is a /32
-# with a route beside it: two nodes in one subnet there would look like one more cable.
+# wiring NODE: the script that a node runs before it is ready, with few programs: each takes an emulated
+# processor a third of a second. The NICs are renamed in two steps, as the mesh file may use the names that
+# the kernel gave to others. The management address is a /32 with a route beside it: two nodes in one
+# subnet there would look like one more cable.
 wiring()
 {
-    local node=$1 of nic netdev device mac mtu mbps link side addresses hostname address
+    local node=$1 of nic netdev device mac mtu mbps link side addresses hostname address devices=''
     hostname=$(awk -F '\t' -v node="$node" '$1 == node { print $3 }' "$LAB/nodes")
     cat <<END
 set -e
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
-hostname $hostname
-cp /run/lab/hosts /etc/hosts
-ip link set lo up
-take()
-{
-    for netdev in /sys/class/net/*; do
-        [ "\$(<\$netdev/address)" != \$1 ] || ip link set \${netdev##*/} name \$2
-    done
-}
-nic()
-{
-    ip link set \$1 name \$2
-    ip link set \$2 mtu \$3 up
-}
-take $(management_mac "$node") mgmt
-nic mgmt mgmt 1500
-ip address add $MANAGEMENT.$node/32 dev mgmt
-ip route add $MANAGEMENT.0/24 dev mgmt src $MANAGEMENT.$node
+echo $hostname >/proc/sys/kernel/hostname
+mapfile hosts </run/lab/hosts
+printf %s "\${hosts[@]}" >/etc/hosts
 # By what the host says of a file that is written now: at boot the clock is set by the second, and later
 # the busier the host is. What date takes to start is added from the second round on.
 for round in 1 2 3 4 5; do
@@ -83,20 +69,32 @@ for round in 1 2 3 4 5; do
     right=\$((\${EPOCHREALTIME/./} + off * (round > 1 ? 2 : 1)))
     date -s @\${right%??????}.\${right: -6} >/dev/null
 done
+declare -A named
+for netdev in /sys/class/net/*; do
+    read -r mac <\$netdev/address
+    named[\$mac]=\${netdev##*/}
+done
+ip -batch - <<BATCH
+link set lo up
+link set \${named[$(management_mac "$node")]} name mgmt
+link set mgmt mtu 1500 up
+address add $MANAGEMENT.$node/32 dev mgmt
+route add $MANAGEMENT.0/24 dev mgmt src $MANAGEMENT.$node
 END
     while read -r of nic netdev device mac mtu mbps link side addresses; do
         [ "$of" = "$node" ] || continue
-        echo "take $mac lab$nic"
+        echo "link set \${named[$mac]} name lab$nic"
     done <"$LAB/nics"
     while read -r of nic netdev device mac mtu mbps link side addresses; do
         [ "$of" = "$node" ] || continue
-        printf 'nic lab%s %q %s\n' "$nic" "$netdev" "$mtu"
+        printf 'link set lab%s name %s\nlink set %s mtu %s up\n' "$nic" "$netdev" "$netdev" "$mtu"
         for address in $addresses; do
-            [ "$address" = - ] || printf 'ip address add %s dev %q%s\n' "$address" "$netdev" \
+            [ "$address" = - ] || printf 'address add %s dev %s%s\n' "$address" "$netdev" \
                 "$([[ $address != *:* ]] || echo ' nodad')"
         done
-        printf 'rdma link add %q type rxe netdev %q\n' "$device" "$netdev"
+        devices+="link add $device type rxe netdev $netdev"$'\n'
     done <"$LAB/nics"
+    printf 'BATCH\nrdma -b - <<BATCH\n%sBATCH\n' "$devices"
 }
 
 # start_node NODE: power on; see wait_node.
