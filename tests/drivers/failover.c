@@ -137,6 +137,7 @@ static int block(struct job *job, uint64_t from, uint64_t to)
     char copy[64];
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    fo_clock_begin();
     fo_world(from / FO_BLOCK, &run.options);
     fo_double_open();
     copy_library(copy);

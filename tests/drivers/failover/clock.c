@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -18,8 +19,7 @@
 
 #define NS_S      1000000000ull
 #define SETTLE_MS 20000
-#define SLICE_NS  200000
-#define WAITS     16 /* threads that wait with an end; of more than that nobody is waited for */
+#define WAITS     64 /* threads that wait with an end */
 
 static _Atomic uint64_t moved_ns, frozen_ns; /* frozen_ns: 0, it goes */
 
@@ -59,18 +59,44 @@ uint64_t fo_real_ms(void)
     return real_ns(CLOCK_MONOTONIC) / 1000000;
 }
 
-/* Until when threads wait in poll(), 0: nobody. */
-static _Atomic uint64_t waits[WAITS];
+/* Threads that wait in poll() with an end: until when, 0: nobody. The bell tells them that the
+ * clock has leaped there, which it does once, or goes otherwise from now on. */
+static struct {
+    _Atomic uint64_t end;
+    atomic_int told;
+    int bell;
+} waits[WAITS];
+
+void fo_clock_begin(void)
+{
+    for (int i = 0; i < WAITS; i++)
+        waits[i].bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+}
 
 static int is_any_due(void)
 {
     uint64_t now = now_ns();
     for (int i = 0; i < WAITS; i++) {
-        uint64_t end = atomic_load(&waits[i]);
+        uint64_t end = atomic_load(&waits[i].end);
         if (end && end <= now)
             return 1;
     }
     return 0;
+}
+
+static void ring_due(uint64_t now)
+{
+    for (int i = 0; i < WAITS; i++) {
+        uint64_t end = atomic_load(&waits[i].end);
+        if (end && end <= now && !atomic_exchange(&waits[i].told, 1))
+            eventfd_write(waits[i].bell, 1);
+    }
+}
+
+static void ring_all(void)
+{
+    for (int i = 0; i < WAITS; i++)
+        eventfd_write(waits[i].bell, 1);
 }
 
 static int ask(struct pollfd *fds, nfds_t n, const struct timespec *wait)
@@ -79,28 +105,46 @@ static int ask(struct pollfd *fds, nfds_t n, const struct timespec *wait)
     return (int)syscall(SYS_ppoll, fds, n, wait ? &ts : NULL, NULL, 0);
 }
 
-/* A wait with an end looks at the clock now and then. By real time alone a thread that dials would
- * hardly have begun when a minute of the clock is over. */
+static int take_place(uint64_t end)
+{
+    for (int i = 0; i < WAITS; i++) {
+        uint64_t none = 0;
+        if (atomic_compare_exchange_strong(&waits[i].end, &none, end))
+            return i;
+    }
+    fprintf(stderr, "failover: more than %d threads wait in poll()\n", WAITS);
+    abort();
+}
+
+/* A wait with an end is over when the clock says so: by real time a thread that dials would hardly
+ * have begun when a minute of the clock is over. */
 __attribute__((visibility("default"))) int poll(struct pollfd *fds, nfds_t n, int ms)
 {
-    static const struct timespec nothing, slice = {.tv_nsec = SLICE_NS};
+    static const struct timespec nothing;
+    struct pollfd all[n + 1];
     if (ms <= 0)
         return ask(fds, n, ms ? NULL : &nothing);
 
-    uint64_t end = now_ns() + (uint64_t)ms * 1000000, none;
-    _Atomic uint64_t *mine = NULL;
-    for (int i = 0; i < WAITS && !mine; i++) {
-        none = 0;
-        if (atomic_compare_exchange_strong(&waits[i], &none, end))
-            mine = &waits[i];
-    }
-    int found, error;
+    uint64_t end = now_ns() + (uint64_t)ms * 1000000, now;
+    int at = take_place(end), found, error;
+    if (n)
+        memcpy(all, fds, n * sizeof *fds);
+    all[n] = (struct pollfd){.fd = waits[at].bell, .events = POLLIN};
     do {
-        found = ask(fds, n, &slice);
+        atomic_store(&waits[at].told, 0); /* what comes from here on wakes it */
+        int frozen = atomic_load(&frozen_ns) != 0;
+        now = now_ns();
+        uint64_t left = now < end ? end - now : 0;
+        const struct timespec ts = {(time_t)(left / NS_S), (long)(left % NS_S)};
+        found = ask(all, n + 1, frozen && left ? NULL : &ts);
         error = errno;
-    } while (!found && now_ns() < end);
-    if (mine)
-        atomic_store(mine, 0);
+        eventfd_t rung;
+        if (found > 0 && all[n].revents && eventfd_read(all[n].fd, &rung) == 0)
+            found--;
+    } while (!found && now < end);
+    atomic_store(&waits[at].end, 0);
+    if (n)
+        memcpy(fds, all, n * sizeof *fds);
     errno = error;
     return found;
 }
@@ -116,12 +160,13 @@ void fo_clock_freeze(int frozen)
             atomic_store(&moved_ns, was - real);
         atomic_store(&frozen_ns, 0);
     }
+    ring_all();
 }
 
 void fo_clock_add(uint64_t us)
 {
     if (atomic_load(&frozen_ns))
-        atomic_fetch_add(&frozen_ns, us * 1000);
+        ring_due(atomic_fetch_add(&frozen_ns, us * 1000) + us * 1000);
 }
 
 int fo_count(const char *directory)

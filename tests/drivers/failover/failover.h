@@ -17,6 +17,7 @@
 #define FO_BOUND  240000 /* ms in which nothing is done, which is too long */
 
 /* --- clock.c --- */
+void fo_clock_begin(void); /* in each process of its own, before a library is opened */
 uint64_t fo_now_ms(void);
 void fo_clock_freeze(int frozen); /* when not frozen it goes as the real one */
 void fo_clock_add(uint64_t us);
