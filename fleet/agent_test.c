@@ -130,7 +130,7 @@ static void test_lines(void **state)
     assert_int_equal(write(fds[1], "one\n\ntw", 7), 7);
     assert_int_equal(mn_lines_read(&lines, fds[0], hear, NULL, 2), 1);
     assert_int_equal(n_heard, 1);
-    assert_int_equal(write(fds[1], "o\n", 2), 2);
+    assert_int_equal(write(fds[1], "o \t\r\n \r\n", 8), 8);
     memset(longer, 'x', sizeof longer);
     assert_int_equal(write(fds[1], longer, sizeof longer), sizeof longer);
     close(fds[1]);

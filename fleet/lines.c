@@ -2,12 +2,16 @@
 #include "topo/base/clean.h"
 
 #include <errno.h>
+#include <string.h>
 #include <unistd.h>
 
 static void take(struct mn_lines *l, char c, mn_line_fn line, void *ctx, int which)
 {
     if (c != '\n')
         l->line[l->used++] = c;
+    /* ssh ends its lines with CR LF. */
+    while (c == '\n' && l->used && strchr("\r\t ", l->line[l->used - 1]))
+        l->used--;
     if ((c == '\n' || l->used == MN_LINE - 1) && l->used) {
         l->line[l->used] = 0;
         l->used = 0;

@@ -14,7 +14,7 @@ struct mn_lines {
 typedef void (*mn_line_fn)(void *ctx, int which, const char *text);
 
 /* Reads what is there, without waiting when fd is non-blocking, and hands on lines that are not
- * empty. 0 at the end of the stream. */
+ * empty, without the CR or blanks at their end. 0 at the end of the stream. */
 int mn_lines_read(struct mn_lines *lines, int fd, mn_line_fn line, void *ctx, int which);
 /* Hands on what has no line's end yet. */
 void mn_lines_end(struct mn_lines *lines, mn_line_fn line, void *ctx, int which);

@@ -65,7 +65,7 @@ fake_ssh()
 
 @test "crew: a host that ssh does not reach is named, and the others answer" {
     fake_ssh
-    sed -i '3i [[ "$*" != *"-- b "* ]] || { echo "b: no route to host" >&2; exit 255; }' ssh
+    sed -i '3i [[ "$*" != *"-- b "* ]] || { printf "b: no route to host\\r\\n" >&2; exit 255; }' ssh
     ask --hosts a,b,c
     [ "$status" -eq 1 ]
     [ "$(of a .answer.node) $(of c .answer.node)" = "a c" ]
