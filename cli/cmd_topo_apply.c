@@ -199,6 +199,25 @@ static enum mn_err apply(const struct mn_topo_apply *o, struct mn_apply_run *run
     return err;
 }
 
+/* All went well, but what was printed went nowhere. */
+static enum mn_err lost(const struct mn_apply_run *run, struct mn_diag *diag)
+{
+    char *names = mn_strdup("");
+
+    for (size_t i = 0; i < run->n; i++)
+        if (run->nodes[i].kept) {
+            char *more = mn_asprintf("%s%s%s", names, *names ? ", " : "", run->nodes[i].name);
+            free(names);
+            names = more;
+        }
+    enum mn_err err =
+        *names ? mn_fail(diag, MN_ERR_SYS, "it is kept on %s; only the report could not be written",
+                         names)
+               : mn_fail(diag, MN_ERR_SYS, "the report could not be written; nothing was changed");
+    free(names);
+    return err;
+}
+
 static enum mn_err run_on_nodes(const struct mn_topo_apply *o, const struct mn_mesh *mesh,
                                 struct mn_diag *diag)
 {
@@ -227,7 +246,7 @@ static enum mn_err run_on_nodes(const struct mn_topo_apply *o, const struct mn_m
             err = apply(o, &run, out, diag);
         mn_out_str(out, "error", NULL, err ? diag->text : NULL);
         if (mn_out_free(out) && !err)
-            err = mn_fail(diag, MN_ERR_SYS, "writing the output failed");
+            err = lost(&run, diag);
         mn_apply_run_end(&run);
     }
     mn_crew_close(run.crew);
@@ -265,7 +284,8 @@ const struct mn_command mn_cmd_topo_apply = {
              "  meshnet topo apply --mesh mesh.yaml --hosts spark-a,spark-b --yes\n"
              "  meshnet topo apply --undo",
     .exits = {{0, MN_GOOD ": it is as the mesh file has it, or would be"},
-              {1, MN_FAILED "nothing is changed on any node, or RDMA devices lack GIDs"},
+              {1, MN_FAILED "nothing is changed on any node; or it is kept, but RDMA devices lack "
+                            "GIDs or the report could not be written"},
               {2, MN_REFUSED "a mistake in the mesh file, or a NIC that is to be left alone"}},
     .run = run,
 };

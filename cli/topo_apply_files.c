@@ -1,5 +1,6 @@
 /* --root: files for an image or a chroot. */
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/topo_apply.h"
 #include "topo/mesh_check.h"
@@ -50,8 +51,11 @@ enum mn_err mn_topo_apply_files(const struct mn_topo_apply *o, struct mn_mesh *m
     struct mn_apply_want want = {.mesh = mesh, .take = o->take.items, .n_take = o->take.count};
     const char *root = strcmp(o->root, "/") != 0 ? o->root : "";
     struct mn_apply_plan plan = {.manager = NULL};
+    struct stat st;
     enum mn_err err = choose_node(o, mesh, &want.node, diag);
 
+    if (!err && (stat(o->root, &st) || !S_ISDIR(st.st_mode)))
+        err = mn_fail(diag, MN_ERR_USAGE, "--root %s: no such folder", o->root);
     if (!err)
         err = mn_apply_plan(&want, NULL, root, &plan, diag);
     if (!err && !o->dry_run)
@@ -60,7 +64,8 @@ enum mn_err mn_topo_apply_files(const struct mn_topo_apply *o, struct mn_mesh *m
         struct mn_out *out = mn_out_new(stdout, o->json ? MN_OUT_JSON : MN_OUT_TEXT);
         show(out, o, &plan);
         if (mn_out_free(out))
-            err = mn_fail(diag, MN_ERR_SYS, "writing the output failed");
+            err = mn_fail(diag, MN_ERR_SYS, "the report could not be written; %s",
+                          o->dry_run ? "nothing was changed" : "the files are");
     }
     mn_apply_plan_free(&plan);
     return err;

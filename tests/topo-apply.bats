@@ -157,6 +157,23 @@ states()
     done
 }
 
+@test "topo apply: what is kept though the report could not be written is said" {
+    pair
+    states >before
+    for how in --dry-run "--dry-run --json"; do
+        run bash -c '"$0" topo apply --mesh mesh.yaml "$@" 2>&1 >/dev/full' "$MESHNET" $how
+        echo "$how: $status $output"
+        [ "$status" -eq 1 ]
+        [[ "$output" == *"the report could not be written; nothing was changed"* ]]
+        states | diff before -
+    done
+    run bash -c '"$0" topo apply --mesh mesh.yaml --yes 2>&1 >/dev/full' "$MESHNET"
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"it is kept on a, b; only the report could not be written"* ]]
+    nothing_to_change
+}
+
 # The state of all nodes becomes that of the file before; waits for the timers.
 back()
 {
@@ -467,6 +484,16 @@ failing_manager()
     states | diff before -
     run "$MESHNET" topo apply --mesh mesh.yaml --root image --hosts b
     [ "$status" -eq 2 ]
+    touch file
+    for root in imaeg file; do
+        run "$MESHNET" topo apply --mesh mesh.yaml --root $root --node b
+        [ "$status" -eq 2 ]
+        [[ "$output" == *"--root $root: no such folder"* ]]
+    done
+    [ ! -e imaeg ]
+    run bash -c '"$0" topo apply --mesh mesh.yaml --root image --node a 2>&1 >/dev/full' "$MESHNET"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"the report could not be written; the files are"* ]]
 }
 
 @test "topo apply: what it cannot mean is wrong usage" {
