@@ -84,8 +84,9 @@ const struct mn_command mn_cmd_relayd = {
     .options_size = sizeof(struct mn_relayd_options),
     .notes = "Example: meshnet relayd --users alice\n"
              "         meshnet relayd --status",
-    .exits = {{0, MN_GOOD ": ended by SIGINT or SIGTERM; with --status it runs, with --check it "
-                          "could"},
+    .exits = {{0, MN_GOOD
+               ": ended by SIGINT, SIGTERM or SIGHUP; with --status it runs, with --check it "
+               "could"},
               {1, MN_FAILED "another one runs here, its port or socket cannot be used; with "
                             "--status none runs"},
               {2, MN_REFUSED "no mesh file, no cluster key, a mistake in them, a user that is not "

@@ -210,6 +210,7 @@ enum mn_err mn_relayd_serve(const struct mn_relayd_options *o, struct mn_diag *d
         err = mn_fail_errno(diag, "eventfd");
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
     if (!err)
         err = mn_relayd_read(o, &start, diag);
     while (!err && !signalled) {

@@ -22,6 +22,7 @@
 #define RELAYD_WAYS       4096         /* of flows */
 #define RELAYD_USER_WAYS  1024         /* … of one user of a node, attached here */
 #define RELAYD_FDS        16           /* that systemd may hand over */
+#define RELAYD_TICK_MS    MN_LINE_STEP_MS
 
 struct mn_relay;
 struct relayd_line;

@@ -253,11 +253,16 @@ static void make(struct relayd_hop *hop)
 {
     struct mn_relay *relay = hop->relay;
     struct mn_diag diag = {.text = ""};
-    enum mn_err err = mn_hop_step(hop->hop, &hop->comm, &diag);
+    int is_late = relayd_now_us() - hop->moved_us >= MAKING_US;
 
+    /* Who is long in coming is looked for at each tick: thousands of them would hold up all data.
+     */
+    if (is_late && relay->now_ms - hop->armed_ms < RELAYD_TICK_MS)
+        return;
+    hop->armed_ms = relay->now_ms;
+    enum mn_err err = mn_hop_step(hop->hop, &hop->comm, &diag);
     if (err == MN_ERR_AGAIN) {
-        /* Who is long in coming is looked for at each tick. */
-        relay->naps |= relayd_now_us() - hop->moved_us < MAKING_US;
+        relay->naps |= !is_late;
         return;
     }
     if (!err) {

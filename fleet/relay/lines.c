@@ -162,7 +162,8 @@ static void watch(struct relayd_line *line)
     int fd = mn_line_fd(line->line);
     struct epoll_event event = {.events = mn_line_events(line->line), .data.ptr = &line->source};
 
-    if (fd == line->fd && event.events == line->events)
+    /* Before it is up another door's socket may have the number of the one that was closed. */
+    if (line->up && fd == line->fd && event.events == line->events)
         return;
     if (fd < 0)
         return;

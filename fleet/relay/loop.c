@@ -11,7 +11,6 @@
 #include "topo/base/log.h"
 
 #define EVENTS  64
-#define TICK_MS MN_LINE_STEP_MS
 #define RATE_MS 1000
 #define NAP_US  100
 #define LOOK_US 5 /* between looks at descriptors while it spins: dearer than all that is hot */
@@ -79,7 +78,13 @@ static void look_whether_taken(struct relayd_hop *hop, int *one)
     unsigned most = relay->config.settings.relay_silence_ms, less = most / MN_RELAY_KEEPS;
     uint64_t silent = relay->now_ms - hop->taken_ms;
 
-    if ((!hop->sending.n && !hop->current) || hop->failed)
+    if (hop->failed)
+        return;
+    if (hop->state <= RELAYD_HOP_MAKING && relay->now_ms - hop->moved_us / 1000 >= most)
+        relayd_hop_fail(hop, MN_GONE_RELAY, "no data connection with relay %s for %llu ms",
+                        hop->line->peer,
+                        (unsigned long long)(relay->now_ms - hop->moved_us / 1000));
+    if (!hop->sending.n && !hop->current)
         return;
     less = less < MN_RELAY_KEEPS_MS ? MN_RELAY_KEEPS_MS : less;
     int keeps = silent < most && silent >= less && !*one && keeps_the_last(hop);
@@ -125,7 +130,7 @@ static void tick(struct mn_relay *relay)
         relay->told_ms = relay->now_ms;
         plan->tick(plan->ctx, relay);
     }
-    if (relay->now_ms - relay->ticked_ms < TICK_MS)
+    if (relay->now_ms - relay->ticked_ms < RELAYD_TICK_MS)
         return;
     relay->ticked_ms = relay->now_ms;
     if (relay->arrivals.n)
@@ -159,7 +164,7 @@ static int64_t rest(const struct mn_relay *relay)
     int ticks = relay->arrivals.n || relayd_lines_wait(relay);
     for (const struct relayd_hop *hop = relay->hops; hop && !ticks; hop = hop->next)
         ticks = has_unsent(hop) || hop->lost_ms || hop->state <= RELAYD_HOP_MAKING;
-    int64_t look = (ticks ? TICK_MS : relay->hops ? MN_SLEEP_MS : -1) * (int64_t)1000;
+    int64_t look = (ticks ? RELAYD_TICK_MS : relay->hops ? MN_SLEEP_MS : -1) * (int64_t)1000;
     return look >= 0 && (most < 0 || most > look) ? look : most;
 }
 

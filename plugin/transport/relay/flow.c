@@ -174,6 +174,13 @@ enum mn_err relay_look_hopeless(struct relay_comm *comm)
 
     if (relay_error(comm))
         return (enum mn_err)relay_error(comm);
+    /* One that opens and carries nothing is no way, however often it comes back. */
+    if (comm->vain > 1 && mn_now_ms() - comm->vain_ms > bound && relay_send_waits(comm))
+        return relay_fail(comm, MN_ERR_LINK_DEAD,
+                          "nothing has come to the receiver for %.1f s: ways have opened and gone "
+                          "%u times; transport.silence is %u s; through %s: %s",
+                          (double)(mn_now_ms() - comm->vain_ms) / 1000, comm->vain, bound / 1000,
+                          relay_way_text(comm, way, through, sizeof through), way->why.text);
     if (relay_ways_open(comm)) {
         comm->none_ms = 0;
         return MN_OK;

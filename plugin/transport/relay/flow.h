@@ -101,6 +101,7 @@ struct relay_hop {
     uint32_t run_head, run_tail;
     uint8_t half;    /* flight[tail]'s header is sent, its payload not */
     uint32_t misses; /* calls for which what is next had no send */
+    uint32_t named;  /* pieces of this turn: more than RELAY_POSTED when some have come */
     /* D */
     uint32_t guesses;      /* under way */
     uint8_t full;          /* until RELAY_TOGETHER can be asked for: not one for each that lands */
@@ -193,6 +194,10 @@ struct relay_comm {
     uint8_t asks, short_of; /* D: there may be something to ask for; … and was no room */
     uint64_t looked_us, ticked_ms;
     uint64_t none_ms; /* since when no way is open; 0: one is */
+    /* S: ways that were open and went while there was something to send, since something came over
+     * one; and when the first did */
+    unsigned vain;
+    uint64_t vain_ms;
     int moved;
     uint8_t (*heads)[MN_HEAD_SIZE];
     struct relay_mem heads_mem;
@@ -313,6 +318,8 @@ void relay_send_advance(struct relay_comm *comm);
 enum mn_err relay_send_word(struct relay_comm *comm, const struct relay_word *word);
 /* Its data connections are closed. */
 void relay_send_gone(struct relay_comm *comm, struct relay_way *way);
+/* Of what is sent the receiver has not all. */
+int relay_send_waits(const struct relay_comm *comm);
 
 /* --- recv.c --- */
 enum mn_err relay_irecv(struct mn_comm *base, int n, void **data, const size_t *sizes,

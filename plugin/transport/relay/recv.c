@@ -67,6 +67,7 @@ static void take(struct relay_comm *comm, struct relay_way *way, int kind,
     }
     slot->out--;
     way->pieces++;
+    way->pause_ms = 0;
     way->bytes += head.length;
     if (head.empty == MN_PIECE_DATA) {
         slot->landed++;

@@ -49,6 +49,9 @@ static enum mn_err on_pieces(struct relay_comm *comm, const struct relay_word *w
                                                                    .first = word->first,
                                                                    .slot = word->slot,
                                                                    .which = word->which};
+    hop->named += (uint32_t)__builtin_popcountll(word->which);
+    if (hop->named > RELAY_POSTED)
+        comm->vain = 0;
     return MN_OK;
 }
 
@@ -60,6 +63,7 @@ static enum mn_err on_done(struct relay_comm *comm, const struct relay_word *wor
         group->slots[word->slot].done)
         return MN_ERR_PROTO;
     struct relay_slot *slot = &group->slots[word->slot];
+    comm->vain = 0;
     slot->done = 1;
     slot->send->landed = 1;
     group->left--;
@@ -119,6 +123,7 @@ static enum mn_err reap(struct relay_comm *comm, struct relay_way *way, int kind
         }
         hop->head++;
         way->pieces++;
+        way->pause_ms = 0;
         comm->moved = 1;
     }
     return MN_OK;
@@ -254,8 +259,16 @@ void relay_send_gone(struct relay_comm *comm, struct relay_way *way)
         }
         hop->head = hop->tail = hop->run_head = hop->run_tail = 0;
         hop->half = 0;
-        hop->misses = 0;
+        hop->misses = hop->named = 0;
     }
+}
+
+int relay_send_waits(const struct relay_comm *comm)
+{
+    for (int i = 0; i < RELAY_SENDS; i++)
+        if (comm->sends[i].used && !comm->sends[i].landed)
+            return 1;
+    return 0;
 }
 
 /* --- sends ------------------------------------------------------------------------------------ */

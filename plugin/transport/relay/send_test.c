@@ -6,11 +6,13 @@
 #include <cmocka.h>
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "plugin/transport/relay/flow.h"
 #include "topo/base/alloc.h"
 
-#define PAIR 7
+#define PAIR       7
+#define SILENCE_MS 50
 
 static struct mn_request request;
 static unsigned headers, payloads;
@@ -34,6 +36,8 @@ static enum mn_err never_done(struct mn_request *r, int *done, int *sizes)
 
 static const struct mn_transport counting = {.isend = count_isend, .test = never_done};
 static struct mn_comm data = {.ops = &counting, .is_send = 1};
+static struct mn_relay_own own;
+static struct mn_config config = {.relay = &own, .settings.silence_ms = SILENCE_MS};
 static struct relay_comm *comm;
 static uint8_t heads[RELAY_POSTED][MN_HEAD_SIZE], bytes[1000];
 
@@ -42,6 +46,7 @@ static int set_up(void **state)
     (void)state;
     comm = mn_zalloc(sizeof *comm);
     comm->base.is_send = 1;
+    comm->config = &config;
     comm->n_ways = 1;
     comm->talk.next = 1;
     comm->talk_way = -1;
@@ -175,6 +180,80 @@ static void what_there_is_not_is_refused(void **state)
     assert_int_equal(relay_send_word(comm, &word), MN_ERR_PROTO); /* not the next one */
 }
 
+static void comes_and_goes(void)
+{
+    struct relay_way *way = &comm->ways[0];
+
+    relay_way_gone(comm, way, MN_GONE_RELAY, 0, "has taken nothing");
+    way->state = RELAY_IS_OPEN;
+    way->pair = PAIR;
+}
+
+static void wait_as_long(void)
+{
+    usleep((SILENCE_MS + 10) * 1000);
+}
+
+static void ways_that_only_open_are_none(void **state)
+{
+    (void)state;
+    for (uint32_t group = 0; group < 2; group++) {
+        post(group);
+        send_one();
+    }
+    comes_and_goes();
+    comes_and_goes();
+    assert_int_equal(done(0), MN_OK); /* something has come */
+    wait_as_long();
+    assert_int_equal(relay_look_hopeless(comm), MN_OK);
+    comes_and_goes();
+    wait_as_long();
+    assert_int_equal(relay_look_hopeless(comm), MN_OK); /* it happens */
+    comes_and_goes();
+    assert_int_equal(relay_look_hopeless(comm), MN_ERR_LINK_DEAD);
+}
+
+/* Who asks for more than can be posted has had some. */
+static void pieces_of_one_long_message_come(void **state)
+{
+    const struct relay_word group = {.type = RELAY_GROUP, .n = 1, .sizes = {64 * MN_RELAY_PIECE}},
+                            most = {.type = RELAY_PIECES,
+                                    .pair = PAIR,
+                                    .which = (1ull << RELAY_POSTED) - 1},
+                            one = {.type = RELAY_PIECES,
+                                   .pair = PAIR,
+                                   .first = RELAY_POSTED,
+                                   .which = 1};
+
+    (void)state;
+    assert_int_equal(relay_send_word(comm, &group), MN_OK);
+    send_one();
+    comes_and_goes();
+    comes_and_goes();
+    wait_as_long();
+    assert_int_equal(relay_send_word(comm, &most), MN_OK);
+    assert_int_equal(relay_send_word(comm, &one), MN_OK);
+    assert_int_equal(relay_look_hopeless(comm), MN_OK);
+    comes_and_goes();
+    assert_int_equal(relay_send_word(comm, &most), MN_OK);
+    comes_and_goes();
+    assert_int_equal(relay_send_word(comm, &most), MN_OK);
+    wait_as_long();
+    assert_int_equal(relay_look_hopeless(comm), MN_ERR_LINK_DEAD);
+}
+
+/* Of a receiver that posts nothing nothing is expected. */
+static void who_has_nothing_to_send_waits(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        comes_and_goes();
+    wait_as_long();
+    post(0);
+    send_one();
+    assert_int_equal(relay_look_hopeless(comm), MN_OK);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -183,6 +262,9 @@ int main(void)
         TEST(what_has_come_over_another_way_is_not_sent),
         TEST(a_place_that_is_anothers_is_not_sent),
         TEST(what_there_is_not_is_refused),
+        TEST(ways_that_only_open_are_none),
+        TEST(pieces_of_one_long_message_come),
+        TEST(who_has_nothing_to_send_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,6 +138,8 @@ void relay_way_gone(struct relay_comm *comm, struct relay_way *way, enum mn_gone
     if (was_open && !comm->base.is_send) {
         relay_recv_collect(comm, way);
         relay_flush_way(comm, way);
+    } else if (was_open && relay_send_waits(comm) && !comm->vain++) {
+        comm->vain_ms = now;
     }
     if (tell && way->line && way->state >= RELAY_AWAITS)
         put_gone(comm, way, why == MN_GONE_REFUSED ? why : MN_GONE_PEER, text);
@@ -450,7 +452,6 @@ static void serve_hops(struct relay_comm *comm, struct relay_way *way)
     }
     way->state = RELAY_IS_OPEN;
     comm->none_ms = 0;
-    way->pause_ms = 0;
     way->say_open = (uint8_t)comm->base.is_send;
     comm->moved = 1;
     char through[256];
