@@ -39,8 +39,6 @@ enum mn_err mn_bench_check_types(const struct mn_bench_options *options, struct 
 /* The token that both sides share: of --token-file, else of the environment. */
 enum mn_err mn_bench_token(const struct mn_bench_options *options, uint8_t token[MN_KEY_SIZE],
                            struct mn_diag *diag);
-/* --mesh: from here on the mesh file in force. */
-enum mn_err mn_bench_mesh_option(const struct mn_bench_options *options, struct mn_diag *diag);
 /* Where meshnet serve listens: a node's name stands for its address on a cable that node self has
  * with it, any other name for itself. */
 void mn_bench_address(const struct mn_mesh *mesh, int self, const char *name, char *host,

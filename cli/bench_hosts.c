@@ -1,13 +1,12 @@
 /* On which hosts the ranks are, and in which order: neighbours in the ring of ranks are neighbours
  * on the mesh where its cables allow it. */
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench_collective.h"
 #include "cli/host_name.h"
+#include "cli/mesh_option.h"
 #include "cli/rank_env.h"
 #include "cli/rank_order.h"
 #include "fleet/ssh.h"
@@ -20,23 +19,11 @@ enum mn_err mn_bench_token(const struct mn_bench_options *o, uint8_t token[MN_KE
     return mn_token_read(o->token_file, "meshnet serve prints one", token, diag);
 }
 
-enum mn_err mn_bench_mesh_option(const struct mn_bench_options *o, struct mn_diag *diag)
-{
-    char full[PATH_MAX];
-
-    if (o->mesh && !realpath(o->mesh, full))
-        return mn_fail(diag, MN_ERR_USAGE, "--mesh %s: %s", o->mesh, strerror(errno));
-    /* The plugin and the ranks of other hosts find it by the variable. */
-    if (o->mesh)
-        setenv("MESHNET_CONFIG", full, 1);
-    return MN_OK;
-}
-
 enum mn_err mn_bench_mesh(struct mn_collective_session *s, struct mn_diag *diag)
 {
     const struct mn_bench_options *o = s->options;
     char path[512];
-    enum mn_err err = mn_bench_mesh_option(o, diag);
+    enum mn_err err = mn_mesh_option(o->mesh, diag);
 
     if (err)
         return err;

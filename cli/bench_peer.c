@@ -8,6 +8,7 @@
 #include "cli/cmd.h"
 #include "cli/host_name.h"
 #include "cli/live.h"
+#include "cli/mesh_option.h"
 #include "cli/plugin_path.h"
 #include "topo/base/alloc.h"
 
@@ -107,7 +108,7 @@ int mn_bench_peer(const struct mn_bench_options *o)
     struct mn_live live = {.print = o->follow ? print_so_far : NULL, .ctx = &so_far};
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
     int code = 0;
-    enum mn_err err = mn_bench_mesh_option(o, &diag);
+    enum mn_err err = mn_mesh_option(o->mesh, &diag);
     enum mn_err mesh_err = mn_names_read(&names, err ? NULL : &diag);
 
     err = err ? err : mesh_err;

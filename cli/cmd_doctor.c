@@ -64,7 +64,7 @@ static enum mn_err examine(struct mn_doctor_session *s, struct mn_diag *diag)
         return err;
     const struct mn_doctor_case what = {.mesh = &s->mesh,
                                         .file = s->path,
-                                        .file_given = s->options->mesh != NULL,
+                                        .file_given = s->file_given,
                                         .nodes = s->nodes,
                                         .writes = s->writes,
                                         .write_error = s->write_error};
@@ -81,9 +81,9 @@ static struct mn_out *begin(const struct mn_doctor_options *o)
     return out;
 }
 
-static enum mn_err end(struct mn_out *out, struct mn_diag *diag)
+static enum mn_err end(const struct mn_doctor_options *o, struct mn_out *out, struct mn_diag *diag)
 {
-    return mn_out_free(out) ? mn_fail(diag, MN_ERR_SYS, "writing the verdict failed") : MN_OK;
+    return mn_out_free(out) ? mn_cmd_lost(o->save, diag) : MN_OK;
 }
 
 static void rest(unsigned ms)
@@ -121,7 +121,7 @@ static enum mn_err watch(struct mn_doctor_session *s, struct mn_diag *diag)
         if (!err && differ(&before, &s->troubles)) {
             struct mn_out *out = begin(s->options);
             mn_doctor_print_changes(out, &before, &s->troubles);
-            err = end(out, diag);
+            err = end(s->options, out, diag);
             fflush(stdout);
         }
         mn_troubles_free(&before);
@@ -151,7 +151,7 @@ static int run(const void *values, int argc, char **argv)
     if (!err) {
         struct mn_out *out = begin(o);
         mn_doctor_print(out, &s);
-        err = end(out, &diag);
+        err = end(o, out, &diag);
         fflush(stdout);
     }
     if (!err && o->watch)

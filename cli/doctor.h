@@ -18,6 +18,7 @@ struct mn_doctor_session {
     const struct mn_doctor_options *options;
     struct mn_mesh mesh;
     char path[512]; /* of the mesh file */
+    int file_given; /* it was named, by --mesh or MESHNET_CONFIG */
     int self;       /* this host's node, -1 = none */
     struct mn_doctor_node *nodes;
     struct mn_doctor_write *writes; /* NULL = none */

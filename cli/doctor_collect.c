@@ -1,5 +1,3 @@
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +5,7 @@
 
 #include "cli/doctor.h"
 #include "cli/host_name.h"
+#include "cli/mesh_option.h"
 #include "fleet/doctor_judge.h"
 #include "fleet/launch.h"
 #include "fleet/same_mesh.h"
@@ -20,17 +19,14 @@
 static enum mn_err find_mesh(struct mn_doctor_session *s, struct mn_diag *diag)
 {
     const struct mn_doctor_options *o = s->options;
-    char full[PATH_MAX], recorded[512];
-    const char *given = o->mesh;
+    const char *named = getenv("MESHNET_CONFIG");
+    char recorded[512];
 
-    if (o->answers) {
-        snprintf(recorded, sizeof recorded, "%.490s/mesh.yaml", o->answers);
-        given = recorded;
-    }
-    if (given && !realpath(given, full))
-        return mn_fail(diag, MN_ERR_USAGE, "%s: %s", given, strerror(errno));
-    if (given)
-        setenv("MESHNET_CONFIG", full, 1);
+    snprintf(recorded, sizeof recorded, "%.490s/mesh.yaml", o->answers ? o->answers : "");
+    s->file_given = o->mesh || (!o->answers && named && *named);
+    enum mn_err err = mn_mesh_option(o->answers ? recorded : o->mesh, diag);
+    if (err)
+        return err;
     if (!mn_mesh_find_file(s->path, sizeof s->path))
         return mn_fail(diag, MN_ERR_USAGE,
                        "which mesh? give --mesh FILE; meshnet discover writes one");
@@ -149,7 +145,7 @@ static enum mn_err question(const struct mn_doctor_session *s, const char *only,
     *ask = cJSON_CreateObject();
     cJSON_AddStringToObject(*ask, "mesh", text);
     free(text);
-    if (s->options->mesh)
+    if (s->file_given)
         cJSON_AddStringToObject(*ask, "file", s->path);
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(hex + 2 * i, 3, "%02x", random[i]);

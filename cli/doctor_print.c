@@ -12,7 +12,7 @@ static struct mn_doctor_case case_of(const struct mn_doctor_session *s)
 {
     return (struct mn_doctor_case){.mesh = &s->mesh,
                                    .file = s->path,
-                                   .file_given = s->options->mesh != NULL,
+                                   .file_given = s->file_given,
                                    .nodes = s->nodes,
                                    .writes = s->writes,
                                    .write_error = s->write_error};

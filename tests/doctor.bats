@@ -191,6 +191,17 @@ first()
     first no-mesh-file c
 }
 
+@test "doctor: a file that MESHNET_CONFIG names here is looked for at its path on each node" {
+    sed "s|MESHNET_CONFIG=[^ ]*|MESHNET_CONFIG=|" ssh >unnamed
+    chmod +x unnamed
+    run --separate-stderr on a env MESHNET_NODE=a MESHNET_CONFIG=a.yaml MESHNET_SSH="$PWD/unnamed" timeout 60 \
+        "$MESHNET" doctor --no-write --hosts a,b --json
+    echo "$output"
+    echo "$stderr"
+    [ "$(jq -c '[.findings[] | select(.id | test("mesh|unreach"))]' <<<"$output")" = '[]' ]
+    [ "$(jq '[.nodes[] | select(.asked)] | length' <<<"$output")" -eq 2 ]
+}
+
 @test "doctor: a node that cannot be reached is one finding, and its cables none" {
     touch c.gone
     doctor

@@ -319,6 +319,17 @@ over_ssh()
     ! python3 -c 'import jsonschema' 2>/dev/null || valid report.json
 }
 
+@test "matrix: a MESHNET_CONFIG of this folder is told to other hosts with its whole path" {
+    printf '#!/bin/sh\necho "$*" >>asked\nexit 255\n' >ssh
+    chmod +x ssh
+    export MESHNET_SSH=$PWD/ssh
+    run on a env MESHNET_NODE=a MESHNET_CONFIG=mesh.yaml timeout 100 "$MESHNET" bench --links --hosts a,b
+    echo "$output"
+    [ "$status" -eq 1 ]
+    cat asked
+    grep -q " 'MESHNET_CONFIG=$PWD/mesh.yaml' " asked
+}
+
 @test "matrix: a host whose name leads nowhere is reached by an address of the mesh file" {
     [ -x /usr/sbin/sshd ] || skip "no OpenSSH server"
     ssh_to b 10.9.0.2 c 10.9.0.3 d 10.9.0.4
