@@ -55,5 +55,7 @@ extern const struct mn_command mn_cmd_tune;
 
 /* Prints "meshnet NAME: text" on stderr and returns mn_err_exit_code(diag->code). */
 int mn_cmd_fail(const char *name, const struct mn_diag *diag);
+/* What was printed went nowhere. written: a file that is there all the same; NULL: none. */
+enum mn_err mn_cmd_lost(const char *written, struct mn_diag *diag);
 
 #endif

@@ -70,13 +70,13 @@ static enum mn_out_format format_of(const struct mn_discover_options *opt)
     return opt->json ? MN_OUT_JSON : (enum mn_out_format)opt->format;
 }
 
-/* The exit code of a finished report: 1 when it could not be written. */
-static int close_report(struct mn_out *out, int code)
+/* The exit code of a finished report: 1 when it could not be written. written: the file that is. */
+static int close_report(struct mn_out *out, const char *written, int code)
 {
     struct mn_diag diag;
     if (mn_out_free(out) == 0)
         return code;
-    mn_fail(&diag, MN_ERR_SYS, "cannot write to standard output: it is closed or full");
+    mn_cmd_lost(written, &diag);
     return mn_cmd_fail(NAME, &diag);
 }
 
@@ -221,7 +221,7 @@ static int run_host(const struct mn_discover_options *opt)
     if (mn_findings_count(&found, MN_SEVERITY_ERROR) > 0 ||
         (opt->strict && mn_findings_count(&found, MN_SEVERITY_WARNING) > 0))
         code = 1;
-    code = close_report(out, code);
+    code = close_report(out, err ? NULL : opt->output, code);
     if (err)
         code = mn_cmd_fail(NAME, &diag);
     mn_findings_free(&found);
@@ -243,7 +243,7 @@ static int show_mesh(const struct mn_discover_options *opt, const struct mn_mesh
         mn_discover_failed(out, failed);
     if (written)
         mn_discover_say_written(out, mesh, written);
-    return close_report(out, 0);
+    return close_report(out, written, 0);
 }
 
 static int run_check(const struct mn_discover_options *opt)
@@ -340,11 +340,12 @@ static int run_neighbors(const struct mn_discover_options *opt)
     };
     struct mn_diag diag = {0};
     struct mn_out *out = mn_out_new(stdout, format_of(opt));
+    const char *written = NULL;
     int code = 0;
     if (opt->wide)
         mn_out_width(out, 0);
-    enum mn_err err = mn_discover_neighbors(&ask, out, &code, &diag);
-    code = close_report(out, code);
+    enum mn_err err = mn_discover_neighbors(&ask, out, &written, &code, &diag);
+    code = close_report(out, written, code);
     return err ? mn_cmd_fail(NAME, &diag) : code;
 }
 

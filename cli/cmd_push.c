@@ -155,8 +155,13 @@ static int run(const void *values, int argc, char **argv)
             mn_out_width(out, 0);
         mn_push_show(push, out);
         code = mn_push_failed(push) ? 1 : 0;
-        if (mn_out_free(out) && !code)
-            code = 1;
+        if (mn_out_free(out)) {
+            mn_fail(&diag, MN_ERR_SYS, "the report could not be written%s",
+                    code          ? ""
+                    : push->wrote ? "; every host has the file"
+                                  : "; nothing was written");
+            code = mn_cmd_fail(NAME, &diag);
+        }
         mn_push_say(push, NAME);
     }
     mn_push_free(push);
@@ -180,7 +185,7 @@ const struct mn_command mn_cmd_push = {
         "  meshnet push mesh.yaml --hosts spark-a,spark-b --to /etc/meshnet/mesh.yaml",
     .exits = {{0, MN_GOOD ": every host has it; with --dry-run, all of them answered"},
               {1, MN_FAILED "a host could not be asked or written; without --partial none was "
-                            "written when that was known before"},
+                            "written when that was known before; or only the report could not be"},
               {2, MN_REFUSED "no mesh file, or a mistake in it"}},
     .run = run,
 };

@@ -248,10 +248,16 @@ static void print(struct mn_out *out, const struct mn_mesh *mesh, int family,
 
 /* --- doing it ------------------------------------------------------------------------------- */
 
+/* Where the mesh goes; NULL: nowhere. */
+static const char *target(const struct options *o, const char *path)
+{
+    return o->output ? o->output : o->force ? path : NULL;
+}
+
 static enum mn_err number(const struct options *o, struct mn_mesh *mesh, const char *path,
                           const struct mn_takens *taken, struct mn_out *out, struct mn_diag *diag)
 {
-    const char *to = o->output ? o->output : o->force ? path : NULL;
+    const char *to = target(o, path);
     struct mn_address_plan plan;
     struct mn_addressed done = {.states = NULL};
     enum mn_err err = find_plan(o, &plan, diag);
@@ -293,11 +299,10 @@ static enum mn_err check_usage(const struct options *o, int argc, char **argv, s
     return MN_OK;
 }
 
-static enum mn_err work(const struct options *o, struct mn_mesh *mesh, struct mn_out *out,
-                        int *code, struct mn_diag *diag)
+static enum mn_err work(const struct options *o, char path[MN_TOPO_PATH], struct mn_mesh *mesh,
+                        struct mn_out *out, int *code, struct mn_diag *diag)
 {
     struct mn_takens taken = {.items = NULL};
-    char path[MN_TOPO_PATH];
     enum mn_err err = mn_topo_read(o->mesh, path, mesh, diag);
 
     if (!err && !mesh->n_links)
@@ -318,6 +323,7 @@ static int run(const void *values, int argc, char **argv)
     const struct options *o = values;
     struct mn_diag diag;
     struct mn_mesh mesh;
+    char path[MN_TOPO_PATH];
     int code = 0;
 
     if (check_usage(o, argc, argv, &diag))
@@ -326,10 +332,10 @@ static int run(const void *values, int argc, char **argv)
     struct mn_out *out = mn_out_new(stdout, o->json ? MN_OUT_JSON : MN_OUT_TEXT);
     if (o->wide)
         mn_out_width(out, 0);
-    enum mn_err err = work(o, &mesh, out, &code, &diag);
+    enum mn_err err = work(o, path, &mesh, out, &code, &diag);
     mn_mesh_free(&mesh);
     if (mn_out_free(out) && !err)
-        err = mn_fail(&diag, MN_ERR_SYS, "cannot write to standard output: it is closed or full");
+        err = mn_cmd_lost(o->check ? NULL : target(o, path), &diag);
     return err ? mn_cmd_fail(NAME, &diag) : code;
 }
 

@@ -296,7 +296,7 @@ static int run(const void *values, int argc, char **argv)
         mn_out_width(out, 0);
     err = plan(&job, out, &diag);
     if (mn_out_free(out) && !err)
-        err = mn_fail(&diag, MN_ERR_SYS, "cannot write to standard output: it is closed or full");
+        err = mn_cmd_lost(job.options->output, &diag);
     return err ? mn_cmd_fail(NAME, &diag) : 0;
 }
 

@@ -204,7 +204,8 @@ static int print_rules(const struct options *o)
         mn_verify_explain(out, o->explain);
     else
         mn_verify_list(out, &choice);
-    return mn_out_free(out) == 0 ? 0 : 1;
+    (void)mn_out_free(out); /* what is lost main tells */
+    return 0;
 }
 
 struct run {
@@ -316,9 +317,11 @@ static int verify(const struct options *o, struct mn_check_target *target,
     if (!err && o->write_baseline)
         err = mn_verify_baseline_write(o->write_baseline, jobs, n, counts, &run.report, &diag);
     free(jobs);
+    if (!err && failed_output)
+        err = mn_cmd_lost(o->write_baseline, &diag);
     if (err)
         return mn_cmd_fail(NAME, &diag);
-    return run.report.failed || run.report.late || failed_output ? 1 : 0;
+    return run.report.failed || run.report.late ? 1 : 0;
 }
 
 static enum mn_err find_library(const char *operand, char *path, size_t size, struct mn_diag *diag)

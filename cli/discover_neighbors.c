@@ -64,7 +64,7 @@ static enum mn_err save_survey(const struct mn_neighbors_ask *ask, const struct 
 }
 
 static enum mn_err write_file(const struct mn_neighbors_ask *ask, const struct mn_neighbors *found,
-                              struct mn_out *out, struct mn_diag *diag)
+                              struct mn_out *out, const char **written, struct mn_diag *diag)
 {
     int failed = cJSON_GetArraySize(found->failed);
 
@@ -79,8 +79,10 @@ static enum mn_err write_file(const struct mn_neighbors_ask *ask, const struct m
         return MN_OK;
     }
     enum mn_err err = mn_discover_write(&found->mesh, ask->output, ask->force || ask->merge, diag);
-    if (!err)
+    if (!err) {
         mn_discover_say_written(out, &found->mesh, ask->output);
+        *written = ask->output;
+    }
     return err;
 }
 
@@ -116,8 +118,8 @@ static void neighbors_free(struct mn_neighbors *found)
     cJSON_Delete(found->failed);
 }
 
-enum mn_err mn_discover_neighbors(const struct mn_neighbors_ask *ask, struct mn_out *out, int *code,
-                                  struct mn_diag *diag)
+enum mn_err mn_discover_neighbors(const struct mn_neighbors_ask *ask, struct mn_out *out,
+                                  const char **written, int *code, struct mn_diag *diag)
 {
     struct mn_neighbors found = {.failed = cJSON_CreateArray()};
     struct mn_mesh old;
@@ -139,7 +141,7 @@ enum mn_err mn_discover_neighbors(const struct mn_neighbors_ask *ask, struct mn_
         judge(&found, &old, in_force, out);
         mn_troubles_print(out, &found.troubles);
         mn_troubles_print_to_do(out, &found.troubles);
-        err = write_file(ask, &found, out, diag);
+        err = write_file(ask, &found, out, written, diag);
         *code = exit_code(ask, &found);
     }
     neighbors_free(&found);

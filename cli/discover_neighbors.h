@@ -31,9 +31,10 @@ struct mn_neighbors {
     cJSON *failed; /* [{"host", "error"}] */
 };
 
-/* Probes, shows and writes. *code is the exit code when there is no error. */
-enum mn_err mn_discover_neighbors(const struct mn_neighbors_ask *ask, struct mn_out *out, int *code,
-                                  struct mn_diag *diag);
+/* Probes, shows and writes. *code is the exit code when there is no error; *written is set to the
+ * mesh file where that was. */
+enum mn_err mn_discover_neighbors(const struct mn_neighbors_ask *ask, struct mn_out *out,
+                                  const char **written, int *code, struct mn_diag *diag);
 
 /* Fills survey, results and failed from this host alone or from those of --hosts. */
 enum mn_err mn_neighbors_probe(const struct mn_neighbors_ask *ask, struct mn_neighbors *found,

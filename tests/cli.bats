@@ -159,6 +159,38 @@ meshnet()
     done
 }
 
+@test "cli: a report that cannot be written is said, with the file that was" {
+    local args mesh=$ROOT/configs/ring4.yaml
+    cd "$BATS_TEST_TMPDIR"
+    unset MESHNET_CONFIG
+    while read -r args; do
+        # shellcheck disable=SC2086
+        run bash -c '"$0" "$@" 2>&1 >/dev/full' "$MESHNET" $args
+        echo "$args: $status $output"
+        [ "$status" -eq 1 ]
+        [[ "$output" == "meshnet"*": "*writ* ]]
+        [ ! -e o.yaml ] || { [[ "$output" == *"; o.yaml is written" ]] && rm o.yaml; }
+    done <<-END
+	discover
+	discover --sysfs $ROOT/tests/fixtures/dgx-spark/sys --netlink $ROOT/tests/fixtures/dgx-spark/netlink.json -o o.yaml
+	discover --check $mesh --json
+	discover --merge $mesh -o o.yaml
+	discover --neighbors --survey $ROOT/tests/fixtures/survey/spark-pair.json -o o.yaml
+	env
+	topo address -m $mesh -o o.yaml
+	topo address -m $mesh --check
+	topo plan --nodes 4 --ports 2 -o o.yaml
+	topo ranks -m $mesh
+	topo routes -m $mesh
+	topo show -m $mesh
+	topo show -m $mesh --json
+	topo emit netplan -m $mesh --node spark-a
+	tune -m $mesh
+	verify-plugin --list
+	verify-plugin --explain load.name
+	END
+}
+
 @test "cli: every command has a man page with all its options, and a test" {
     overview=$(sed 's/\\-/-/g' "$ROOT/docs/man/meshnet.1")
     for name in "${PARTS[@]}"; do

@@ -39,6 +39,17 @@ of()
     jq -r ".hosts[] | select(.host == \"$1\") | .$2" <<<"$output"
 }
 
+@test "push: what was done though the report could not be written is said" {
+    for rest in "; nothing was written" "; every host has the file"; do
+        run bash -c '"$0" push mesh.yaml "$@" 2>&1 >/dev/full' "$MESHNET" ${dry---dry-run}
+        echo "$output"
+        [ "$status" -eq 1 ]
+        [[ "$output" == *"the report could not be written$rest" ]]
+        dry=
+    done
+    cmp mesh.yaml spark-a/mesh.yaml || cmp mesh.yaml spark-a/meshnet/mesh.yaml
+}
+
 # untouched FILE…: nothing is left of writing.
 no_leftovers()
 {

@@ -450,6 +450,16 @@ print(eval(sys.argv[1]))' "$1" <<<"$output"
     jq -e 'all(.rules[]; .id | startswith("close."))' <<<"$output"
 }
 
+@test "verify-plugin: a report that cannot be written is said" {
+    for format in text json tap junit; do
+        run bash -c '"$0" verify-plugin --rule load.name --format $2 "$1" 2>&1 >/dev/full' \
+            "$MESHNET" "$MESH" $format
+        echo "$format: $output"
+        [ "$status" -eq 1 ]
+        [[ "$output" == *"cannot write to standard output"* ]]
+    done
+}
+
 @test "verify-plugin: each profile's name that an error lists is one" {
     verify --profile nonsense "$PLUGINS/libnccl-net-ref.so"
     [ "$status" -eq 2 ]
