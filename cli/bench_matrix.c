@@ -202,6 +202,15 @@ static const char **absent_nodes(const struct mn_collective_session *s, int rank
     return absent;
 }
 
+/* Whoever came, no two of them have a cable. */
+static int none_measured(const struct mn_matrix_report *r)
+{
+    for (size_t i = 0; i < r->n_cells; i++)
+        if (r->cells[i].status != MN_CELL_UNMEASURED)
+            return 0;
+    return 1;
+}
+
 int mn_matrix_rank(void *ctx, int rank)
 {
     const struct mn_collective_session *s = ctx;
@@ -228,12 +237,17 @@ int mn_matrix_rank(void *ctx, int rank)
     add_left(&results.report, rank, absent, &missing);
     if (err)
         mn_group_fail(group, err, &diag);
+    int none = !err && !missing && none_measured(&results.report);
     if (!err && missing)
         mn_fail(&diag, MN_ERR_FAILED, "%s", missing);
-    results.error = err || missing ? diag.text : NULL;
+    if (none)
+        mn_fail(&diag, MN_ERR_FAILED,
+                "nothing was measured: no two nodes that take part have a cable; name their "
+                "neighbours in --hosts too, or start a rank on them");
+    results.error = err || missing || none ? diag.text : NULL;
     if (rank == 0 && results.environments)
         code = print(s->options, &results);
-    if ((err && (rank == 0 || !mn_group_told(group))) || missing)
+    if ((err && (rank == 0 || !mn_group_told(group))) || missing || (none && rank == 0))
         code = mn_cmd_fail("bench", &diag);
     free(missing);
     free(absent);

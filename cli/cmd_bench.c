@@ -393,8 +393,9 @@ const struct mn_command mn_cmd_bench = {
              "  meshnet bench --collective all-reduce --local 4 --sizes 8,64K,16M\n"
              "  meshnet bench --collective all --hosts a,b --engine nccl",
     .exits = {{0, MN_GOOD},
-              {1, MN_FAILED "wrong data, less than --min or --min-gbps, a peer or rank lost, a "
-                            "token refused, interrupted"},
+              {1,
+               MN_FAILED "wrong data, less than --min or --min-gbps, nothing measured, a peer or "
+                         "rank lost, a token refused, interrupted"},
               {2, MN_REFUSED "a mistake in the mesh file or the token"}},
     .run = run,
 };

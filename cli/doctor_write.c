@@ -46,19 +46,28 @@ static int be_bench(void *ctx)
     return 127;
 }
 
-/* Those that answered, as --hosts wants them; *n: how many. */
-static char *hosts_of(const struct mn_doctor_session *s, size_t *n)
+/* Whether any two that answered have a cable. */
+static int have_cable(const struct mn_doctor_session *s)
+{
+    for (size_t i = 0; i < s->mesh.n_links; i++) {
+        const struct mn_mesh_end *ends = s->mesh.links[i].ends;
+        if (s->nodes[ends[0].node].facts && s->nodes[ends[1].node].facts)
+            return 1;
+    }
+    return 0;
+}
+
+/* Those that answered, as --hosts wants them. */
+static char *hosts_of(const struct mn_doctor_session *s)
 {
     char *all = mn_strdup("localhost");
 
-    *n = 1;
     for (size_t i = 0; i < s->mesh.n_nodes; i++) {
         if ((int)i == s->self || !s->nodes[i].facts)
             continue;
         char *longer = mn_asprintf("%s,%s", all, s->mesh.nodes[i].name);
         free(all);
         all = longer;
-        ++*n;
     }
     return all;
 }
@@ -108,15 +117,14 @@ enum mn_err mn_doctor_write_all(struct mn_doctor_session *s, struct mn_diag *dia
 {
     struct command c = {.session = s};
     struct mn_errand bench = {.body = be_bench, .ctx = &c, .ms = MOST_MS};
-    size_t n;
 
     if (s->self < 0 || !s->nodes[s->self].facts) {
         s->write_error = mn_strdup("this host is none of the nodes that were asked; run doctor on "
                                    "one");
         return MN_OK;
     }
-    c.hosts = hosts_of(s, &n);
-    if (n > 1) {
+    c.hosts = hosts_of(s);
+    if (have_cable(s)) {
         mn_errands_run(&bench, 1, &mn_launch_stop);
         take_report(s, &bench);
     }

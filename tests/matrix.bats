@@ -181,6 +181,23 @@ second_cable()
     done
 }
 
+@test "matrix: nodes of which no two have a cable measure nothing, which is a failure" {
+    local kind
+    for kind in links pairs; do
+        run --separate-stderr on a env MESHNET_NODE=a timeout 100 "$MESHNET" bench --$kind --hosts a \
+            --mesh mesh.yaml --json
+        echo "$output"
+        echo "$stderr"
+        [ "$status" -eq 1 ]
+        [[ "$stderr" == *"meshnet bench: nothing was measured: "*"--hosts"* ]]
+        [ "$(jq -r '"\(.complete) \(.error)"' <<<"$output")" = "false ${stderr#meshnet bench: }" ]
+    done
+    matrix 'a c' --links
+    [ "$status" -eq 1 ]
+    [[ "$stderr" == *"meshnet bench: nothing was measured: "* ]]
+    [[ "$(cat c.out)" != *"nothing was measured"* ]]
+}
+
 @test "matrix: a node that dies is named, and what needs it not is measured" {
     rank 1 b 4 --links --pairs --duration 200ms >b.out 2>&1 3>&- &
     rank 2 c 4 --links --pairs --duration 200ms >c.out 2>&1 3>&- &
