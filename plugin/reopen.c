@@ -67,8 +67,19 @@ uint64_t mn_return_id(const uint8_t *payload)
 
 /* --- who comes back --------------------------------------------------------------------------- */
 
+static void say_words(const struct mn_reopen *r, int fd)
+{
+    struct mn_chan chan;
+
+    mn_chan_init(&chan, fd);
+    if (!mn_chan_put(&chan, r->word, r->words, r->n_words))
+        (void)mn_chan_flush(&chan, NULL);
+}
+
 void mn_reopen_give(struct mn_reopen *r, int fd)
 {
+    if (fd >= 0 && r->n_words)
+        say_words(r, fd);
     int old = atomic_exchange(&r->fresh, fd);
 
     r->given = r->attempt;
@@ -104,8 +115,8 @@ static int comes_back(int fd, const uint8_t *payload, size_t len)
 
     pthread_mutex_lock(&lock);
     for (struct mn_reopen *r = buckets[id % BUCKETS]; r && !taken; r = r->next)
-        if (!r->connector && r->id == id && mn_return_check(r, 1, payload, len, &attempt) &&
-            attempt > r->attempt) {
+        if (!r->connector && r->id == id && (!r->failed || r->n_words) &&
+            mn_return_check(r, 1, payload, len, &attempt) && attempt > r->attempt) {
             taken = let_in(r, fd, attempt);
             break;
         }
@@ -333,6 +344,27 @@ void mn_reopen_keep(struct mn_reopen *r, const struct mn_config *config)
         r->holds = mn_reopen_hold_door(config) > 0;
 }
 
+void mn_reopen_fail(struct mn_reopen *r, enum mn_frame type, const void *words, size_t len)
+{
+    if (!r)
+        return;
+    pthread_mutex_lock(&lock);
+    r->failed = 1;
+    r->word = type;
+    r->n_words = len < sizeof r->words ? len : sizeof r->words;
+    if (len)
+        memcpy(r->words, words, r->n_words);
+    if (!len && r->lost) {
+        r->lost = 0;
+        n_lost--;
+    }
+    if (!len && r->watched >= 0) {
+        r->watched = -1;
+        n_watched--;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 void mn_reopen_wakes(struct mn_reopen *r, struct mn_attended *attended)
 {
     if (!r)
@@ -386,7 +418,7 @@ int mn_reopen_lost_on(struct mn_reopen *r, const char *netdev)
     if (!r->connector)
         return r->holds;
     pthread_mutex_lock(&lock);
-    int waits = r->lost || mn_reopen_is_done(r);
+    int waits = r->lost || mn_reopen_is_done(r) || (r->failed && !r->n_words);
     if (!waits)
         error = wake_locked();
     if (!waits && !error) {

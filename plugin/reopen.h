@@ -39,6 +39,10 @@ struct mn_reopen *mn_reopen_new_lane(const struct mn_conn *conn, uint16_t port, 
 void mn_reopen_keep(struct mn_reopen *reopen, const struct mn_config *config);
 void mn_reopen_free(struct mn_reopen *reopen);
 
+/* The comm has failed, and looks at nothing any more. Over each connection that comes back the
+ * frame is said, by the thread; with nothing to say none comes back. */
+void mn_reopen_fail(struct mn_reopen *reopen, enum mn_frame type, const void *words, size_t len);
+
 /* A new one wakes it, until it leaves; NULL: nobody. */
 void mn_reopen_wakes(struct mn_reopen *reopen, struct mn_attended *attended);
 

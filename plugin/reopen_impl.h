@@ -9,7 +9,8 @@
 #include "plugin/arrive.h"
 #include "plugin/reopen.h"
 
-#define MN_RETURN_SIZE (16 + MN_MAC_SIZE)
+#define MN_RETURN_SIZE  (16 + MN_MAC_SIZE)
+#define MN_REOPEN_WORDS 512
 
 /* Where the connector dials. */
 struct mn_way {
@@ -27,6 +28,10 @@ struct mn_reopen {
     struct mn_attended *wakes; /* … too; NULL = nobody */
     int watched;               /* connector: … too; see mn_reopen_watch(); -1 = none */
     int connector;
+    int failed; /* the comm has; with the lock */
+    enum mn_frame word;
+    uint8_t words[MN_REOPEN_WORDS];
+    size_t n_words;
     int holds; /* the door */
     char peer[128];
     /* connector */

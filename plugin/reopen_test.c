@@ -427,6 +427,57 @@ static void a_failure_is_told_by_the_new_connection(void **state)
     assert_int_equal(mn_net_finalize(net), ncclSuccess);
 }
 
+/* … also when there is none yet: the comm that has failed does not look for one. */
+static void a_failure_without_a_connection_is_told_by_the_next(void **state)
+{
+    for (int by = 0; by < 2; by++) {
+        struct mn_net *net;
+        struct ends e;
+        int done;
+
+        (void)state;
+        needs_double();
+        net = open_net();
+        join(net, &e);
+        transfer(&e);
+        post_recv(&e, 8); /* with tag 1; the sender waits for tag 2 */
+        for (int i = 0; i < 100; i++) {
+            wait_at(&e);
+            nap();
+        }
+        assert_int_equal(cut(by, 0), 1);
+        try_send(&e, 1);
+        assert_int_equal(e.send_result, ncclInvalidUsage);
+        for (uint64_t end = mn_now_ms() + PATIENCE_MS; !e.recv_result && mn_now_ms() < end;)
+            e.recv_result = mn_net_test(e.received, &done, NULL);
+        assert_int_equal(e.recv_result, ncclInvalidUsage);
+        assert_int_equal(said("the peer gave up: message with tag 1 has 64 bytes"), 1);
+        assert_int_equal(mn_net_finalize(net), ncclSuccess);
+    }
+}
+
+/* Who has failed and has nothing to say does not come back, nor is he come back to. */
+static void nothing_comes_back_to_who_has_failed(void **state)
+{
+    struct mn_reopen *ours = mn_reopen_new(conn_of(0, 7, 1), 9),
+                     *theirs = mn_reopen_new(conn_of(1, 7, 1), 9);
+    uint8_t frame[MN_RETURN_SIZE];
+
+    (void)state;
+    mn_return_write(theirs, 1, 3, frame);
+    mn_reopen_fail(ours, 0, NULL, 0);
+    assert_int_equal(ask(frame), MN_ARRIVAL_STRANGER);
+    assert_true(mn_reopen_lost(theirs));
+    assert_true(theirs->lost);
+    mn_reopen_fail(theirs, 0, NULL, 0);
+    assert_false(theirs->lost);
+    (void)mn_reopen_lost(theirs);
+    assert_false(theirs->lost);
+    mn_reopen_free(ours);
+    mn_reopen_free(theirs);
+    mn_reopen_quit();
+}
+
 static void many_are_cut_at_once(void **state)
 {
     static struct ends ends[MANY];
@@ -547,6 +598,8 @@ int main(void)
         cmocka_unit_test(an_attempt_given_up_ends_in_a_reset),
         cmocka_unit_test(a_control_connection_that_is_cut_comes_back),
         cmocka_unit_test(a_failure_is_told_by_the_new_connection),
+        cmocka_unit_test(a_failure_without_a_connection_is_told_by_the_next),
+        cmocka_unit_test(nothing_comes_back_to_who_has_failed),
         cmocka_unit_test(many_are_cut_at_once),
         cmocka_unit_test(closing_at_any_point_leaves_nothing),
         cmocka_unit_test(strangers_at_the_door_keep_nobody_out),

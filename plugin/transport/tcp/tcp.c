@@ -38,6 +38,9 @@ enum mn_err tcp_fail(struct tcp_comm *comm, const struct tcp_lane *lane, enum mn
     va_end(args);
     if (atomic_compare_exchange_strong(&comm->error, &none, (int)code)) {
         char who[TCP_WHO];
+        /* Nobody would answer over what came back. */
+        for (int i = 0; comm->failover && i < comm->n_all; i++)
+            mn_reopen_fail(comm->lanes[i].reopen, 0, NULL, 0);
         mn_log(comm->config->hop && code == MN_ERR_PEER_DEAD ? MN_LOG_INFO : MN_LOG_WARN, __FILE__,
                __LINE__, "%s: %s", tcp_name(comm, lane, who), text);
         return code;

@@ -54,12 +54,19 @@ void verbs_tell_peer(struct verbs_comm *comm, enum mn_err code, const char *text
     size_t len = strlen(text);
 
     renew_control(comm);
-    if (comm->control.fd < 0)
-        return;
     mn_put(&b, (uint64_t)code, 1);
     mn_put_raw(&b, text, len < sizeof frame - 1 ? len : sizeof frame - 1);
-    if (!mn_chan_put(&comm->control, MN_FRAME_FAILED, frame, (size_t)(b.at - frame)))
-        (void)mn_chan_flush(&comm->control, NULL);
+    len = (size_t)(b.at - frame);
+    enum mn_err err = comm->control.fd < 0
+                          ? MN_ERR_LINK_DEAD
+                          : mn_chan_put(&comm->control, MN_FRAME_FAILED, frame, len);
+    if (!err)
+        err = mn_chan_flush(&comm->control, NULL);
+    /* What is sent may be lost with its cable. Who has not heard it would wait for ever once a new
+     * connection tells that the process is there. */
+    mn_reopen_fail(comm->reopen, MN_FRAME_FAILED, frame, len);
+    if (err && err != MN_ERR_AGAIN)
+        (void)mn_reopen_lost(comm->reopen);
 }
 
 /* A receiver that closes no longer acknowledges what it has received: it says so instead. */
