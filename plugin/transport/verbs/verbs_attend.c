@@ -14,7 +14,8 @@
 static int is_moving(const struct verbs_comm *comm)
 {
     if (mn_reopen_is_done(comm->reopen) ||
-        (comm->control.fd >= 0 && (comm->unheard || comm->control.tx_len)))
+        (comm->control.fd >= 0 && (comm->unheard || comm->control.tx_len)) ||
+        (comm->due && comm->n_away < comm->n_links))
         return 1;
     for (int i = 0; i < comm->n_links; i++) {
         const struct verbs_recovery *r = &comm->links[i].recovery;
@@ -37,9 +38,11 @@ static unsigned look(struct mn_attended *attended)
     /* Nobody waits here, so that nothing is late. */
     comm->idle = 0;
     enum mn_err err = verbs_recv_progress(comm);
-    comm->idle = 0;
     if (!err)
         err = verbs_look(comm);
+    if (!err)
+        err = verbs_recv_progress(comm); /* announcements that the look has made due */
+    comm->idle = 0;
     /* Of the connection's end the owner learns by his own looks, between which he polls. */
     int ended = comm->ended_ms != 0;
     comm->ended_ms = 0;

@@ -439,6 +439,29 @@ static void a_receiver_that_is_not_called_is_stood_in_for(void **state)
     finish(&kit);
 }
 
+/* The announcements went into a cable that is out; the look that hears of it has to write them over
+ * the other one. */
+static void who_stands_in_announces_anew(void **state)
+{
+    (void)state;
+    for (int link = 0; link < 2; link++) {
+        struct kit kit;
+        open_and_move(&kit, SHORT, 30 + link);
+        uint64_t until = mn_now_ms() + 20000;
+        kit_set(link ? "lost=fv1:both" : "lost=fv0:both");
+        post_receives(&kit);
+        verbs_give_up(kit_sender(&kit), link, mn_now_ms(), "a test");
+        verbs_attend_join(kit_receiver(&kit));
+        while (kit.n_sends < kit.n_recvs || kit.sent < kit.n_sends) {
+            kit_sender_alone(&kit);
+            assert_true(mn_now_ms() < until);
+        }
+        verbs_attend_leave(kit_receiver(&kit));
+        kit_set(link ? "lost=fv1:none" : "lost=fv0:none");
+        finish(&kit);
+    }
+}
+
 /* ... but the end of the connection is his to find, after what came before it. */
 static void who_stands_in_does_not_end_a_connection(void **state)
 {
@@ -664,6 +687,7 @@ int main(void)
         cmocka_unit_test(links_that_are_all_dead_are_waited_for_no_longer),
         cmocka_unit_test(a_link_that_joins_is_not_probed_by_the_receiver),
         cmocka_unit_test(a_receiver_that_is_not_called_is_stood_in_for),
+        cmocka_unit_test(who_stands_in_announces_anew),
         cmocka_unit_test(who_stands_in_does_not_end_a_connection),
         cmocka_unit_test(a_probe_that_is_refused_is_no_answer),
         cmocka_unit_test(what_waited_for_a_link_is_sent_when_it_is_back),
