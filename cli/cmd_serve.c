@@ -18,6 +18,7 @@
 #include "cli/host_name.h"
 #include "cli/plugin_path.h"
 #include "cli/rank_env.h"
+#include "cli/serve_plugin.h"
 #include "topo/base/alloc.h"
 #include "topo/cpu.h"
 #include "topo/mesh_file.h"
@@ -354,6 +355,10 @@ static int run(const void *values, int argc, char **argv)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     mn_plugin_path(o->plugin, s.plugin_path, sizeof s.plugin_path);
+    /* Agents need none: that the default is not there is no mistake. */
+    if ((o->plugin || o->abi || o->device) &&
+        mn_serve_plugin_check(s.plugin_path, (int)o->abi, (int)o->device, &diag))
+        return mn_cmd_fail("serve", &diag);
     if (get_token(o, s.plan.token, &fresh, &diag) || listen_all(o, fds, &s.plan.n_fds, &diag) ||
         mn_door_open(&s.plan, &s.door, &diag)) {
         mn_wipe(s.plan.token, sizeof s.plan.token);
@@ -376,6 +381,7 @@ const struct mn_command mn_cmd_serve = {
     .notes = "Example: meshnet serve --listen 10.0.1.2 --token-file token",
     .exits = {{0, MN_GOOD ": ended by SIGINT or SIGTERM, or with --once after a client"},
               {1, MN_FAILED "an address cannot be used"},
-              {2, MN_REFUSED "a mistake in the mesh file or the token"}},
+              {2, MN_REFUSED "a mistake in the mesh file or the token, or a --plugin or --abi that "
+                             "cannot be had"}},
     .run = run,
 };

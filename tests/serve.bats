@@ -51,6 +51,20 @@ served()
     [ "$status" -eq 2 ]
 }
 
+@test "serve: a plugin that cannot be loaded is refused at the start, a device that is not there is told" {
+    serve --plugin nope --port "$(free_port)" --listen 127.0.0.1
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == "meshnet serve: the plugin nope cannot be loaded: "* ]]
+    [[ "$output" != *listening* ]]
+    serve --plugin "$MESHNET" --port "$(free_port)" --listen 127.0.0.1
+    [ "$status" -eq 2 ]
+    export NCCL_SOCKET_IFNAME=lo
+    served out err --device 99 --port "$(free_port)" --listen 127.0.0.1
+    [ "$(cat err)" = "meshnet serve: --device 99: the plugin offers 1 devices now, from 0 on" ]
+    served out err --plugin "$PLUGIN" --abi 8 --port "$(free_port)" --listen 127.0.0.1
+    [ ! -s err ]
+}
+
 @test "serve: a token file that is none is named" {
     echo "too short" >"$BATS_TEST_TMPDIR/token"
     serve --token-file "$BATS_TEST_TMPDIR/token"
