@@ -179,6 +179,17 @@ static enum mn_err find_nodes(struct job *job, struct mn_diag *diag)
     return check_names(&o->names, diag);
 }
 
+static enum mn_err unknown_shape(const char *given, struct mn_diag *diag)
+{
+    char names[256] = "";
+
+    for (const struct mn_wiring_shape *s = mn_wiring_shapes; s->name; s++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "",
+                 s->name);
+    return mn_fail(diag, MN_ERR_USAGE, "--shape '%s' is not known: expected one of %s", given,
+                   names);
+}
+
 static enum mn_err check_usage(struct job *job, int argc, char **argv, struct mn_diag *diag)
 {
     const struct options *o = job->options;
@@ -191,8 +202,7 @@ static enum mn_err check_usage(struct job *job, int argc, char **argv, struct mn
         return mn_fail(diag, MN_ERR_USAGE, "--force is for --output");
     job->shape = o->shape ? mn_wiring_shape(o->shape) : NULL;
     if (o->shape && !job->shape)
-        return mn_fail(diag, MN_ERR_USAGE, "--shape '%s' is not known; see meshnet " NAME " --help",
-                       o->shape);
+        return unknown_shape(o->shape, diag);
     err = find_machine(job, diag);
     err = err ? err : find_nodes(job, diag);
     err = err ? err : check_netdevs(job, diag);

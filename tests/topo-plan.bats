@@ -196,7 +196,7 @@ PLANS=(
 --nodes 6 --ports 3 --shape hypercube|6 nodes are no hypercube
 --nodes 8 --ports 2 --shape hypercube|8 nodes with 2 ports each are no hypercube: that takes 3 ports
 --nodes 7 --ports 4 --shape torus-2d|7 nodes are no torus-2d
---nodes 4 --ports 2 --shape cube|--shape 'cube' is not known
+--nodes 4 --ports 2 --shape cube|--shape 'cube' is not known: expected one of full-mesh, hypercube, torus-3d, torus-2d, chordal-ring, ring, star, line
 --nodes 4|name --ports, or --model
 --ports 2|name --nodes, or --names
 --names a --ports 2|name --nodes, or --names with two or more

@@ -18,6 +18,31 @@ static enum mn_err out_of_range(const struct mn_opt *row, const char *text, stru
                    row->name, text, row->min, row->max);
 }
 
+/* In the largest unit of which it is a whole number. */
+static const char *time_text(double ms, char *text, size_t size)
+{
+    static const struct {
+        const char *name;
+        unsigned ms;
+    } units[] = {{"h", 3600000}, {"min", 60000}, {"s", 1000}, {"ms", 1}};
+    size_t i = 0;
+
+    while (units[i].ms > 1 && (unsigned)ms % units[i].ms)
+        i++;
+    snprintf(text, size, "%u %s", (unsigned)ms / units[i].ms, units[i].name);
+    return text;
+}
+
+static enum mn_err time_out_of_range(const struct mn_opt *row, const char *given,
+                                     struct mn_diag *diag)
+{
+    char min[32], max[32];
+
+    return mn_fail(diag, MN_ERR_USAGE, "--%s '%s' is out of range: expected %s to %s", row->name,
+                   given, time_text(row->min, min, sizeof min),
+                   time_text(row->max, max, sizeof max));
+}
+
 static int in_range(const struct mn_opt *row, double value)
 {
     return (row->min == 0 && row->max == 0) || (value >= row->min && value <= row->max);
@@ -117,9 +142,7 @@ static enum mn_err set(const struct mn_opt *row, void *values, const char *text,
         if (mn_parse_duration(text, &ms, &why))
             return mn_fail(diag, MN_ERR_USAGE, "--%s %s", row->name, why.text);
         if (!in_range(row, ms))
-            return mn_fail(diag, MN_ERR_USAGE,
-                           "--%s '%s' is out of range: expected %.15gms to %.15gms", row->name,
-                           text, row->min, row->max);
+            return time_out_of_range(row, text, diag);
         *(unsigned *)at = ms;
         break;
     case MN_OPT_STRING:

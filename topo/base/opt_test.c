@@ -116,7 +116,7 @@ static void test_refusals(void **state)
         {{"--number", NULL}, "value"},
         {{"--size=2M"}, "'2M'"},
         {{"--size=two"}, "'two'"},
-        {{"--time=1ms"}, "'1ms'"},
+        {{"--time=1ms"}, "'1ms' is out of range: expected 10 ms to 1 min"},
         {{"--choice=b"}, "a|bc|d"},
         {{"--flag=1"}, "no value"},
         {{"--real=1x"}, "'1x'"},
