@@ -8,6 +8,8 @@
 #include "fleet/launch.h"
 #include "topo/base/alloc.h"
 
+#define INTERVAL_MS 30000u
+
 static const struct mn_opt options[] = {
     {.name = "mesh",
      .letter = 'm',
@@ -31,11 +33,10 @@ static const struct mn_opt options[] = {
     {.name = "interval",
      .type = MN_OPT_DURATION,
      .arg = "TIME",
-     .def = "30s",
      .offset = offsetof(struct mn_doctor_options, interval_ms),
      .min = 1000,
      .max = 86400000,
-     .help = "Rest between the rounds of --watch."},
+     .help = "Rest between the rounds of --watch (default: 30s)."},
     {.name = "save",
      .type = MN_OPT_STRING,
      .arg = "DIR",
@@ -111,9 +112,10 @@ static int differ(const struct mn_troubles *before, const struct mn_troubles *no
 /* Rounds after the first, until a signal. */
 static enum mn_err watch(struct mn_doctor_session *s, struct mn_diag *diag)
 {
+    unsigned ms = s->options->interval_ms ? s->options->interval_ms : INTERVAL_MS;
     enum mn_err err = MN_OK;
 
-    for (rest(s->options->interval_ms); !mn_launch_stop && !err; rest(s->options->interval_ms)) {
+    for (rest(ms); !mn_launch_stop && !err; rest(ms)) {
         struct mn_troubles before = s->troubles;
         s->troubles = (struct mn_troubles){.count = 0};
         mn_doctor_forget(s);
@@ -129,22 +131,30 @@ static enum mn_err watch(struct mn_doctor_session *s, struct mn_diag *diag)
     return mn_launch_stop ? MN_OK : err;
 }
 
+static enum mn_err check_usage(const struct mn_doctor_options *o, int argc, char **argv,
+                               struct mn_diag *diag)
+{
+    if (argc)
+        return mn_fail(diag, MN_ERR_USAGE, "unexpected '%s'", argv[0]);
+    if (o->answers && (o->mesh || o->crew.hosts.count || o->crew.agents || o->save))
+        return mn_fail(diag, MN_ERR_USAGE,
+                       "--answers has its own mesh and hosts: without --mesh, --hosts, --agents "
+                       "and --save");
+    if (o->interval_ms && !o->watch)
+        return mn_fail(diag, MN_ERR_USAGE, "--interval belongs to --watch: add it");
+    return mn_crew_options_check(&o->crew, diag);
+}
+
 static int run(const void *values, int argc, char **argv)
 {
     const struct mn_doctor_options *o = values;
     struct mn_doctor_session s = {.options = o};
     struct mn_diag diag = {.text = ""};
-    enum mn_err err;
     int code = 0;
 
     mn_mesh_init(&s.mesh);
-    if (argc)
-        err = mn_fail(&diag, MN_ERR_USAGE, "unexpected '%s'", argv[0]);
-    else if (o->answers && (o->mesh || o->crew.hosts.count || o->crew.agents || o->save))
-        err = mn_fail(&diag, MN_ERR_USAGE,
-                      "--answers has its own mesh and hosts: without --mesh, --hosts, --agents and "
-                      "--save");
-    else
+    enum mn_err err = check_usage(o, argc, argv, &diag);
+    if (!err)
         err = mn_doctor_open(o, &s, &diag);
     if (!err)
         err = examine(&s, &diag);

@@ -296,7 +296,9 @@ static enum mn_err check_usage(const struct options *o, int argc, char **argv, s
             diag, MN_ERR_USAGE,
             "--check only looks: beside it stand --mesh, --avoid, --hosts, --survey and --json "
             "alone");
-    return MN_OK;
+    if (o->crew.agents && !o->crew.hosts.count)
+        return mn_fail(diag, MN_ERR_USAGE, "--agents is for --hosts: which ones?");
+    return mn_crew_options_check(&o->crew, diag);
 }
 
 static enum mn_err work(const struct options *o, char path[MN_TOPO_PATH], struct mn_mesh *mesh,

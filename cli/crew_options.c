@@ -6,6 +6,7 @@
 
 #include "cli/host_name.h"
 #include "cli/rank_env.h"
+#include "fleet/ctl.h"
 #include "fleet/launch.h"
 
 static void say(void *command, const char *host, const char *text)
@@ -25,6 +26,14 @@ static int place(void *places, const char *host, int number, char address[MN_ADD
     return number < n;
 }
 
+enum mn_err mn_crew_options_check(const struct mn_crew_options *o, struct mn_diag *diag)
+{
+    if (!o->agents && (o->token_file || o->port != MN_CTL_PORT))
+        return mn_fail(diag, MN_ERR_USAGE, "--%s belongs to --agents: add it",
+                       o->token_file ? "token-file" : "port");
+    return MN_OK;
+}
+
 enum mn_err mn_crew_options_open_hosts(const struct mn_crew_options *o,
                                        const struct mn_opt_list *hosts, const char *command,
                                        struct mn_crew **crew, struct mn_diag *diag)
@@ -38,10 +47,10 @@ enum mn_err mn_crew_options_open_hosts(const struct mn_crew_options *o,
                                 .places = &names,
                                 .say = say,
                                 .ctx = (void *)(uintptr_t)command};
-    enum mn_err err =
-        o->agents ? mn_token_read(o->token_file, "meshnet serve prints one", plan.token, diag)
-                  : MN_OK;
+    enum mn_err err = mn_crew_options_check(o, diag);
 
+    if (!err && o->agents)
+        err = mn_token_read(o->token_file, "meshnet serve prints one", plan.token, diag);
     mn_launch_catch();
     /* A mesh file that is broken may be what is to be mended: it only tells no places then. */
     (void)mn_names_read(&names, NULL);

@@ -34,6 +34,8 @@ struct mn_crew_options {
         .help = "Port of meshnet serve."                                                           \
     }
 
+/* MN_ERR_USAGE for what says nothing without --agents. Opening a crew looks, too. */
+enum mn_err mn_crew_options_check(const struct mn_crew_options *o, struct mn_diag *diag);
 /* Opens a crew of o->hosts. SIGINT and SIGTERM end its waits from now on (mn_launch_stop tells),
  * and what nodes have to say comes out on standard error. command: "push", for messages; stays the
  * caller's. */

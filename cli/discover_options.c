@@ -4,11 +4,20 @@
 #include <string.h>
 #include <unistd.h>
 
-static int probes(const struct mn_discover_options *opt)
+#include "fleet/ctl.h"
+
+/* What was given that says nothing without --neighbors. */
+static enum mn_err check_probes(const struct mn_discover_options *opt, struct mn_diag *diag)
 {
     const struct mn_neighbors_options *near = &opt->near;
-    return near->wait_ms || near->up || near->lldp || near->key_file || near->survey ||
-           near->save_survey;
+    const char *given = near->wait_ms       ? "wait"
+                        : near->up          ? "up"
+                        : near->lldp        ? "lldp"
+                        : near->key_file    ? "key-file"
+                        : near->survey      ? "survey"
+                        : near->save_survey ? "save-survey"
+                                            : NULL;
+    return given ? mn_fail(diag, MN_ERR_USAGE, "--%s is for --neighbors: add it", given) : MN_OK;
 }
 
 /* discover --hosts: what each of them has, without --neighbors. */
@@ -17,8 +26,8 @@ static enum mn_err check_hosts(const struct mn_discover_options *opt, int argc, 
 {
     if (argc > 0)
         return mn_fail(diag, MN_ERR_USAGE, "\"%s\" is not expected here", argv[0]);
-    if (probes(opt))
-        return mn_fail(diag, MN_ERR_USAGE, "--wait and its like are for --neighbors: add it");
+    if (check_probes(opt, diag))
+        return diag->code;
     if (opt->check || opt->sysfs || opt->netlink || opt->all || opt->verbose || opt->strict)
         return mn_fail(diag, MN_ERR_USAGE,
                        "--hosts goes with none of --check, --sysfs, --netlink, --all, --verbose "
@@ -64,11 +73,12 @@ static enum mn_err check_here(const struct mn_discover_options *opt, int argc, c
         return mn_fail(diag, MN_ERR_USAGE,
                        "--output: a path of %zu bytes; expected at most %d: go to its folder first",
                        strlen(opt->output), MN_DISCOVER_PATH - 1);
-    if (opt->near.crew.agents || opt->near.crew.token_file || opt->near.partial)
+    if (opt->near.crew.agents || opt->near.crew.token_file || opt->near.crew.port != MN_CTL_PORT ||
+        opt->near.partial)
         return mn_fail(diag, MN_ERR_USAGE,
-                       "--agents, --token-file and --partial are for --hosts: which ones?");
-    if (probes(opt))
-        return mn_fail(diag, MN_ERR_USAGE, "--wait and its like are for --neighbors: add it");
+                       "--agents, --token-file, --port and --partial are for --hosts: which ones?");
+    if (check_probes(opt, diag))
+        return diag->code;
     if (opt->node && !opt->node[0])
         return mn_fail(diag, MN_ERR_USAGE, "--node \"\": a name is expected");
     return MN_OK;
@@ -101,6 +111,8 @@ static enum mn_err check_neighbors(const struct mn_discover_options *opt, int ar
 enum mn_err mn_discover_check_usage(const struct mn_discover_options *opt, int argc, char **argv,
                                     struct mn_diag *diag)
 {
+    if (opt->json && opt->format == MN_OUT_CSV)
+        return mn_fail(diag, MN_ERR_USAGE, "--json and --format csv exclude each other");
     if (opt->neighbors)
         return check_neighbors(opt, argc, argv, diag);
     if (opt->near.crew.hosts.count)

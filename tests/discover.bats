@@ -651,7 +651,17 @@ stray.yaml
 --merge a.yaml -o mesh.yaml
 --take eth0
 --skip eth0 --merge a.yaml b.yaml
+--json --format csv
+--port 1
 ARGS
+    for args in "--wait 1s" --up --lldp "--survey x" "--save-survey x" "--key-file x"; do
+        for hosts in "" "--hosts b"; do
+            # shellcheck disable=SC2086
+            run "$MESHNET" discover $args $hosts
+            [ "$status" -eq 2 ]
+            [[ "$output" == *": ${args% *} is for --neighbors: add it" ]]
+        done
+    done
     # Nothing of a path is cut off.
     run --separate-stderr "$MESHNET" discover -o "$(printf '%0600d' 0 | sed 's/0000/000\//g')mesh.yaml"
     [ "$status" -eq 2 ]

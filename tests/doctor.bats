@@ -592,6 +592,17 @@ wait_for()
     [ "$status" -eq 2 ]
     run "$MESHNET" doctor --mesh none.yaml
     [ "$status" -eq 2 ]
+    while IFS='|' read -r asked said; do
+        # shellcheck disable=SC2086
+        run "$MESHNET" doctor --no-write $asked
+        [ "$status" -eq 2 ]
+        [[ "$output" == *"$said: add it" ]]
+    done <<-END
+	--hosts a --port 1|--port belongs to --agents
+	--answers healthy --port 1|--port belongs to --agents
+	--hosts a --token-file nope|--token-file belongs to --agents
+	--hosts a --interval 5s|--interval belongs to --watch
+	END
 }
 
 @test "doctor: hosts by names and addresses that the mesh file does not know" {

@@ -104,6 +104,12 @@ address()
     [ "$status" -eq 2 ]
     address bare.yaml more
     [ "$status" -eq 2 ]
+    address bare.yaml --agents
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--agents is for --hosts: which ones?" ]]
+    address bare.yaml --port 1
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--port belongs to --agents: add it" ]]
     echo 'version: 1' >none.yaml
     address none.yaml
     [ "$status" -eq 2 ]

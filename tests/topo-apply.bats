@@ -506,6 +506,10 @@ failing_manager()
     [[ "$stderr" == *"--take p9: no node of the mesh file has such a NIC"* ]]
     apply --yes --hosts a,b --rollback 9s
     [ "$status" -eq 2 ]
+    [[ "$stderr" == *"expected 10 s to 1 h" ]]
+    apply --yes --hosts a,b --port 1
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"--port belongs to --agents: add it"* ]]
     apply --yes --node a
     [ "$status" -eq 2 ]
     sed -i 's/0b:01/0b:99/' mesh.yaml
