@@ -90,12 +90,6 @@ int mn_cmd_fail(const char *name, const struct mn_diag *diag)
     return mn_err_exit_code(diag->code);
 }
 
-enum mn_err mn_cmd_lost(const char *written, struct mn_diag *diag)
-{
-    return mn_fail(diag, MN_ERR_SYS, "cannot write to standard output: it is closed or full%s%s%s",
-                   written ? "; " : "", written ? written : "", written ? " is written" : "");
-}
-
 static int wants_help(int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
