@@ -78,11 +78,45 @@ static int has_wanted_address(const struct pair_arg *p, const struct mn_nic *nic
            !mn_finding_file_addr(p->found, p->host, nic);
 }
 
+/* Whether narrow's subnet is a part of wide's. */
+static int lies_around(const struct mn_addr *wide, const struct mn_addr *narrow)
+{
+    struct mn_addr as_there = *narrow;
+    as_there.prefix = wide->prefix;
+    return wide->prefix > 0 && wide->prefix < narrow->prefix &&
+           mn_addr_share_subnet(wide, &as_there);
+}
+
+/* An office may lie around a cable: the cable's route is the narrower one. */
+static void pair_overlap(const struct pair_arg *p, const struct mn_nic *narrow,
+                         const struct mn_addr *own, const struct mn_nic *wide,
+                         const struct mn_addr *addr)
+{
+    char one[MN_ADDR_TEXT], two[MN_ADDR_TEXT];
+    if (!lies_around(addr, own) || mn_addr_share_subnet(addr, own) ||
+        own->prefix == (own->family == AF_INET ? 32 : 128) || narrow->role == MN_ROLE_MANAGEMENT ||
+        wide->role == MN_ROLE_MANAGEMENT)
+        return;
+    struct mn_finding *f = mn_finding_add(p->found, p->rule, wide->netdev);
+    snprintf(f->seen, sizeof f->seen, "the subnet of %s overlaps that of %s (%s)",
+             mn_addr_format(addr, one, sizeof one), narrow->netdev,
+             mn_addr_format(own, two, sizeof two));
+    snprintf(f->expected, sizeof f->expected, "a subnet for each cable");
+    snprintf(f->fix, sizeof f->fix, "ip address del %s dev %s", one, wide->netdev);
+    for (size_t i = 0; i < wide->n_addrs; i++)
+        if (!mn_addr_is_link_local(&wide->addrs[i]) && !mn_addr_equal(&wide->addrs[i], addr))
+            return;
+    strcat(f->fix, " && ");
+    mn_finding_suggest_address(p->found, p->host, wide, f);
+}
+
 static void pair_same_subnet(void *arg, const struct mn_nic *a, const struct mn_addr *aa,
                              const struct mn_nic *b, const struct mn_addr *ba)
 {
     struct pair_arg *p = arg;
     char a_text[MN_ADDR_TEXT], b_text[MN_ADDR_TEXT];
+    pair_overlap(p, a, aa, b, ba);
+    pair_overlap(p, b, ba, a, aa);
     if (mn_addr_equal(aa, ba) || !mn_addr_share_subnet(aa, ba))
         return;
     /* Wired and wireless in one office. Of an office and a cable it is the cable's that is wrong.

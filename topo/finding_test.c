@@ -186,6 +186,22 @@ static void test_subnets(void **state)
     address(&b, 0, "192.168.1.0/31");
     address(&b, 1, "192.168.1.2/31");
     expect(&b, "", NULL);
+    /* One within the other; the wider one is to go, unless it is an office. */
+    for (int wide = 0; wide < 2; wide++) {
+        address(&b, wide, "192.168.1.4/24");
+        address(&b, !wide, "192.168.1.0/31");
+        expect(&b, "same-subnet", &f);
+        assert_string_equal(f.nic, wide ? "nic1" : "nic0");
+        assert_non_null(strstr(f.seen, "subnet of 192.168.1.4/24 overlaps that of nic"));
+        b.nics[wide].role = MN_ROLE_MANAGEMENT;
+        expect(&b, "", NULL);
+        b.nics[wide].role = MN_ROLE_AUTO;
+        address(&b, wide, "192.168.1.1/24");
+        expect(&b, "same-subnet", &f);
+        assert_non_null(strstr(f.seen, "shares a subnet"));
+        address(&b, !wide, "192.168.1.7/32");
+        expect(&b, "", NULL);
+    }
 }
 
 static void test_peer_address(void **state)

@@ -1,4 +1,5 @@
 /* Whether the subnets of different cables run into one another. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +93,16 @@ static struct pair find_overlap(const struct link_net *nets, size_t count)
     return worst;
 }
 
+/* Links that no file names get their names here: their NICs are what a user knows. */
+static void ends_of(const struct mn_mesh *mesh, const struct mn_mesh_link *link, char *text,
+                    size_t size)
+{
+    const struct mn_mesh_end *a = &link->ends[0], *b = &link->ends[1];
+
+    snprintf(text, size, "%s/%s, %s/%s", mesh->nodes[a->node].name, mn_mesh_end_nic(mesh, a)->name,
+             mesh->nodes[b->node].name, mn_mesh_end_nic(mesh, b)->name);
+}
+
 enum mn_err mn_link_overlap(const struct mn_mesh *mesh, const char *file, struct mn_diag *diag)
 {
     struct link_net *nets = NULL;
@@ -103,14 +114,18 @@ enum mn_err mn_link_overlap(const struct mn_mesh *mesh, const char *file, struct
     if (pair.after) {
         char one[MN_ADDR_TEXT], two[MN_ADDR_TEXT];
         const struct mn_mesh_link *link = &mesh->links[pair.after->link];
+        const struct mn_mesh_link *before = &mesh->links[pair.before->link];
         const struct mn_mesh_nic *nic = mn_mesh_end_nic(mesh, &link->ends[0]);
+        char ends[2][4 * MN_NAME_MAX + 16];
+        ends_of(mesh, link, ends[0], sizeof ends[0]);
+        ends_of(mesh, before, ends[1], sizeof ends[1]);
         err = mn_mesh_fail_at(diag, file, link->line ? link->line : nic->line,
                               link->line ? link->column : nic->column,
-                              "subnet %s of link \"%s\" overlaps subnet %s of link \"%s\"; "
-                              "expected a subnet of its own for each cable",
+                              "subnet %s of link \"%s\" (%s) overlaps subnet %s of link \"%s\" "
+                              "(%s); expected a subnet of its own for each cable",
                               mn_addr_format(&pair.after->subnet, two, sizeof two), link->name,
-                              mn_addr_format(&pair.before->subnet, one, sizeof one),
-                              mesh->links[pair.before->link].name);
+                              ends[0], mn_addr_format(&pair.before->subnet, one, sizeof one),
+                              before->name, ends[1]);
     }
     free(nets);
     return err;
