@@ -1,5 +1,6 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -41,6 +42,12 @@ static enum mn_err meet_here(struct mn_collective_session *s, struct mn_diag *di
     return o->agents ? mn_collective_doors(s, diag) : MN_OK;
 }
 
+/* As ssh says it of its -R. */
+static const char *why_not_back(const char *line)
+{
+    return strstr(line, "remote port forwarding failed") ? ": " MN_GROUP_SSH_BACK : "";
+}
+
 static void on_line(void *ctx, int rank, const char *text)
 {
     const struct mn_collective_session *s = ctx;
@@ -49,7 +56,7 @@ static void on_line(void *ctx, int rank, const char *text)
     if (rank < 0)
         fprintf(stderr, "meshnet bench: %s\n", text);
     else if (hosts->count)
-        fprintf(stderr, "[%d %s] %s\n", rank, hosts->items[rank], text);
+        fprintf(stderr, "[%d %s] %s%s\n", rank, hosts->items[rank], text, why_not_back(text));
     else
         fprintf(stderr, "[%d] %s\n", rank, text);
 }
@@ -67,8 +74,9 @@ static int on_lost(void *ctx, int rank, const char *last)
     if (!s->plan.go_on || !s->hosts->count || atomic_load(&roll->ranks[rank].came))
         return 0;
     int n = mn_names_ways(&s->mesh, s->self, s->hosts->items[rank], ways);
-    char *why = n ? mn_asprintf("none of %d ways to it works, the last: %s", n + 1, last)
-                  : mn_asprintf("%s", *last ? last : "its rank ended");
+    char *why = n ? mn_asprintf("none of %d ways to it works, the last: %s%s", n + 1, last,
+                                why_not_back(last))
+                  : mn_asprintf("%s%s", *last ? last : "its rank ended", why_not_back(last));
     mn_strlcpy_words(roll->ranks[rank].why, mn_clean(why), sizeof roll->ranks[rank].why);
     free(why);
     atomic_store(&roll->ranks[rank].absent, 1);
@@ -183,6 +191,9 @@ int mn_bench_collective(const struct mn_bench_options *options)
         err = launch(&s, &code, &diag);
     } else if (!err && launched) {
         mn_launch_catch();
+        s.plan.by_ssh = options->coordinator && options->token_file &&
+                        !strcmp(options->coordinator, MN_SSH_COORDINATOR) &&
+                        !strcmp(options->token_file, MN_SSH_TOKEN);
         const struct mn_rank_options meet = {options->coordinator, options->token_file,
                                              options->port};
         err = mn_rank_meet(&s.plan, &meet, &diag);

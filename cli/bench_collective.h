@@ -6,6 +6,10 @@
 #include "cli/bench.h"
 #include "topo/mesh.h"
 
+/* By these a rank that ssh started knows itself. */
+#define MN_SSH_COORDINATOR "127.0.0.1"
+#define MN_SSH_TOKEN       "/proc/self/fd/0"
+
 /* Starts the ranks of --collective, --links or --pairs, or is one that another launcher started.
  * Returns the exit code. */
 int mn_bench_collective(const struct mn_bench_options *options);

@@ -49,7 +49,8 @@ static void add_command(FILE *file, const struct mn_collective_session *s, int r
     add_environment(file);
     fprintf(file, " MESHNET_RANK=%d MESHNET_WORLD=%d", rank, s->plan.nranks);
     mn_ssh_word(file, n > 0 ? exe : "meshnet");
-    fprintf(file, " bench --coordinator 127.0.0.1 --port %u --token-file /proc/self/fd/0",
+    fprintf(file,
+            " bench --coordinator " MN_SSH_COORDINATOR " --port %u --token-file " MN_SSH_TOKEN,
             s->plan.port);
     if (o->plugin) {
         mn_ssh_word(file, "--plugin");

@@ -20,6 +20,9 @@
 
 struct mn_group;
 
+/* What lets the others' connections to rank 0 come back through ssh, or goes without. */
+#define MN_GROUP_SSH_BACK "AllowTcpForwarding in its sshd_config, or --agents"
+
 /* What rank 0 and who starts the ranks tell each other, in memory that they share. */
 struct mn_group_roll {
     struct {
@@ -35,6 +38,7 @@ struct mn_group_plan {
     int rank, nranks;
     const char *host; /* of rank 0, as this rank reaches it */
     uint16_t port;
+    int by_ssh; /* that is where ssh's way back (-R) begins */
     /* Of rank 0: sockets that listen, there and elsewhere; they stay the caller's. */
     int doors[MN_GROUP_DOORS], n_doors;
     uint8_t token[MN_KEY_SIZE];

@@ -336,6 +336,24 @@ over_ssh()
     ! python3 -c 'import jsonschema' 2>/dev/null || valid report.json
 }
 
+@test "matrix: where sshd forbids the way back, what to allow is said" {
+    printf '#!/bin/sh\nprintf "Error: remote port forwarding failed for listen port 1\\r\\n" >&2\nexit 255\n' >ssh
+    chmod +x ssh
+    export MESHNET_SSH=$PWD/ssh
+    run on a env MESHNET_NODE=a timeout 100 "$MESHNET" bench --links --hosts a,b --mesh mesh.yaml
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"b takes no part: none of "*" listen port 1: AllowTcpForwarding in its sshd_config, or --agents"* ]]
+    # It was allowed, and leads nowhere.
+    echo "$MESHNET_TOKEN" >token
+    run on b env MESHNET_NODE=b MESHNET_RANK=1 MESHNET_WORLD=2 timeout 100 "$MESHNET" bench --collective all-reduce \
+        --coordinator 127.0.0.1 --port 18999 --timeout 1s --token-file /proc/self/fd/0 <token
+    echo "$output"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"rank 0 cannot be reached: the way back through ssh (-R, port 18999) does not work: AllowTcpForwarding"* ]]
+    [[ "$output" != *"meshnet serve"* ]]
+}
+
 @test "matrix: a MESHNET_CONFIG of this folder is told to other hosts with its whole path" {
     printf '#!/bin/sh\necho "$*" >>asked\nexit 255\n' >ssh
     chmod +x ssh

@@ -225,6 +225,11 @@ static enum mn_err no_hub(const struct mn_group *g, enum mn_err err, struct mn_d
 {
     char why[512];
 
+    if (g->plan.by_ssh)
+        return mn_fail(diag, err,
+                       "rank 0 cannot be reached: the way back through ssh (-R, port %u) does not "
+                       "work: " MN_GROUP_SSH_BACK,
+                       g->plan.port);
     snprintf(why, sizeof why, "%.511s", diag->text);
     return mn_fail(diag, err, "rank 0 cannot be reached at %s port %u: %s", g->plan.host,
                    g->plan.port, why);
