@@ -121,7 +121,7 @@ static void *load(const char *path, struct mn_diag *diag)
 
     if (handle)
         return handle;
-    mn_fail(diag, MN_ERR_NOTFOUND, "%s cannot be loaded: %s", path, dlerror());
+    mn_fail(diag, MN_ERR_CONFIG, "%s cannot be loaded: %s", path, dlerror());
     for (int i = 0; i < 2 && !whole && !handle; i++) {
         char name[256];
         if (snprintf(name, sizeof name, "lib%s-net-%s.so", names[i], path) < (int)sizeof name)
@@ -138,7 +138,7 @@ enum mn_err mn_plugin_open(const char *path, int version, struct mn_plugin **plu
     l->handle = load(path, diag);
     if (!l->handle) {
         free(l);
-        return MN_ERR_NOTFOUND;
+        return MN_ERR_CONFIG;
     }
     resolve(l, path);
     look_for_versions(l);

@@ -396,6 +396,7 @@ const struct mn_command mn_cmd_bench = {
               {1,
                MN_FAILED "wrong data, less than --min or --min-gbps, nothing measured, a peer or "
                          "rank lost, a token refused, interrupted"},
-              {2, MN_REFUSED "a mistake in the mesh file or the token"}},
+              {2, MN_REFUSED
+               "a mistake in the mesh file or the token, or a plugin that cannot be loaded"}},
     .run = run,
 };

@@ -49,18 +49,14 @@ static const struct mn_opt options[] = {
 static enum mn_err read_file(const char *name, struct mn_push *push, struct mn_mesh *mesh,
                              struct mn_diag *diag)
 {
-    struct mn_diag why;
-
     if (name)
         mn_strlcpy(push->file, name, sizeof push->file);
     else if (!mn_mesh_find_file(push->file, sizeof push->file))
         return mn_fail(diag, MN_ERR_CONFIG,
                        "no mesh file is in force here: name the one to push; meshnet discover "
                        "writes one");
-    enum mn_err err = mn_file_read(push->file, FILE_MAX, &push->text, &push->len, &why);
-    if (err)
-        err = mn_fail(diag, MN_ERR_CONFIG, "%s", why.text);
-    else
+    enum mn_err err = mn_file_read_named(push->file, FILE_MAX, &push->text, &push->len, diag);
+    if (!err)
         err = mn_mesh_parse(push->file, push->text, push->len, mesh, diag);
     if (!err)
         mn_mesh_digest(mesh, push->file, &push->own);

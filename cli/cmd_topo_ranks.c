@@ -317,6 +317,7 @@ const struct mn_command mn_cmd_topo_ranks = {
              "  torchrun $(meshnet topo ranks --format torchrun --node spark-b) train.py",
     .exits = {{0, MN_GOOD ": written, whether every step has a cable or not"},
               {1, MN_FAILED "it could not be written"},
-              {2, MN_REFUSED "no mesh file, a mistake in it, or a node that it does not have"}},
+              {2, MN_REFUSED "no mesh file, a mistake in it, a node that it does not have, or an "
+                             "--output that is a folder or a device"}},
     .run = run,
 };

@@ -155,6 +155,7 @@ const struct mn_command mn_cmd_topo_show = {
              "  meshnet topo show --format dot | dot -Tpdf >mesh.pdf",
     .exits = {{0, MN_GOOD ": drawn"},
               {1, MN_FAILED "it could not be written"},
-              {2, MN_REFUSED "no mesh file, or a mistake in it"}},
+              {2, MN_REFUSED
+               "no mesh file, a mistake in it, or an --output that is a folder or a device"}},
     .run = run,
 };

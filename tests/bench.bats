@@ -372,7 +372,7 @@ moved()
     [ "$status" -eq 1 ]
     [[ "$stderr" == *"peer 127.0.0.1 port 1"* ]]
     bench --peer 127.0.0.1 --plugin /nonexistent.so
-    [ "$status" -eq 1 ]
+    [ "$status" -eq 2 ]
     [[ "$stderr" == *"/nonexistent.so"* ]]
 }
 

@@ -185,10 +185,50 @@ meshnet()
 	topo show -m $mesh
 	topo show -m $mesh --json
 	topo emit netplan -m $mesh --node spark-a
-	tune -m $mesh
+	tune --mesh $mesh
 	verify-plugin --list
 	verify-plugin --explain load.name
 	END
+}
+
+@test "cli: a file that is named and not there is wrong usage" {
+    local args mesh=$ROOT/configs/ring4.yaml
+    cd "$BATS_TEST_TMPDIR"
+    unset MESHNET_CONFIG
+    export MESHNET_TOKEN=00112233445566778899aabbccddeeff
+    while read -r args; do
+        # shellcheck disable=SC2086
+        meshnet $args
+        echo "$args: $status $stderr"
+        [ "$status" -eq 2 ]
+        [[ "$stderr" == *nope* ]]
+    done <<-END
+	bench --peer localhost --token-file nope
+	bench --peer localhost --plugin ./nope.so
+	bench --links --mesh nope
+	compare nope nope
+	discover --agents --hosts b --token-file nope
+	discover --check nope
+	discover --merge nope
+	discover --neighbors --key-file nope
+	discover --neighbors --survey nope
+	discover --sysfs nope --netlink nope
+	doctor --answers nope
+	env --mesh nope
+	push nope
+	report nope -o - --format md
+	run --mesh nope --hosts a true
+	serve --token-file nope
+	topo address -m $mesh --survey nope
+	topo show -m nope
+	trace show nope
+	tune --mesh $mesh --predict-from nope
+	verify-plugin --baseline nope
+	verify-plugin ./nope.so
+	END
+    meshnet topo show -m "$mesh" -o /dev/null
+    [ "$status" -eq 2 ]
+    [[ "$stderr" == *"/dev/null is no file"* ]]
 }
 
 @test "cli: every command has a man page with all its options, and a test" {

@@ -71,7 +71,7 @@ served()
     [ "$status" -eq 2 ]
     [[ "$stderr" == *"$BATS_TEST_TMPDIR/token"*"32 hexadecimal"* ]]
     serve --token-file "$BATS_TEST_TMPDIR/none"
-    [ "$status" -eq 1 ]
+    [ "$status" -eq 2 ]
     [[ "$stderr" == *"$BATS_TEST_TMPDIR/none"* ]]
 }
 

@@ -289,16 +289,15 @@ void mn_mesh_hold(const char *path, const char *text, size_t len, const struct m
 
 enum mn_err mn_mesh_read(const char *path, struct mn_mesh *mesh, struct mn_diag *diag)
 {
-    struct mn_diag why;
     char *text;
     size_t len;
     mn_mesh_free(mesh);
     if (held.path && !strcmp(held.path, path))
         return held.text ? mn_mesh_parse(path, held.text, held.len, mesh, diag)
                          : mn_fail(diag, MN_ERR_CONFIG, "%s", held.why.text);
-    enum mn_err err = mn_file_read(path, MN_YAML_MAX, &text, &len, &why);
+    enum mn_err err = mn_file_read_named(path, MN_YAML_MAX, &text, &len, diag);
     if (err)
-        return mn_fail(diag, err == MN_ERR_NOMEM ? err : MN_ERR_CONFIG, "%s", why.text);
+        return err;
     err = mn_mesh_parse(path, text, len, mesh, diag);
     free(text);
     return err;

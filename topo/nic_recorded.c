@@ -241,7 +241,7 @@ enum mn_err mn_host_read_recorded(const char *path, struct mn_host *host, struct
     size_t len;
     yaml_parser_t parser;
     yaml_document_t document;
-    enum mn_err err = mn_file_read(path, MAX_FILE, &text, &len, diag);
+    enum mn_err err = mn_file_read_named(path, MAX_FILE, &text, &len, diag);
     if (err != MN_OK)
         return err;
     if (!yaml_parser_initialize(&parser)) {

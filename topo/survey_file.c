@@ -10,7 +10,7 @@ enum mn_err mn_survey_read(const char *path, struct mn_survey *survey, struct mn
 {
     struct mn_diag why;
     char *text;
-    enum mn_err err = mn_file_read(path, SURVEY_MAX, &text, NULL, diag);
+    enum mn_err err = mn_file_read_named(path, SURVEY_MAX, &text, NULL, diag);
 
     *survey = (struct mn_survey){.n_nodes = 0};
     if (err)

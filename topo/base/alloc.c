@@ -242,6 +242,17 @@ enum mn_err mn_file_read(const char *path, size_t max, char **text, size_t *len,
     return MN_OK;
 }
 
+enum mn_err mn_file_read_named(const char *path, size_t max, char **text, size_t *len,
+                               struct mn_diag *diag)
+{
+    struct mn_diag why;
+    enum mn_err err = mn_file_read(path, max, text, len, &why);
+
+    if (!err)
+        return MN_OK;
+    return mn_fail(diag, err == MN_ERR_NOMEM ? err : MN_ERR_CONFIG, "%s", why.text);
+}
+
 static enum mn_err write_all(int fd, const char *data, size_t len)
 {
     while (len) {

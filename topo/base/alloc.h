@@ -37,6 +37,9 @@ int mn_strlcpy_words(char *dst, const char *src, size_t size);
  * /dev/stdin and a shell's <(command) are, and is waited for a minute at most. Caller frees. */
 enum mn_err mn_file_read(const char *path, size_t max, char **text, size_t *len,
                          struct mn_diag *diag);
+/* The same of a file that somebody has named: MN_ERR_CONFIG where it cannot be read. */
+enum mn_err mn_file_read_named(const char *path, size_t max, char **text, size_t *len,
+                               struct mn_diag *diag);
 
 /* Writes through a temporary file beside path, fsync, rename, fsync of the folder: path holds the
  * old or the new bytes, never a part. What is replaced keeps its mode; a new file's is by umask. A

@@ -235,6 +235,8 @@ static void test_read_limits(void **state)
     (void)state;
     snprintf(path, sizeof path, "%s/file", folder);
     assert_int_equal(mn_file_read(path, 100, &text, NULL, &diag), MN_ERR_NOTFOUND);
+    assert_int_equal(mn_file_read_named(path, 100, &text, NULL, &diag), MN_ERR_CONFIG);
+    assert_non_null(strstr(diag.text, path));
     assert_int_equal(mn_file_write(path, "123456", 6, 0, &diag), MN_OK);
     assert_int_equal(mn_file_read(path, 5, &text, NULL, &diag), MN_ERR_CONFIG);
 }

@@ -130,7 +130,7 @@ enum mn_err mn_key_read(const char *path, uint8_t key[MN_KEY_SIZE], struct mn_di
 {
     struct mn_diag why;
     char *text;
-    enum mn_err err = mn_file_read(path, 4096, &text, NULL, diag);
+    enum mn_err err = mn_file_read_named(path, 4096, &text, NULL, diag);
 
     if (err)
         return err;

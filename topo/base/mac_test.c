@@ -122,7 +122,7 @@ static void test_key_parse(void **state)
         assert_null(strstr(diag.text, "abab"));
     }
     assert_int_equal(mn_key_parse("00000000000000000000000000000001", got, &diag), MN_OK);
-    assert_int_equal(mn_key_read("/nonexistent/key", got, &diag), MN_ERR_NOTFOUND);
+    assert_int_equal(mn_key_read("/nonexistent/key", got, &diag), MN_ERR_CONFIG);
     assert_non_null(strstr(diag.text, "/nonexistent/key"));
     assert_int_equal(mn_key_read("/dev/null", got, &diag), MN_ERR_CONFIG);
     assert_non_null(strstr(diag.text, "/dev/null"));
