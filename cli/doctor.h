@@ -3,6 +3,7 @@
 #define MN_CLI_DOCTOR_H
 
 #include "cli/crew_options.h"
+#include "cli/live.h"
 #include "fleet/doctor.h"
 #include "topo/base/out.h"
 
@@ -24,6 +25,7 @@ struct mn_doctor_session {
     struct mn_doctor_write *writes; /* NULL = none */
     char *write_error;
     struct mn_troubles troubles;
+    struct mn_live live; /* on a terminal alone */
 };
 
 /* doctor_collect.c: the mesh file, which is from then on the one in force, and who this host is. */
@@ -32,6 +34,7 @@ enum mn_err mn_doctor_open(const struct mn_doctor_options *options,
 /* Asks the nodes, writes over the cables, asks for the counters again. A node that does not answer
  * is no error. */
 enum mn_err mn_doctor_collect(struct mn_doctor_session *session, struct mn_diag *diag);
+void mn_doctor_progress(struct mn_doctor_session *session, size_t step, const char *what);
 /* What a round has brought; the mesh stays. */
 void mn_doctor_forget(struct mn_doctor_session *session);
 void mn_doctor_close(struct mn_doctor_session *session);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/doctor.h"
 #include "cli/host_name.h"
@@ -251,26 +252,42 @@ static enum mn_err write_or_wait(struct mn_doctor_session *s, struct mn_diag *di
 {
     struct timespec moment = {.tv_sec = 1};
 
+    mn_doctor_progress(s, 2,
+                       s->options->no_write ? "waiting for counters to grow"
+                                            : "writing over the cables");
     if (!s->options->no_write)
         return mn_doctor_write_all(s, diag);
     nanosleep(&moment, NULL);
     return MN_OK;
 }
 
+void mn_doctor_progress(struct mn_doctor_session *s, size_t step, const char *what)
+{
+    s->live.off = !isatty(STDERR_FILENO);
+    mn_live_show(&s->live, step, 3, what);
+}
+
 static enum mn_err ask_nodes(struct mn_doctor_session *s, struct mn_diag *diag)
 {
     struct crowd c = {.nodes = NULL};
     struct mn_crew *crew = NULL;
+    char what[64];
     enum mn_err err = choose(s, &c, diag);
 
-    if (!err)
+    snprintf(what, sizeof what, "asking %zu nodes", c.hosts.count);
+    if (!err) {
+        mn_doctor_progress(s, 1, what);
         err = mn_crew_options_open_hosts(&s->options->crew, &c.hosts, "doctor", &crew, diag);
+    }
     if (!err)
         err = ask_all(s, &c, crew, NULL, diag);
     if (!err)
         err = write_or_wait(s, diag);
-    if (!err)
+    if (!err) {
+        mn_doctor_progress(s, 3, "asking for the counters again");
         err = ask_all(s, &c, crew, "counters", diag);
+    }
+    mn_live_clear(&s->live);
     mn_crew_close(crew);
     free(c.hosts.items);
     free(c.nodes);

@@ -14,7 +14,7 @@
 #define MOST_MS 240000
 
 struct command {
-    const struct mn_doctor_session *session;
+    struct mn_doctor_session *session;
     char *hosts; /* of those that answered, this one first */
 };
 
@@ -72,6 +72,19 @@ static char *hosts_of(const struct mn_doctor_session *s)
     return all;
 }
 
+/* What bench says now and then: "meshnet bench: 2 of 4: link a-b". */
+static void on_line(void *ctx, const char *text)
+{
+    const struct command *c = ctx;
+    const char *of = strstr(text, " of "), *cable = of ? strstr(of, ": ") : NULL;
+    char what[200];
+
+    if (strncmp(text, "meshnet bench: ", 15) != 0 || !cable)
+        return;
+    snprintf(what, sizeof what, "writing over %.180s", cable + 2);
+    mn_doctor_progress(c->session, 2, what);
+}
+
 static void take_cell(struct mn_doctor_session *s, const cJSON *cell)
 {
     const char *link = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(cell, "link"));
@@ -116,7 +129,7 @@ static void take_report(struct mn_doctor_session *s, const struct mn_errand *ben
 enum mn_err mn_doctor_write_all(struct mn_doctor_session *s, struct mn_diag *diag)
 {
     struct command c = {.session = s};
-    struct mn_errand bench = {.body = be_bench, .ctx = &c, .ms = MOST_MS};
+    struct mn_errand bench = {.body = be_bench, .line = on_line, .ctx = &c, .ms = MOST_MS};
 
     if (s->self < 0 || !s->nodes[s->self].facts) {
         s->write_error = mn_strdup("this host is none of the nodes that were asked; run doctor on "

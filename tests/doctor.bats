@@ -581,6 +581,14 @@ wait_for()
     return 1
 }
 
+@test "doctor: on a terminal it says what it does, and nothing elsewhere" {
+    doctor --hosts a,b
+    [ -z "$stderr" ]
+    run on a env MESHNET_NODE=a TERM=xterm script -qec "'$MESHNET' doctor --mesh a.yaml --no-write --hosts a,b" /dev/null
+    echo "$output"
+    [[ "$output" == *"1/3 asking 2 nodes"*"2/3 waiting"*"3/3 asking for the counters again"* ]]
+}
+
 @test "doctor: only the nodes that are named are asked" {
     doctor --hosts a,b
     [ "$status" -eq 0 ]
