@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,6 +147,9 @@ static enum mn_err launch(struct mn_collective_session *s, int *code, struct mn_
         return mn_fail(diag, MN_ERR_USAGE,
                        "--hosts %s,…: the first must be this host, where the report is printed",
                        hosts->items[0]);
+    /* Rank 0 is here. Of several that cannot load it any may be heard first. */
+    if (s->options->plugin && strchr(s->options->plugin, '/') && access(s->options->plugin, R_OK))
+        return mn_fail(diag, MN_ERR_CONFIG, "--plugin %s: %s", s->options->plugin, strerror(errno));
     if (s->missing && crew.nranks > 2 && !is_matrix(s))
         fprintf(stderr,
                 "meshnet bench: the ring of ranks goes over %s, slowly: meshnet topo routes\n",

@@ -575,7 +575,7 @@ none_left()
     ranks --collective all-reduce --local 2 --sizes 2G
     [ "$status" -eq 2 ]
     ranks --collective all-reduce --local 2 --sizes 8 --plugin /nonexistent.so
-    [ "$status" -eq 1 ]
+    [ "$status" -eq 2 ]
     [[ "$stderr" == *"/nonexistent.so"* ]]
 }
 
