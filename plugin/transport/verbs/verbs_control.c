@@ -65,7 +65,7 @@ void verbs_tell_peer(struct verbs_comm *comm, enum mn_err code, const char *text
     /* What is sent may be lost with its cable. Who has not heard it would wait for ever once a new
      * connection tells that the process is there. */
     mn_reopen_fail(comm->reopen, MN_FRAME_FAILED, frame, len);
-    if (err && err != MN_ERR_AGAIN)
+    if (err && err != MN_ERR_AGAIN && !comm->peer_closed && !comm->ended_ms)
         (void)mn_reopen_lost(comm->reopen);
 }
 
