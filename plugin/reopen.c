@@ -115,7 +115,7 @@ static int comes_back(int fd, const uint8_t *payload, size_t len)
 
     pthread_mutex_lock(&lock);
     for (struct mn_reopen *r = buckets[id % BUCKETS]; r && !taken; r = r->next)
-        if (!r->connector && r->id == id && (!r->failed || r->n_words) &&
+        if (!r->connector && r->id == id && !r->ended &&
             mn_return_check(r, 1, payload, len, &attempt) && attempt > r->attempt) {
             taken = let_in(r, fd, attempt);
             break;
@@ -349,18 +349,16 @@ void mn_reopen_fail(struct mn_reopen *r, enum mn_frame type, const void *words, 
     if (!r)
         return;
     pthread_mutex_lock(&lock);
-    r->failed = 1;
+    r->ended = !len;
     r->word = type;
     r->n_words = len < sizeof r->words ? len : sizeof r->words;
-    if (len)
+    if (len) {
         memcpy(r->words, words, r->n_words);
-    if (!len && r->lost) {
+    } else {
+        n_lost -= r->lost;
+        n_watched -= r->watched >= 0;
         r->lost = 0;
-        n_lost--;
-    }
-    if (!len && r->watched >= 0) {
         r->watched = -1;
-        n_watched--;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -418,7 +416,7 @@ int mn_reopen_lost_on(struct mn_reopen *r, const char *netdev)
     if (!r->connector)
         return r->holds;
     pthread_mutex_lock(&lock);
-    int waits = r->lost || mn_reopen_is_done(r) || (r->failed && !r->n_words);
+    int waits = r->lost || mn_reopen_is_done(r) || r->ended;
     if (!waits)
         error = wake_locked();
     if (!waits && !error) {

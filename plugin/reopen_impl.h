@@ -28,8 +28,8 @@ struct mn_reopen {
     struct mn_attended *wakes; /* … too; NULL = nobody */
     int watched;               /* connector: … too; see mn_reopen_watch(); -1 = none */
     int connector;
-    int failed; /* the comm has; with the lock */
-    enum mn_frame word;
+    int ended;          /* nothing comes back any more; with the lock */
+    enum mn_frame word; /* said first over what comes back; n_words 0: nothing is */
     uint8_t words[MN_REOPEN_WORDS];
     size_t n_words;
     int holds; /* the door */
