@@ -1,5 +1,5 @@
 #!/usr/bin/env bats
-# ci/gpu-check's ring of four without a GPU: the namespaces, cables, variables, time limits and verdicts
+# ci/gpu-check's cases in namespaces without a GPU: the namespaces, cables, variables, time limits and verdicts
 # are its own; in NCCL's place a rank moves the bytes by meshnet bench, or without the plugin meets the
 # others at its first NIC's address, as NCCL's bootstrap does.
 
@@ -55,14 +55,42 @@ setup()
 	        return 1 if sum(row["wrong"] for row in rows) else 0
 	    return 0
 
+	# All-reduces for so long, and what ranks.py would have written of them.
+	def cable(rank, seconds, path):
+	    if rank == 0:
+	        open(path + ".begun", "w").close()
+	    wrong = 0
+	    if plugin:
+	        print("NCCL INFO Using network meshnet", flush=True)
+	        out = subprocess.run([os.environ["BENCH"], "bench", "--collective", "all-reduce", "--sizes", "1M",
+	                              "--duration", f"{seconds}s", "--timeout", "60s", "--json", "--plugin",
+	                              os.environ["NCCL_NET_PLUGIN"]],
+	                             env=dict(os.environ, MESHNET_LOG="info", MESHNET_TOKEN="00112233445566778899aabbccddeeff"),
+	                             stdout=subprocess.PIPE, text=True)
+	        if out.returncode:
+	            return out.returncode
+	        if rank == 0:
+	            wrong = sum(row["wrong"] for row in json.loads(out.stdout)["collectives"])
+	    elif fake == "dies":
+	        return 1
+	    if rank == 0:
+	        with open(path, "w") as file:
+	            json.dump({"seconds": seconds, "wrong": wrong,
+	                       "fifths": [{"rounds": 10 * seconds, "longest_ms": 7}] * 5}, file)
+	    return 1 if wrong else 0
+
 	if sys.argv[1] == "probe":
 	    sys.exit(os.environ["FAKE"] == "no gpu")
+	if sys.argv[1] == "pulled":
+	    os.execvp("python3", ["python3", os.environ["TABLE"], *sys.argv[1:]])
 	rank, path, fake = int(os.environ["RANK"]), sys.argv[3], os.environ["FAKE"]
-	plugin = "NCCL_NET_PLUGIN" in os.environ
+	plugin = os.environ.get("NCCL_NET_PLUGIN", "none") != "none"
 	with open(f"{os.environ['SEEN']}/{'with' if plugin else 'without'}.{rank}", "w") as file:
 	    for name in sorted(os.environ):
 	        if name.startswith(("NCCL_", "MESHNET_")):
 	            print(f"{name}={os.environ[name]}", file=file)
+	if sys.argv[1] == "cable":
+	    sys.exit(cable(rank, int(sys.argv[2]), path))
 	if plugin and fake == "hangs" and rank == 2:
 	    time.sleep(1000)
 	if plugin and fake == "wrong":
@@ -75,11 +103,11 @@ setup()
 	END
 }
 
-# check OPTION…: the ring case, with these ranks; nothing of it stays.
+# check OPTION…: the ring or $CASES, with these ranks; nothing of it stays.
 check()
 {
     # Its namespaces have its number in their names.
-    run --separate-stderr timeout -k 1 120 bash -c 'echo $$ >number; exec "$@"' - "$TOP/ci/gpu-check" --build "$BUILD" --cases ring --program "$PWD/ranks.py" "$@"
+    run --separate-stderr timeout -k 1 120 bash -c 'echo $$ >number; exec "$@"' - "$TOP/ci/gpu-check" --build "$BUILD" --cases "${CASES-ring}" --program "$PWD/ranks.py" "$@"
     echo "$output"
     echo "$stderr"
     ! ip netns list | grep "^mngpu$(cat number)-"
@@ -117,7 +145,35 @@ check()
     [ "$status" -eq 77 ]
     check --limit 0
     [ "$status" -eq 2 ]
-    check --cases triangle
+    check --cases "ring triangle"
+    [ "$status" -eq 2 ]
+}
+
+@test "gpu-check: with relayd on each node it says what they carried; nothing carried, or none, is a failure" {
+    TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd) CASES=relay
+    check --limit 60
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"with the plugin: it starts"*"relayd on a has passed on "*"relayd on d has passed on "* ]]
+    FAKE=wrong check --limit 15
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"with the plugin: fails with 1"*"nothing went over a relay"* ]]
+    mkdir -p broken/bin
+    ln -s "$BUILD/lib" broken/lib
+    printf '#!/bin/sh\necho "no relay here"\nexit 1\n' >broken/bin/meshnet
+    chmod +x broken/bin/meshnet
+    check --build "$PWD/broken"
+    [ "$status" -eq 1 ]
+    [[ "$output" == *"relayd on a does not answer:"*"no relay here"* ]]
+}
+
+@test "gpu-check: cables are pulled one after the other, and what NCCL's sockets make of it is no verdict" {
+    TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd) CASES=cable
+    export TABLE=$TOP/ci/gpu-check.d/ranks.py
+    FAKE=dies check --out 1
+    [ "$status" -eq 0 ]
+    [[ "$output" == *"the second alone "*" 50.0 "*" - "*"plugin: 250 all-reduces of 16 MiB, 0 elements wrong"*"sockets: came to no end"* ]]
+    [[ "$output" == *"link x0 "*": out: "*"link x1 "*": is back after "* ]]
+    check --out 100
     [ "$status" -eq 2 ]
 }
 
@@ -155,5 +211,5 @@ check()
     [[ "$output" == *"may make no network namespaces here: refused"* ]]
     REFUSE='type bridge' check
     [ "$status" -eq 1 ]
-    [[ "$output" == *"the ring cannot be made: refused"* ]]
+    [[ "$output" == *"it cannot be made: refused"* ]]
 }

@@ -1,4 +1,5 @@
-"""For ci/gpu-check: "run" is a rank, "table" compares two runs, "beside" shows what meshnet bench
+"""For ci/gpu-check: "run" is a rank, "cable" one whose cables go and come back, "pulled" says how
+that was; "table" compares two runs, "beside" shows what meshnet bench
 --engine found, "library" names PyTorch's NCCL, "probe" says whether there is a GPU."""
 import json
 import os
@@ -101,7 +102,7 @@ def measure(torch, dist, call, iterations):
     return took.item()
 
 
-def run(most, path):
+def meet():
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     os.environ["NCCL_HOSTID"] = f"gpu-check-{rank}"  # before NCCL looks
     import torch
@@ -110,6 +111,17 @@ def run(most, path):
     torch.cuda.set_device(0)
     dist.init_process_group("nccl", timeout=timedelta(seconds=120))
     print(f"rank {rank} has met the others, NCCL begins", flush=True)  # ring.sh looks for it
+    return torch, dist, rank, ranks
+
+
+def write(path, value):
+    with open(path + ".part", "w") as file:
+        json.dump(value, file)
+    os.rename(path + ".part", path)
+
+
+def run(most, path):
+    torch, dist, rank, ranks = meet()
     wrong, rows = 0, []
     for name, divided, make in operations(torch, dist, rank, ranks):
         for size in sizes(bytes_of(most)):
@@ -124,11 +136,60 @@ def run(most, path):
             rows.append({"op": name, "bytes": size, "us": us, "wrong": int(bad.item())})
             del call, result, expected
     if rank == 0:
-        with open(path, "w") as file:
-            json.dump({"ranks": ranks, "nccl": torch.cuda.nccl.version(), "rows": rows}, file)
+        write(path, {"ranks": ranks, "nccl": torch.cuda.nccl.version(), "rows": rows})
         print(f"NCCL {torch.cuda.nccl.version()}, {len(rows)} measurements, {wrong} elements wrong")
     dist.destroy_process_group()
     return 1 if wrong else 0
+
+
+def cable(seconds, path):
+    """All-reduces of 16 MiB for so long, each compared; how long each took, in fifths of the time.
+    PATH.begun is there once the first is done: what is pulled is pulled after it."""
+    torch, dist, rank, ranks = meet()
+    count, fifth = 4 << 20, float(seconds) / 5
+    given = (torch.arange(count, device="cuda") % 13 + rank).float()
+    expected = (torch.arange(count, device="cuda") % 13).float() * ranks + sum(range(ranks))
+    # The last element tells all of them that the time is over.
+    given[-1] = expected[-1] = 0
+    out, over, wrong, took = torch.empty_like(given), False, 0, [[] for _ in range(5)]
+    begin = 0
+    while not over:
+        start = time.perf_counter()
+        if rank == 0 and begin and start - begin > 5 * fifth:
+            given[-1] = 1
+        out.copy_(given)
+        dist.all_reduce(out)
+        over = out[-1].item() != 0
+        end = time.perf_counter()
+        out[-1] = 0
+        wrong += int((out != expected).sum().item())
+        if begin:
+            took[min(int((start - begin) / fifth), 4)].append((end - start) * 1e3)
+        else:
+            begin = end
+            if rank == 0:
+                write(path + ".begun", {})
+    bad = torch.tensor([wrong], device="cuda")
+    dist.all_reduce(bad)
+    if rank == 0:
+        write(path, {"seconds": 5 * fifth, "wrong": int(bad.item()), "fifths": [
+            {"rounds": len(ms), "longest_ms": max(ms, default=0)} for ms in took]})
+    dist.destroy_process_group()
+    return 1 if bad.item() else 0
+
+
+def pulled(*paths):
+    """A row of each fifth, with the figures of each run."""
+    runs = [json.load(open(path)) if os.path.exists(path) else None for path in paths]
+    print(f"{'cables':24}" + "".join(f"{os.path.basename(path):>14} /s  longest ms" for path in paths))
+    for i, what in enumerate(("both", "the second alone", "both", "the first alone", "both")):
+        print(f"{what:24}" + "".join(
+            f"{r['fifths'][i]['rounds'] / r['seconds'] * 5:17.1f}{r['fifths'][i]['longest_ms']:12.0f}"
+            if r else f"{'-':>17}{'-':>12}" for r in runs))
+    for path, r in zip(paths, runs):
+        print(f"{os.path.basename(path)}: " + (f"{sum(f['rounds'] for f in r['fifths'])} all-reduces "
+              f"of 16 MiB, {r['wrong']} elements wrong" if r else "came to no end"))
+    return 0
 
 
 def print_table(rows):
@@ -193,5 +254,5 @@ def probe():
 
 
 if __name__ == "__main__":
-    words = {"run": run, "table": table, "beside": beside, "library": library, "probe": probe}
+    words = {"run": run, "cable": cable, "pulled": pulled, "table": table, "beside": beside, "library": library, "probe": probe}
     sys.exit(words[sys.argv[1]](*sys.argv[2:]))
