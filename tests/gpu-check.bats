@@ -177,6 +177,29 @@ check()
     [ "$status" -eq 2 ]
 }
 
+@test "gpu-check: NVIDIA's MPS is its own while it runs, and is ended; without it, or told not to, it goes on" {
+    TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd) CASES=relay
+    mkdir path
+    cat >path/nvidia-cuda-mps-control <<-END
+	#!/bin/sh
+	echo "\$* \$(cat </dev/stdin) \$CUDA_MPS_PIPE_DIRECTORY" >>$PWD/mps
+	[ ! -e $PWD/refuse ]
+	END
+    chmod +x path/nvidia-cuda-mps-control
+    export PATH=$PWD/path:$PATH
+    unset CUDA_MPS_PIPE_DIRECTORY
+    FAKE=wrong check --limit 15 </dev/null
+    [ "$(sed 's, /.*,,' mps)" = $'-d \n quit' ]
+    [ ! -e "$(awk '{print $NF}' mps | tail -n 1)" ]
+    rm mps
+    FAKE=wrong check --limit 15 --no-mps </dev/null
+    [ ! -e mps ]
+    touch refuse
+    FAKE=wrong check --limit 15 </dev/null
+    [[ "$output" == *"does not start: the ranks share the GPU in turns"* ]]
+    [ "$(wc -l <mps)" -eq 1 ]
+}
+
 @test "gpu-check: no rank of a ring is started when meshnet env fails on a later node" {
     TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
     mkdir -p broken/bin
