@@ -485,6 +485,18 @@ int mn_dialer_answered(const struct mn_config *config, const void *handle)
     return answered;
 }
 
+enum mn_err mn_dialer_cause(const struct mn_config *config, const void *handle,
+                            struct mn_diag *diag)
+{
+    struct mn_dialer *d = named(config, handle);
+    int known = d && d->last.text[0] && !d->unheard && !with_the_acceptor(d) && !is_unheard(d);
+    enum mn_err err = known ? give_up(d, diag) : MN_ERR_AGAIN;
+
+    if (d)
+        leave_call(d);
+    return err;
+}
+
 void mn_dialer_forget(const struct mn_config *config, const void *handle)
 {
     struct mn_dialer *d = named(config, handle);

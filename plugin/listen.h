@@ -30,6 +30,10 @@ enum mn_err mn_dialer_step(const struct mn_config *config, const struct mn_devic
                            struct mn_diag *diag);
 /* 1 when the peer's host has taken the connection that handle names, accepted or not. */
 int mn_dialer_answered(const struct mn_config *config, const void *handle);
+/* What an attempt at it has failed by so far, as if its time had passed; MN_ERR_AGAIN: by nothing,
+ * or the peer is waited for. */
+enum mn_err mn_dialer_cause(const struct mn_config *config, const void *handle,
+                            struct mn_diag *diag);
 /* Gives up the connection that handle names, if there is one. */
 void mn_dialer_forget(const struct mn_config *config, const void *handle);
 /* Forgets connections of this configuration that were begun and not asked after for longer than

@@ -229,8 +229,12 @@ static enum mn_err advance(struct mn_hop *hop, struct mn_diag *diag)
 
     if (!err)
         err = mn_comm_open(conn, &comm, diag);
-    if (err == MN_ERR_AGAIN && mn_now_ms() > hop->end_ms)
-        err = late(hop, diag);
+    if (err == MN_ERR_AGAIN && mn_now_ms() > hop->end_ms) {
+        /* What the dialer waits for is more than this where it was not called for seconds. */
+        err = hop->dials ? mn_dialer_cause(config, hop->handle, diag) : MN_ERR_AGAIN;
+        if (err == MN_ERR_AGAIN)
+            err = late(hop, diag);
+    }
     if (err)
         return err;
     comm->next = NULL; /* mn_comm_close() takes it out of a list */
