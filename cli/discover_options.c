@@ -111,8 +111,6 @@ static enum mn_err check_neighbors(const struct mn_discover_options *opt, int ar
 enum mn_err mn_discover_check_usage(const struct mn_discover_options *opt, int argc, char **argv,
                                     struct mn_diag *diag)
 {
-    if (opt->json && opt->format == MN_OUT_CSV)
-        return mn_fail(diag, MN_ERR_USAGE, "--json and --format csv exclude each other");
     if (opt->neighbors)
         return check_neighbors(opt, argc, argv, diag);
     if (opt->near.crew.hosts.count)

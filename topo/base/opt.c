@@ -282,6 +282,42 @@ static void rotate(char **argv, int argc, int count)
     }
 }
 
+static const char *choice(const struct mn_opt *row, int index)
+{
+    const char *at = row->choices;
+
+    while (index--)
+        at += strcspn(at, "|") + 1;
+    return at;
+}
+
+/* Programs are told "--json" everywhere; one output has one form. */
+static enum mn_err check_form(const struct mn_opt *rows, void *values, struct mn_diag *diag)
+{
+    const struct mn_opt *json = NULL, *csv = NULL, *format = NULL;
+    int was, of_json;
+
+    for (const struct mn_opt *row = rows; row->name; row++)
+        if (!strcmp(row->name, "json"))
+            json = row;
+        else if (!strcmp(row->name, "csv"))
+            csv = row;
+        else if (!strcmp(row->name, "format"))
+            format = row;
+    if (!json || !*(int *)field(json, values))
+        return MN_OK;
+    if (csv && *(int *)field(csv, values))
+        return mn_fail(diag, MN_ERR_USAGE, "--json and --csv exclude each other");
+    if (!format || !format->choices || set_choice(format, "json", &of_json, NULL) ||
+        set_choice(format, format->def, &was, NULL))
+        return MN_OK;
+    int is = *(int *)field(format, values);
+    if (is != of_json && is != was)
+        return mn_fail(diag, MN_ERR_USAGE, "--json and --format %.*s exclude each other",
+                       (int)strcspn(choice(format, is), "|"), choice(format, is));
+    return MN_OK;
+}
+
 enum mn_err mn_opt_parse(const struct mn_opt *rows, void *values, int argc, char **argv, int *first,
                          struct mn_diag *diag)
 {
@@ -307,6 +343,8 @@ enum mn_err mn_opt_parse(const struct mn_opt *rows, void *values, int argc, char
         if (row->def && row->type == MN_OPT_LIST &&
             !((struct mn_opt_list *)field(row, values))->count)
             err = set(row, values, row->def, diag);
+    if (!err)
+        err = check_form(rows, values, diag);
     if (!err)
         rotate(argv, at, operands);
     *first = at - operands;

@@ -141,13 +141,51 @@ static void test_refusals(void **state)
     }
 }
 
+static void one_output_has_one_form(void **state)
+{
+    struct forms {
+        int json, csv, format;
+    };
+    static const struct mn_opt both[] = {
+        {.name = "json", .letter = 'j', .offset = offsetof(struct forms, json)},
+        {.name = "csv", .offset = offsetof(struct forms, csv)},
+        {.name = "format",
+         .type = MN_OPT_CHOICE,
+         .choices = "text|tap|json|dot",
+         .def = "text",
+         .offset = offsetof(struct forms, format)},
+        MN_OPT_END,
+    };
+    static const struct {
+        const char *words[3], *error;
+    } cases[] = {
+        {{"p", "--json", "--csv"}, "--json and --csv exclude each other"},
+        {{"p", "--format=tap", "-j"}, "--json and --format tap exclude each other"},
+        {{"p", "-j", "--format=dot"}, "--json and --format dot exclude each other"},
+        {{"p", "-j", "--format=json"}, NULL},
+        {{"p", "--csv", "--format=dot"}, NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *argv[3];
+        struct forms forms = {0};
+        struct mn_diag diag = {.text = ""};
+        int first;
+        for (int k = 0; k < 3; k++)
+            argv[k] = (char *)(uintptr_t)cases[i].words[k];
+        assert_int_equal(mn_opt_parse(both, &forms, 2, argv + 1, &first, &diag),
+                         cases[i].error ? MN_ERR_USAGE : MN_OK);
+        assert_string_equal(diag.text, cases[i].error ? cases[i].error : "");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_operands),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_defaults),           cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_operands),           cmocka_unit_test(test_refusals),
+        cmocka_unit_test(one_output_has_one_form),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
