@@ -346,14 +346,12 @@ static void a_listener_that_is_gone_is_tried_until_connect_has_passed(void **sta
 static void a_refusal_is_final_at_once(void **state)
 {
     setenv("MESHNET_ALLOW_TCP", "false", 1);
-    setenv("MESHNET_HANDSHAKE", "10s", 1); /* as above */
     struct mn_net *net = open_net();
     struct pair p = listen_at(net);
     uint64_t end = mn_now_ms() + PATIENCE_MS;
     int result = ncclSuccess;
 
     (void)state;
-    setenv("MESHNET_HANDSHAKE", "1s", 1);
     unsetenv("MESHNET_ALLOW_TCP");
     for (; !result; nap(1)) {
         result = try_connect(net, &p);
