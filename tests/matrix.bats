@@ -255,11 +255,11 @@ second_cable()
         second_cable
         # Its rank, not the sshd above it.
         for pid in $(ip netns pids $NS-c); do
-            [ "$(readlink /proc/$pid/exe)" != "$MESHNET" ] || kill -KILL $pid
+            [ ! /proc/$pid/exe -ef "$MESHNET" ] || kill -KILL $pid
         done
     ) 3>&- &
     run --separate-stderr on a env MESHNET_NODE=a timeout 100 "$MESHNET" bench --links \
-        --mesh mesh.yaml --duration 300ms --json
+        --mesh mesh.yaml --duration 1s --json
     wait $!
     echo "$output"
     echo "$stderr"
