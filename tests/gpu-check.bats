@@ -108,6 +108,15 @@ check()
     ! ip netns list | grep "^mngpu$(cat number)-"
 }
 
+# ip_where PATTERN COMMANDS: an ip that does so first when its words are such.
+ip_where()
+{
+    mkdir path
+    printf '#!/bin/sh\ncase "$*" in\n%s) %s ;;\nesac\nexec %s "$@"\n' "$1" "$2" "$(command -v ip)" >path/ip
+    chmod +x path/ip
+    export PATH=$PWD/path:$PATH
+}
+
 @test "gpu-check: the ring starts with what meshnet env says and with nothing else, and not without" {
     TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
     check --limit 60
@@ -164,16 +173,7 @@ check()
 @test "gpu-check: cables are pulled one after the other, and what NCCL's sockets make of it is no verdict" {
     TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd) CASES=cable
     export TABLE=$TOP/ci/gpu-check.d/ranks.py LINKS=$PWD/links
-    mkdir path
-    cat >path/ip <<-END
-	#!/bin/sh
-	case "\$*" in
-	*'link set x'*) echo "\${*#*link set }" >>\$LINKS ;;
-	esac
-	exec $(command -v ip) "\$@"
-	END
-    chmod +x path/ip
-    export PATH=$PWD/path:$PATH
+    ip_where "*'link set x'*" 'echo "${*#*link set }" >>$LINKS'
     FAKE=dies check --out 1
     [ "$status" -eq 0 ]
     [[ "$output" == *"the second alone "*" 50.0 "*" - "*"plugin: 250 all-reduces of 16 MiB, 0 elements wrong"*"sockets: came to no end"*"peer b, link x0 (1 to 2): out: "* ]]
@@ -228,16 +228,7 @@ check()
 
 @test "gpu-check: a ring that cannot be made is a failure, and left out only where no namespaces may be" {
     TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd)
-    mkdir path
-    cat >path/ip <<-END
-	#!/bin/sh
-	case "\$*" in
-	*"\$REFUSE"*) echo "refused" >&2; exit 1 ;;
-	esac
-	exec $(command -v ip) "\$@"
-	END
-    chmod +x path/ip
-    export PATH=$PWD/path:$PATH
+    ip_where '*"$REFUSE"*' 'echo "refused" >&2; exit 1'
     REFUSE='netns add' check
     [ "$status" -eq 77 ]
     [[ "$output" == *"may make no network namespaces here: refused"* ]]
