@@ -83,6 +83,31 @@ static void nobody_listens_is_an_end(void **state)
     mn_hop_close(sender.hop);
 }
 
+/* The dialer leaves out the time in which nobody called, and has not given up when the hop does. */
+static void who_was_refused_says_so_though_nobody_called(void **state)
+{
+    uint8_t handle[MN_HANDLE_SIZE];
+    struct end receiver = {.hop = NULL}, sender = {.hop = NULL};
+
+    (void)state;
+    there.settings.connect_ms = there.settings.handshake_ms = 1000;
+    assert_int_equal(mn_hop_listen(&here, &here.devices[0], key, handle, &receiver.hop,
+                                   &receiver.diag),
+                     MN_OK);
+    mn_hop_close(receiver.hop);
+    assert_int_equal(mn_hop_dial(&there, &there.devices[0], key, handle, &sender.hop, &sender.diag),
+                     MN_OK);
+    sender.err = MN_ERR_AGAIN;
+    for (int i = 0; i < 20; i++, nap())
+        step(&sender);
+    assert_int_equal(sender.err, MN_ERR_AGAIN);
+    nanosleep(&(struct timespec){.tv_sec = 2, .tv_nsec = 200000000}, NULL);
+    step(&sender);
+    assert_int_equal(sender.err, MN_ERR_PEER_DEAD);
+    assert_non_null(strstr(sender.diag.text, "connection refused"));
+    mn_hop_close(sender.hop);
+}
+
 /* The other end listens and does not come to accept: bounded at both. */
 static void who_does_not_accept_is_an_end(void **state)
 {
@@ -131,6 +156,7 @@ int main(void)
         cmocka_unit_test_setup(who_has_another_lines_key_is_refused, set_up),
         cmocka_unit_test_setup(nobody_comes_is_an_end, set_up),
         cmocka_unit_test_setup(nobody_listens_is_an_end, set_up),
+        cmocka_unit_test_setup(who_was_refused_says_so_though_nobody_called, set_up),
         cmocka_unit_test_setup(who_does_not_accept_is_an_end, set_up),
         cmocka_unit_test_setup(who_shares_no_cable_is_refused, set_up),
     };
