@@ -187,7 +187,7 @@ ip_where()
 }
 
 @test "gpu-check: NVIDIA's MPS is its own while it runs, and is ended; without it, or told not to, it goes on" {
-    TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd) CASES=relay
+    TOP=$(cd "$BATS_TEST_DIRNAME/.." && pwd) CASES=loopback
     mkdir path
     cat >path/nvidia-cuda-mps-control <<-END
 	#!/bin/sh
@@ -197,14 +197,16 @@ ip_where()
     chmod +x path/nvidia-cuda-mps-control
     export PATH=$PWD/path:$PATH
     unset CUDA_MPS_PIPE_DIRECTORY
-    FAKE=wrong check --limit 15 </dev/null
+    check --ranks 2 </dev/null
     [ "$(sed 's, /.*,,' mps)" = $'-d \n quit' ]
     [ ! -e "$(awk '{print $NF}' mps | tail -n 1)" ]
     rm mps
-    FAKE=wrong check --limit 15 --no-mps </dev/null
+    check --ranks 2 --no-mps </dev/null
+    [ ! -e mps ]
+    CASES=relay FAKE=wrong check --limit 15 </dev/null
     [ ! -e mps ]
     touch refuse
-    FAKE=wrong check --limit 15 </dev/null
+    check --ranks 2 </dev/null
     [[ "$output" == *"does not start: the ranks share the GPU in turns"* ]]
     [ "$(wc -l <mps)" -eq 1 ]
 }
