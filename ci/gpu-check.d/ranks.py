@@ -1,6 +1,6 @@
 """For ci/gpu-check: "run" is a rank, "cable" one whose cables go and come back, "pulled" says how
-that was; "table" compares two runs, "beside" shows what meshnet bench
---engine found, "library" names PyTorch's NCCL, "probe" says whether there is a GPU."""
+that was; "table" compares two runs, "beside" shows what meshnet bench --engine found, "library"
+names PyTorch's NCCL, "probe" says whether there is a GPU."""
 import json
 import os
 import sys
@@ -254,5 +254,6 @@ def probe():
 
 
 if __name__ == "__main__":
-    words = {"run": run, "cable": cable, "pulled": pulled, "table": table, "beside": beside, "library": library, "probe": probe}
+    words = {"run": run, "cable": cable, "pulled": pulled, "table": table, "beside": beside,
+             "library": library, "probe": probe}
     sys.exit(words[sys.argv[1]](*sys.argv[2:]))

@@ -125,7 +125,7 @@ ring_ranks()
             elif [ -n "$told" ]; then
                 export $told
             fi
-            # Of the nodes of one host each has its own.
+            # The nodes are of one host: each has a relayd, and a socket, of its own.
             exec env RANK=$rank WORLD_SIZE="$(wc -w <<<"$RING_NODES")" LOCAL_RANK=0 \
                 MASTER_ADDR=10.217.9.1 MASTER_PORT=29517 \
                 ${RING_RELAYS:+MESHNET_RELAY_SOCKET="$WORK/$node.sock"} \
@@ -150,6 +150,14 @@ ring_ranks()
 ring_said()
 {
     grep -lE "$2" "$WORK/$1".log.* 2>/dev/null | wc -l
+}
+
+# ring_used NAME: whether all ranks went over the plugin; says so when not.
+ring_used()
+{
+    [ "$(ring_said "$1" '[Uu]sing network meshnet')" -eq "$(wc -w <<<"$RING_NODES")" ] && return
+    echo "not every rank used meshnet"
+    return 1
 }
 
 # ring_is_nccl NAME CODE: whether it ended so because of NCCL: a rank whose NCCL had begun hung, or named
@@ -217,10 +225,7 @@ ring_verdict()
     *) echo "with the plugin: fails with $code" ;;
     esac
     [ "$code" -eq 0 ] && [ -s "$WORK/$name" ] || bad=1
-    if [ "$(ring_said "$name" '[Uu]sing network meshnet')" -ne "$(wc -w <<<"$RING_NODES")" ]; then
-        echo "not every rank used meshnet"
-        bad=1
-    fi
+    ring_used "$name" || bad=1
     [ $bad -eq 0 ] || ring_tell "$name"
     return $bad
 }

@@ -44,8 +44,9 @@ struct mn_opt {
 /* Fills *values (defaults first). Options and operands may stand in any order; argv is put in
  * order, operands last, and the first of them has index *first (argc when there is none). After
  * "--" all are operands. Errors are MN_ERR_USAGE with a text that quotes the argument and says what
- * was expected, with the nearest option name for a typing error. --help is not handled here: rows
- * may hold it. */
+ * was expected, with the nearest option name for a typing error. Where rows have --json beside
+ * --csv, or a --format of which json is one, they exclude each other. --help is not handled here:
+ * rows may hold it. */
 enum mn_err mn_opt_parse(const struct mn_opt *rows, void *values, int argc, char **argv, int *first,
                          struct mn_diag *diag);
 /* The name nearest to a misspelt word, or NULL when none is near. name_at gives the names by index,
