@@ -44,7 +44,7 @@ teardown()
 double()
 {
     local files="stats=$PWD/stats.$3,pulled=$PWD/pulled,muted=$PWD/muted"
-    echo "shm=$FABRIC,dev=rocep1s0f0:mesh0:$1,dev=roceP2p1s0f0:mesh1:$2,$files"
+    echo "shm=$FABRIC,dev=rocep1s0f0:mesh0:$1,dev=roceP2p1s0f0:mesh1:$2,$files${UNTOLD:+,untold=$UNTOLD}"
 }
 
 # receive MESSAGES [VARIABLE…]: a receives in the background with RDMA.
@@ -239,6 +239,32 @@ gone()
     kill -9 "$(pgrep -P $SENDER)"
     wait $RECEIVER || true
     grep -q '^failed .*: peer is gone' received
+}
+
+@test "verbs: of two cables that are pulled at once the device tells of one: the other's carrier is seen" {
+    UNTOLD=roceP2p1s0f0
+    start 0 rdma MESHNET_RDMA_SILENCE=60s
+    until_data_flows
+    for cable in 1 0; do
+        ip -n $NS-a link set mesh$cable down
+    done
+    touch pulled
+    until_said 'mesh1 has no carrier'
+    # It is the port, and not that nobody answers.
+    until_said 'mesh1.*the port is down'
+    for cable in 1 0; do
+        ip -n $NS-a link set mesh$cable up
+    done
+    rm pulled
+    # Of this, too, its device tells nothing.
+    until_said 'mesh1.*goes on after'
+    before=$(tail -n 1 received)
+    for _ in $(seq 600); do
+        [ "$(tail -n 1 received)" -lt $((before + 1024)) ] || break
+        sleep 0.1
+    done
+    cat sent received
+    [ "$(tail -n 1 received)" -ge $((before + 1024)) ]
 }
 
 # rank NUMBER END ADDRESS0 ADDRESS1: one of two that sum up in rounds, what it says in rank.NUMBER.

@@ -94,6 +94,7 @@ static const struct key {
     TEXT(muted, "file: while it is there, nothing arrives at the devices that it names, or at any, "
                 "though the "
                 "ports are up (shm)"),
+    TEXT(untold, "device of whose port no event tells"),
     TEXT(stats, "file that gets the counters at exit"),
     TEXT(shm, "file of a fabric shared between processes"),
 };

@@ -240,7 +240,8 @@ void fv_port_set(struct fv_device *device, int up)
             fv_activate(qp);
         }
     }
-    for (struct fv_context *c = fv.contexts; c && !fv.config.portmute; c = c->next)
+    int told = !fv.config.portmute && strcmp(fv.config.untold, device->config->name) != 0;
+    for (struct fv_context *c = fv.contexts; c && told; c = c->next)
         if (c->device == device)
             fv_event_put(c, (struct ibv_async_event){.element.port_num = 1,
                                                      .event_type = up ? IBV_EVENT_PORT_ACTIVE

@@ -61,6 +61,7 @@ struct fv_config {
     long leaks, strict, nap, lose, ece, forkless, control, inline_every, infiniband, rtr_silent;
     char stats[256], shm[256];
     char pulled[256], muted[256]; /* files that say what the cables are */
+    char untold[256];
 };
 
 /* --- random numbers: xoshiro-like streams, split off one another --- */

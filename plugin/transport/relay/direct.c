@@ -5,16 +5,12 @@
  * and says where, at the set-up in SETUP and later by ATTACHED; a turn's pair is its instance + 1.
  * The line is the handshake's connection. Either end closes it with the data connections, and
  * reopen.h brings another. */
-#include <errno.h>
-#include <linux/ethtool.h>
-#include <linux/sockios.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "plugin/carrier.h"
 #include "plugin/conn_impl.h"
 #include "plugin/reopen.h"
 #include "plugin/transport/relay/flow.h"
@@ -27,29 +23,13 @@
 
 /* --- the cable -------------------------------------------------------------------------------- */
 
-/* As the driver says it now: the flags of the interface follow up to a second later. What cannot be
- * asked has one. */
-static int is_up(int fd, const char *netdev)
-{
-    struct ethtool_value link = {.cmd = ETHTOOL_GLINK};
-    struct ifreq request = {.ifr_flags = 0};
-
-    mn_strlcpy(request.ifr_name, netdev, sizeof request.ifr_name);
-    if (ioctl(fd, SIOCGIFFLAGS, &request))
-        return errno != ENODEV;
-    if (!(request.ifr_flags & IFF_UP))
-        return 0;
-    request.ifr_data = (void *)&link;
-    return ioctl(fd, SIOCETHTOOL, &request) || link.data;
-}
-
 /* 0: none of its ends here has a carrier. */
 static int has_carrier(const struct relay_direct *direct)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), any = fd < 0 || !direct->n_netdevs;
 
     for (int i = 0; i < direct->n_netdevs && !any; i++)
-        any = is_up(fd, direct->netdevs[i]);
+        any = mn_has_carrier(fd, direct->netdevs[i]);
     if (fd >= 0)
         close(fd);
     return any;

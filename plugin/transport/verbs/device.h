@@ -38,13 +38,16 @@ struct verbs_watch {
     uint8_t port;
     atomic_uint port_down; /* milliseconds (mn_now_ms, truncated, never 0) since when; 0 = up */
     atomic_int fatal;      /* enum ibv_event_type + 1 of a device, queue pair or queue error */
+    const char *netdev;    /* an Ethernet port's, as long as the watch; NULL: not looked at */
+    uint8_t dark;          /* the event thread's: down since the netdev was seen without carrier */
     struct verbs_watch *next;
 };
 
 /* Counts what was told to any watch. */
 extern atomic_uint verbs_alarm;
 
-/* device and port must be set; the rest is reset. Down already: port_down is set at once. */
+/* device, port and netdev must be set; the rest is reset. Down already: port_down is set at once.
+ */
 void verbs_watch_add(struct verbs_watch *watch);
 /* After it returns the event thread does not touch the watch any more. */
 void verbs_watch_remove(struct verbs_watch *watch);

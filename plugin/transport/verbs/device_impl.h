@@ -11,6 +11,15 @@ void verbs_devices_close(struct verbs_device *devices, int n);
 /* Starts the thread that reads the events of these devices; ends it. */
 void verbs_events_start(struct verbs_device *devices, int n);
 void verbs_events_stop(void);
+/* The watches, which stay as they are until they are unlocked. */
+struct verbs_watch *verbs_watches_lock(void);
+void verbs_watches_unlock(void);
+void verbs_watch_down(struct verbs_watch *watch);
+/* Carriers, of the event thread. A device has told that a port went or came. */
+void verbs_carriers_told(uint64_t now);
+/* Looks at them if it is time for it. Returns in how many ms it is again; -1: not before
+ * somebody tells. */
+int verbs_carriers_look(uint64_t now);
 
 /* --- ports and GIDs as they are now ------------------------------------------------------------
  */

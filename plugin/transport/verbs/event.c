@@ -21,7 +21,18 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct verbs_watch *watches;
 atomic_uint verbs_alarm;
 
-static void set_down(struct verbs_watch *watch)
+struct verbs_watch *verbs_watches_lock(void)
+{
+    pthread_mutex_lock(&lock);
+    return watches;
+}
+
+void verbs_watches_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void verbs_watch_down(struct verbs_watch *watch)
 {
     unsigned now = (unsigned)mn_now_ms();
     if (atomic_load_explicit(&watch->port_down, memory_order_relaxed) == 0)
@@ -34,11 +45,12 @@ void verbs_watch_add(struct verbs_watch *watch)
     struct ibv_port_attr attr;
     atomic_store_explicit(&watch->port_down, 0, memory_order_relaxed);
     atomic_store_explicit(&watch->fatal, 0, memory_order_relaxed);
+    watch->dark = 0;
     pthread_mutex_lock(&lock);
     /* Asked under the lock: whatever changes afterwards has its event handled afterwards. */
     if (mn_ibv_query_port(device->ibv, device->context, watch->port, &attr) == 0 &&
         attr.state != IBV_PORT_ACTIVE) {
-        set_down(watch);
+        verbs_watch_down(watch);
         verbs_cache_changed(device);
     }
     watch->next = watches;
@@ -113,9 +125,11 @@ static void apply(const struct verbs_device *device, const struct event *event,
         if (event->fatal)
             atomic_store_explicit(&watch->fatal, (int)event->type + 1, memory_order_relaxed);
         if (event->down)
-            set_down(watch);
+            verbs_watch_down(watch);
         if (event->up)
             atomic_store_explicit(&watch->port_down, 0, memory_order_relaxed);
+        if (event->down || event->up)
+            watch->dark = 0; /* the device knows of it */
     }
     pthread_mutex_unlock(&lock);
     /* After what it is about: whoever sees the count sees that, too. */
@@ -144,6 +158,8 @@ static void handle(struct verbs_device *device, struct ibv_async_event *got)
         if (event->scope == PORT || event->scope == DEVICE)
             verbs_cache_changed(device);
         apply(device, event, got);
+        if (event->down || event->up)
+            verbs_carriers_told(mn_now_ms());
     }
     device->ibv->ack_async_event(got);
     if (event)
@@ -193,7 +209,7 @@ static void *read_events(void *arg)
 {
     struct reader *r = arg;
     for (;;) {
-        if (poll(r->fds, (nfds_t)r->n + 1, -1) < 0) {
+        if (poll(r->fds, (nfds_t)r->n + 1, verbs_carriers_look(mn_now_ms())) < 0) {
             if (errno == EINTR)
                 continue;
             MN_WARN("events of RDMA devices are not read any more: poll: %s", strerror(errno));

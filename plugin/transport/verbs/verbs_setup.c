@@ -190,6 +190,7 @@ static enum mn_err make_link(struct verbs_comm *comm, const struct mn_conn *conn
                              VERBS_RING * sizeof *comm->ring, link->device->name);
     link->watch.device = link->device;
     link->watch.port = link->self.port;
+    link->watch.netdev = link->self.infiniband ? NULL : link->local.netdev;
     verbs_watch_add(&link->watch);
     link->first_qp = comm->n_qps;
     for (int q = 0; q < per_link && !err; q++) {
