@@ -2,7 +2,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "plugin/transport/tcp/tcp.h"
+#include "plugin/transport/tcp/tcp_failover.h"
 
 void tcp_write_ack(struct tcp_comm *comm, struct tcp_frame *frame)
 {
@@ -20,6 +20,16 @@ void tcp_write_ack(struct tcp_comm *comm, struct tcp_frame *frame)
     memcpy(&frame->tag, bits, sizeof bits);
 }
 
+/* Where all that is known of has landed, that says as well that its frames were read. */
+static void count_told(struct tcp_comm *comm)
+{
+    for (int i = 0; i < comm->n_lanes; i++) {
+        struct tcp_lane *lane = &comm->lanes[i];
+        if (lane->frames - lane->told_frames < TCP_GOT_EVERY)
+            lane->told_frames = lane->frames;
+    }
+}
+
 /* One frame tells all that has landed. A partly written one is finished first; rare, since the way
  * back carries nothing else. */
 static void write_back(struct tcp_comm *comm)
@@ -30,6 +40,8 @@ static void write_back(struct tcp_comm *comm)
         comm->ack_due = 0;
         comm->ack_bytes = comm->ack_count = 0;
         comm->whole_acked = comm->whole;
+        if (comm->failover && comm->seq_landed == comm->seq_known && !tcp_is_recovering(comm))
+            count_told(comm);
         return;
     }
     comm->got_due = 0;
