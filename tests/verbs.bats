@@ -206,6 +206,19 @@ until_said()
     return 1
 }
 
+# flows_on: 1024 messages more are received, within 30 s.
+flows_on()
+{
+    local before
+    before=$(tail -n 1 received)
+    for _ in $(seq 300); do
+        [ "$(tail -n 1 received)" -lt $((before + 1024)) ] || return 0
+        sleep 0.1
+    done
+    cat sent received
+    return 1
+}
+
 # gone END: mesh0 has gone and come back once, as both ends say once each.
 gone()
 {
@@ -225,12 +238,7 @@ gone()
     mv pulling pulled
     ip -n $NS-a link set mesh0 down
     until_said 'is given up'
-    before=$(tail -n 1 received)
-    for _ in $(seq 300); do
-        [ "$(tail -n 1 received)" -lt $((before + 1024)) ] || break
-        sleep 0.1
-    done
-    [ "$(tail -n 1 received)" -ge $((before + 1024)) ] # long before anything else would end the wait
+    flows_on # long before anything else would end the wait
     ip -n $NS-a link set mesh0 up
     rm pulled
     until_said 'is back after'
@@ -258,13 +266,7 @@ gone()
     rm pulled
     # Of this, too, its device tells nothing.
     until_said 'mesh1.*goes on after'
-    before=$(tail -n 1 received)
-    for _ in $(seq 600); do
-        [ "$(tail -n 1 received)" -lt $((before + 1024)) ] || break
-        sleep 0.1
-    done
-    cat sent received
-    [ "$(tail -n 1 received)" -ge $((before + 1024)) ]
+    flows_on
 }
 
 # rank NUMBER END ADDRESS0 ADDRESS1: one of two that sum up in rounds, what it says in rank.NUMBER.
