@@ -1,6 +1,5 @@
 #include "plugin/carrier.h"
 
-#include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -15,9 +14,9 @@ int mn_has_carrier(int fd, const char *netdev)
 
     mn_strlcpy(request.ifr_name, netdev, sizeof request.ifr_name);
     if (ioctl(fd, SIOCGIFFLAGS, &request))
-        return errno != ENODEV;
+        return -1;
     if (!(request.ifr_flags & IFF_UP))
         return 0;
     request.ifr_data = (void *)&link;
-    return ioctl(fd, SIOCETHTOOL, &request) || link.data;
+    return ioctl(fd, SIOCETHTOOL, &request) ? -1 : link.data != 0;
 }

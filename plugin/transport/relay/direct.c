@@ -5,6 +5,7 @@
  * and says where, at the set-up in SETUP and later by ATTACHED; a turn's pair is its instance + 1.
  * The line is the handshake's connection. Either end closes it with the data connections, and
  * reopen.h brings another. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -28,8 +29,10 @@ static int has_carrier(const struct relay_direct *direct)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), any = fd < 0 || !direct->n_netdevs;
 
-    for (int i = 0; i < direct->n_netdevs && !any; i++)
-        any = mn_has_carrier(fd, direct->netdevs[i]);
+    for (int i = 0; i < direct->n_netdevs && !any; i++) {
+        int carrier = mn_has_carrier(fd, direct->netdevs[i]);
+        any = carrier > 0 || (carrier < 0 && errno != ENODEV);
+    }
     if (fd >= 0)
         close(fd);
     return any;

@@ -18,7 +18,7 @@
 
 struct seen {
     char netdev[IFNAMSIZ];
-    int carrier, changed;
+    int carrier, changed; /* carrier: -1 = nobody can say */
 };
 
 /* The event thread's. */
@@ -60,7 +60,11 @@ static void apply(struct seen *seen, int n)
     dark = 0;
     for (struct verbs_watch *w = verbs_watches_lock(); w; w = w->next) {
         struct seen *of = w->netdev ? find(seen, n, w->netdev) : NULL;
-        if (of && !of->carrier && !is_down(w)) {
+        if (of && of->carrier < 0) {
+            /* It has another name or place now: what the device tells is left. */
+            w->netdev = NULL;
+            w->dark = 0;
+        } else if (of && !of->carrier && !is_down(w)) {
             verbs_watch_down(w);
             w->dark = of->changed = 1;
         } else if (of && of->carrier && w->dark) {
@@ -88,7 +92,7 @@ static void look(void)
         if (!seen[i].changed)
             continue;
         atomic_fetch_add_explicit(&verbs_alarm, 1, memory_order_release);
-        if (seen[i].carrier)
+        if (seen[i].carrier > 0)
             MN_INFO("%s has a carrier again", seen[i].netdev);
         else
             MN_WARN("%s has no carrier: the cable is out, or the port at its other end is down",

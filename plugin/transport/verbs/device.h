@@ -38,7 +38,8 @@ struct verbs_watch {
     uint8_t port;
     atomic_uint port_down; /* milliseconds (mn_now_ms, truncated, never 0) since when; 0 = up */
     atomic_int fatal;      /* enum ibv_event_type + 1 of a device, queue pair or queue error */
-    const char *netdev;    /* an Ethernet port's, as long as the watch; NULL: not looked at */
+    const char *netdev;    /* an Ethernet port's, as long as the watch; NULL: not looked at, as
+                            * when it is there no more */
     uint8_t dark;          /* the event thread's: down since the netdev was seen without carrier */
     struct verbs_watch *next;
 };

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "plugin/tasks_kit.h"
+#include "plugin/conn.h"
 #include "plugin/transport/verbs/device_impl.h"
 #include "topo/base/log.h"
 
@@ -412,6 +413,28 @@ static void a_port_down_already_is_seen_at_once(void **state)
     set_state(7, 2, IBV_PORT_ACTIVE);
 }
 
+/* It may have been renamed, and its port works. */
+static void a_netdev_that_is_not_there_says_nothing_of_its_port(void **state)
+{
+    struct verbs_watch mine = {.device = &devices[1], .port = 1, .netdev = "no-such-netdev"},
+                       up = {.device = &devices[1], .port = 1, .netdev = "lo"};
+    uint64_t end = mn_now_ms() + 10000;
+
+    (void)state;
+    verbs_watch_add(&up);
+    for (int looked = 0; !looked; assert_true(mn_now_ms() < end)) {
+        verbs_watch_add(&mine);
+        send_port(0, IBV_EVENT_PORT_ACTIVE, 2); /* the others are looked at for a while */
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+        verbs_watch_remove(&mine);
+        assert_int_equal(mine.port_down, 0);
+        looked = !mine.netdev;
+    }
+    verbs_watch_remove(&up);
+    assert_int_equal(up.port_down, 0);
+    assert_non_null(up.netdev);
+}
+
 static void *come_and_go(void *arg)
 {
     struct verbs_watch *mine = arg;
@@ -490,6 +513,7 @@ int main(void)
         cmocka_unit_test_setup(the_thread_is_out_of_the_way, forget),
         cmocka_unit_test_setup(port_events_reach_the_watches_of_the_port, forget),
         cmocka_unit_test_setup(queue_errors_reach_their_watch, forget),
+        cmocka_unit_test_setup(a_netdev_that_is_not_there_says_nothing_of_its_port, forget),
         cmocka_unit_test_setup(a_port_down_already_is_seen_at_once, forget),
         cmocka_unit_test_setup(watches_come_and_go_under_events, forget),
         cmocka_unit_test_setup(a_device_that_fails_fails_its_watches, forget),
