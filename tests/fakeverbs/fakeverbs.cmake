@@ -23,9 +23,8 @@ mn_fakeverbs(fakeverbs_old exports-old.map fakeverbs-old)
 
 foreach(name fakeverbs_test unreliable_test channel_test links_test)
   add_executable(${name} ${CMAKE_SOURCE_DIR}/tests/fakeverbs/${name}.c)
-  target_link_libraries(${name} PRIVATE fakeverbs PkgConfig::CMOCKA)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  add_test(NAME ${name} COMMAND ${name})
+  target_link_libraries(${name} PRIVATE fakeverbs)
+  mn_unit(${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 240
                        ENVIRONMENT LD_LIBRARY_PATH=${CMAKE_BINARY_DIR}/tests/fakeverbs)
 endforeach()
