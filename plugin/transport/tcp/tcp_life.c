@@ -252,14 +252,17 @@ static void finish_recovery(struct tcp_comm *comm)
 
     if (was_in_vain(comm, began) && bound > VAIN_WAIT)
         bound = VAIN_WAIT;
-    /* Of the peer's end nobody is told any more. */
-    while (!err && tcp_any_left(comm) && has_to_do(comm) && mn_now_ms() - began < bound) {
+    /* Of the peer's end nobody is told any more. Asked once a turn: when the peer closes just then,
+     * what has been delivered looks as if it had not. */
+    for (;;) {
+        if (err || !tcp_any_left(comm) || !has_to_do(comm))
+            return;
+        if (mn_now_ms() - began >= bound)
+            break;
         err = tcp_attend(comm);
         if (!err && has_to_do(comm))
             nanosleep(&(struct timespec){0, CLOSE_NAP}, NULL);
     }
-    if (err || !tcp_any_left(comm) || !has_to_do(comm))
-        return;
     is_in_vain(comm);
     if (comm->base.is_send)
         MN_WARN("send to peer %s: closed while a link is out, after waiting %u ms for the peer's "
