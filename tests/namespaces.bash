@@ -19,7 +19,8 @@ nap()
 {
     local fifo=${BATS_TEST_TMPDIR:-$PWD}/nap
 
-    [ -p "$fifo" ] || mkfifo "$fifo"
+    # Subshells beside each other share the folder: one of them makes it.
+    [ -p "$fifo" ] || mkfifo "$fifo" 2>/dev/null || [ -p "$fifo" ]
     read -rt "$1" <>"$fifo" || true
 }
 
