@@ -304,6 +304,9 @@ static void send_event(int device, struct ibv_async_event event)
 
 static void send_port(int device, enum ibv_event_type type, int port)
 {
+    if (type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_PORT_ACTIVE)
+        set_state(number_of(devices[device].context), port,
+                  type == IBV_EVENT_PORT_ERR ? IBV_PORT_DOWN : IBV_PORT_ACTIVE);
     send_event(device, (struct ibv_async_event){.event_type = type, .element.port_num = port});
 }
 
@@ -415,6 +418,22 @@ static void a_port_down_already_is_seen_at_once(void **state)
     set_state(7, 2, IBV_PORT_ACTIVE);
 }
 
+/* Back before the driver has compared, it is the port of which the driver told last. */
+static void a_port_that_comes_back_untold_is_asked(void **state)
+{
+    (void)state;
+    struct verbs_watch mine = {.device = &devices[1], .port = 2};
+    unsigned told = atomic_load(&verbs_alarm);
+    set_state(7, 2, IBV_PORT_DOWN);
+    verbs_watch_add(&mine);
+    assert_int_not_equal(mine.port_down, 0);
+    set_state(7, 2, IBV_PORT_ACTIVE);
+    expect_log("info: mlx5_1 port 2: port is ACTIVE again");
+    assert_int_equal(mine.port_down, 0);
+    assert_int_not_equal(atomic_load(&verbs_alarm), told);
+    verbs_watch_remove(&mine);
+}
+
 /* It may have been renamed, and its port works. */
 static void a_netdev_that_is_not_there_says_nothing_of_its_port(void **state)
 {
@@ -520,6 +539,7 @@ int main(void)
         cmocka_unit_test_setup(the_thread_is_out_of_the_way, forget),
         cmocka_unit_test_setup(port_events_reach_the_watches_of_the_port, forget),
         cmocka_unit_test_setup(queue_errors_reach_their_watch, forget),
+        cmocka_unit_test_setup(a_port_that_comes_back_untold_is_asked, forget),
         cmocka_unit_test_setup(a_netdev_that_is_not_there_says_nothing_of_its_port, forget),
         cmocka_unit_test_setup(a_port_down_already_is_seen_at_once, forget),
         cmocka_unit_test_setup(watches_come_and_go_under_events, forget),

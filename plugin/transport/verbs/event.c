@@ -21,6 +21,24 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct verbs_watch *watches;
 atomic_uint verbs_alarm;
 
+/* What is written to the thread's eventfd: that a watch was added whose port is down, or that it is
+ * to end. */
+#define PORT_DOWN ((eventfd_t)1)
+#define STOP      ((eventfd_t)1 << 32)
+#define ASK_MS    1000
+
+struct reader {
+    struct verbs_device *devices;
+    int n;
+    struct pollfd fds[VERBS_MAX_DEVICES + 1]; /* the last one is the eventfd */
+    int wake;
+    int down; /* a port may be */
+    uint64_t asked_ms;
+    pthread_t thread;
+};
+
+static struct reader *reader; /* NULL: no thread; changed by start and stop only */
+
 struct verbs_watch *verbs_watches_lock(void)
 {
     pthread_mutex_lock(&lock);
@@ -43,19 +61,23 @@ void verbs_watch_add(struct verbs_watch *watch)
 {
     struct verbs_device *device = watch->device;
     struct ibv_port_attr attr;
+    int down;
     atomic_store_explicit(&watch->port_down, 0, memory_order_relaxed);
     atomic_store_explicit(&watch->fatal, 0, memory_order_relaxed);
     watch->dark = 0;
     pthread_mutex_lock(&lock);
     /* Asked under the lock: whatever changes afterwards has its event handled afterwards. */
-    if (mn_ibv_query_port(device->ibv, device->context, watch->port, &attr) == 0 &&
-        attr.state != IBV_PORT_ACTIVE) {
+    down = mn_ibv_query_port(device->ibv, device->context, watch->port, &attr) == 0 &&
+           attr.state != IBV_PORT_ACTIVE;
+    if (down) {
         verbs_watch_down(watch);
         verbs_cache_changed(device);
     }
     watch->next = watches;
     watches = watch;
     pthread_mutex_unlock(&lock);
+    if (down && reader)
+        eventfd_write(reader->wake, PORT_DOWN);
 }
 
 void verbs_watch_remove(struct verbs_watch *watch)
@@ -195,21 +217,75 @@ static void lose(struct verbs_device *device)
     tell(device, &gone, 0);
 }
 
-struct reader {
-    struct verbs_device *devices;
-    int n;
-    struct pollfd fds[VERBS_MAX_DEVICES + 1]; /* the last one ends the thread */
-    int stop;
-    pthread_t thread;
-};
+/* Whether one of a port's watches is still down. Asked under the lock: a watch that is added then
+ * has asked after it. */
+static int ask_port(const struct verbs_device *device, int port)
+{
+    struct ibv_port_attr attr;
+    int down = 0, up = 0;
 
-static struct reader *reader; /* NULL: no thread; changed by start and stop only */
+    pthread_mutex_lock(&lock);
+    for (struct verbs_watch *w = watches; w; w = w->next) {
+        if (w->device != device || w->port != port || w->dark ||
+            !atomic_load_explicit(&w->port_down, memory_order_relaxed))
+            continue;
+        if (!down && !up)
+            up = mn_ibv_query_port(device->ibv, device->context, w->port, &attr) == 0 &&
+                 attr.state == IBV_PORT_ACTIVE;
+        if (up)
+            atomic_store_explicit(&w->port_down, 0, memory_order_relaxed);
+        down = !up;
+    }
+    pthread_mutex_unlock(&lock);
+    if (up) {
+        verbs_cache_changed(device);
+        atomic_fetch_add_explicit(&verbs_alarm, 1, memory_order_release);
+        tell(device, find_event(IBV_EVENT_PORT_ACTIVE), port);
+    }
+    return down;
+}
+
+/* The kernel tells of carriers up to a second late, and drivers (mlx5) only what differs from what
+ * they told last: a port found down that is back by then is never told to be. So those that are
+ * down are asked, once a second. Returns in how many ms it is time again; -1: none is down. */
+static int ask_ports(struct reader *r, uint64_t now)
+{
+    if (!r->down)
+        return -1;
+    if (now - r->asked_ms < ASK_MS)
+        return (int)(r->asked_ms + ASK_MS - now);
+    r->asked_ms = now;
+    r->down = 0;
+    for (int i = 0; i < r->n; i++)
+        for (int port = 1; port <= r->devices[i].attr.phys_port_cnt; port++)
+            r->down |= ask_port(&r->devices[i], port);
+    return r->down ? ASK_MS : -1;
+}
+
+/* What wakes the thread may be a port that goes; its own events come first. */
+static void look_for_ports(struct reader *r, uint64_t now)
+{
+    if (!r->down)
+        r->asked_ms = now;
+    r->down = 1;
+}
+
+static int sooner(int one, int other)
+{
+    return one < 0 || (other >= 0 && other < one) ? other : one;
+}
 
 static void *read_events(void *arg)
 {
     struct reader *r = arg;
     for (;;) {
-        if (poll(r->fds, (nfds_t)r->n + 1, verbs_carriers_look(mn_now_ms())) < 0) {
+        uint64_t now = mn_now_ms();
+        eventfd_t why = 0;
+        int carriers = verbs_carriers_look(now);
+        if (carriers >= 0)
+            look_for_ports(r, now);
+        int n = poll(r->fds, (nfds_t)r->n + 1, sooner(carriers, ask_ports(r, now)));
+        if (n < 0) {
             if (errno == EINTR)
                 continue;
             MN_WARN("events of RDMA devices are not read any more: poll: %s", strerror(errno));
@@ -217,8 +293,10 @@ static void *read_events(void *arg)
                 verbs_cache_mute(&r->devices[i]);
             return NULL;
         }
-        if (r->fds[r->n].revents)
+        if (r->fds[r->n].revents && eventfd_read(r->wake, &why) == 0 && why >= STOP)
             return NULL;
+        if (n > 0)
+            look_for_ports(r, mn_now_ms());
         for (int i = 0; i < r->n; i++) {
             short revents = r->fds[i].revents;
             /* After the last event of a device that hangs up, drain() says EAGAIN. */
@@ -238,13 +316,13 @@ static int set_nonblocking(int fd)
 
 static int start_thread(struct reader *r)
 {
-    r->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (r->stop < 0)
+    r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (r->wake < 0)
         return errno;
-    r->fds[r->n] = (struct pollfd){.fd = r->stop, .events = POLLIN};
+    r->fds[r->n] = (struct pollfd){.fd = r->wake, .events = POLLIN};
     int err = mn_thread_start("mn-verbs-event", read_events, r, &r->thread);
     if (err)
-        close(r->stop);
+        close(r->wake);
     return err;
 }
 
@@ -282,9 +360,9 @@ void verbs_events_stop(void)
 {
     if (!reader)
         return;
-    eventfd_write(reader->stop, 1);
+    eventfd_write(reader->wake, STOP);
     pthread_join(reader->thread, NULL);
-    close(reader->stop);
+    close(reader->wake);
     free(reader);
     reader = NULL;
 }
