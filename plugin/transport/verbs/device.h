@@ -40,7 +40,8 @@ struct verbs_watch {
     atomic_int fatal;      /* enum ibv_event_type + 1 of a device, queue pair or queue error */
     const char *netdev;    /* an Ethernet port's, as long as the watch; NULL: not looked at, as
                             * when it is there no more */
-    uint8_t dark;          /* the event thread's: down since the netdev was seen without carrier */
+    /* The event thread's: down since the netdev was seen without carrier; the device is asked. */
+    uint8_t dark, asked;
     struct verbs_watch *next;
 };
 

@@ -64,7 +64,7 @@ void verbs_watch_add(struct verbs_watch *watch)
     int down;
     atomic_store_explicit(&watch->port_down, 0, memory_order_relaxed);
     atomic_store_explicit(&watch->fatal, 0, memory_order_relaxed);
-    watch->dark = 0;
+    watch->dark = watch->asked = 0;
     pthread_mutex_lock(&lock);
     /* Asked under the lock: whatever changes afterwards has its event handled afterwards. */
     down = mn_ibv_query_port(device->ibv, device->context, watch->port, &attr) == 0 &&
@@ -217,32 +217,44 @@ static void lose(struct verbs_device *device)
     tell(device, &gone, 0);
 }
 
-/* Whether one of a port's watches is still down. Asked under the lock: a watch that is added then
- * has asked after it. */
-static int ask_port(const struct verbs_device *device, int port)
+/* Those that have just gone have their events before them; those that failed are their owner's. */
+static int is_to_ask(const struct verbs_watch *watch, unsigned now)
+{
+    unsigned down = atomic_load_explicit(&watch->port_down, memory_order_relaxed);
+    return down && (int)(now - down) >= ASK_MS && !watch->dark;
+}
+
+/* Whether one of a port's watches is still down. The device may take long to answer: those that are
+ * asked for are marked, as one that is added meanwhile knows better. */
+static int ask_port(const struct verbs_device *device, int port, uint64_t now)
 {
     struct ibv_port_attr attr;
-    int down = 0, up = 0;
+    int down = 0, asked = 0, up;
 
     pthread_mutex_lock(&lock);
     for (struct verbs_watch *w = watches; w; w = w->next) {
-        if (w->device != device || w->port != port || w->dark ||
-            !atomic_load_explicit(&w->port_down, memory_order_relaxed))
+        if (w->device != device || w->port != port ||
+            atomic_load_explicit(&w->fatal, memory_order_relaxed))
             continue;
-        if (!down && !up)
-            up = mn_ibv_query_port(device->ibv, device->context, w->port, &attr) == 0 &&
-                 attr.state == IBV_PORT_ACTIVE;
-        if (up)
-            atomic_store_explicit(&w->port_down, 0, memory_order_relaxed);
-        down = !up;
+        w->asked = (uint8_t)is_to_ask(w, (unsigned)now);
+        asked |= w->asked;
+        down |= atomic_load_explicit(&w->port_down, memory_order_relaxed) && !w->dark;
     }
     pthread_mutex_unlock(&lock);
-    if (up) {
-        verbs_cache_changed(device);
-        atomic_fetch_add_explicit(&verbs_alarm, 1, memory_order_release);
-        tell(device, find_event(IBV_EVENT_PORT_ACTIVE), port);
-    }
-    return down;
+    up = asked && mn_ibv_query_port(device->ibv, device->context, (uint8_t)port, &attr) == 0 &&
+         attr.state == IBV_PORT_ACTIVE;
+    if (!up)
+        return down;
+    verbs_cache_changed(device);
+    pthread_mutex_lock(&lock);
+    for (struct verbs_watch *w = watches; w; w = w->next)
+        if (w->device == device && w->port == port && w->asked)
+            atomic_store_explicit(&w->port_down, 0, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+    atomic_fetch_add_explicit(&verbs_alarm, 1, memory_order_release);
+    tell(device, find_event(IBV_EVENT_PORT_ACTIVE), port);
+    verbs_carriers_told(now); /* that it goes again may not be told either */
+    return 1;
 }
 
 /* The kernel tells of carriers up to a second late, and drivers (mlx5) only what differs from what
@@ -258,11 +270,11 @@ static int ask_ports(struct reader *r, uint64_t now)
     r->down = 0;
     for (int i = 0; i < r->n; i++)
         for (int port = 1; port <= r->devices[i].attr.phys_port_cnt; port++)
-            r->down |= ask_port(&r->devices[i], port);
+            r->down |= ask_port(&r->devices[i], port, now);
     return r->down ? ASK_MS : -1;
 }
 
-/* What wakes the thread may be a port that goes; its own events come first. */
+/* What wakes the thread may be a port that goes. */
 static void look_for_ports(struct reader *r, uint64_t now)
 {
     if (!r->down)

@@ -325,10 +325,10 @@ static void a_port_that_is_down_for_long_waits_for_a_sender_that_is_not_called(v
     post_receives(&kit);
     struct verbs_comm *receiver = kit_receiver(&kit);
     verbs_give_up(receiver, 1, mn_now_ms(), "a test");
-    atomic_store(&receiver->links[0].watch.port_down, (unsigned)mn_now_ms() | 1);
+    kit_set("link=fv0:down");
     receiver_alone_for(&kit, 2 * SHORT + 1000);
     assert_true(at(receiver, 0)->asked);
-    atomic_store(&receiver->links[0].watch.port_down, 0);
+    kit_set("link=fv0:up");
     finish(&kit);
 }
 
