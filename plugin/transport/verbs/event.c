@@ -293,10 +293,11 @@ static void *read_events(void *arg)
     for (;;) {
         uint64_t now = mn_now_ms();
         eventfd_t why = 0;
-        int carriers = verbs_carriers_look(now);
+        /* The ports first: one that is back has the carriers looked at. */
+        int ports = ask_ports(r, now), carriers = verbs_carriers_look(now);
         if (carriers >= 0)
             look_for_ports(r, now);
-        int n = poll(r->fds, (nfds_t)r->n + 1, sooner(carriers, ask_ports(r, now)));
+        int n = poll(r->fds, (nfds_t)r->n + 1, sooner(carriers, ports));
         if (n < 0) {
             if (errno == EINTR)
                 continue;
