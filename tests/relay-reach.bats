@@ -142,4 +142,6 @@ right()
     # Without the gigabyte of deliver.maximum, which is left out where the link is slow.
     [ "$(relayed n1)" -gt 40000000 ]
     [ $(($(relayed n1) + $(relayed n3))) -gt 100000000 ]
+    # The bytes of a message go to the peer once, however often isend is asked until it has room.
+    [ "$(ip -n $NS-n2 -j -s link show dev mgmt | jq '.[].stats64.rx.bytes')" -lt 300000000 ]
 }

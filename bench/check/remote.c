@@ -2,6 +2,7 @@
 #include "bench/check/remote.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench/check/far.h"
@@ -13,6 +14,10 @@ struct registration {
     int used;
     unsigned char *data;
     size_t size;
+    /* What the last isend took over there and did not send, NULL: nothing. A rule asks until there
+     * is room for its message, and the way there is narrow. */
+    unsigned char *kept;
+    size_t kept_at, kept_size;
 };
 
 struct mn_remote {
@@ -22,7 +27,8 @@ struct mn_remote {
      * sleeps until the answer is there: with a mutex, and one processor, a thread that only calls
      * would keep the others out for good. */
     struct mn_turns turns;
-    int comms[MN_REMOTE_COMMS], requests[MN_REMOTE_REQUESTS];
+    int comms[MN_REMOTE_COMMS];
+    int requests[MN_REMOTE_REQUESTS]; /* 1 + the registration's number; 0: free */
     struct registration mrs[MN_REMOTE_MRS];
     uint32_t next_request;
 };
@@ -77,6 +83,28 @@ static struct mn_remote_answer call(struct mn_remote *remote, const struct mn_re
     if (answer.state > MN_REMOTE_UNCHANGED || answer.bytes != expected)
         mn_check_skip(remote->check, "the peer's answer to %s is none", names[c->op]);
     return answer;
+}
+
+static void forget(struct registration *mr)
+{
+    free(mr->kept);
+    mr->kept = NULL;
+}
+
+static void keep(struct registration *mr, size_t at, const void *data, size_t size)
+{
+    forget(mr);
+    mr->kept = size ? malloc(size) : NULL;
+    if (!mr->kept)
+        return;
+    memcpy(mr->kept, data, size);
+    mr->kept_at = at;
+    mr->kept_size = size;
+}
+
+static int is_kept(const struct registration *mr, size_t at, const void *data, size_t size)
+{
+    return mr->kept && mr->kept_at == at && mr->kept_size == size && !memcmp(mr->kept, data, size);
 }
 
 int mn_remote_connect(struct mn_remote *remote, int dev, void *handle, void **comm,
@@ -139,6 +167,7 @@ int mn_remote_dereg(struct mn_remote *remote, void *comm, void *mhandle)
     mn_turns_take(&remote->turns);
     c.mr = (uint32_t)(mr - remote->mrs);
     answer = call(remote, &c, NULL);
+    forget(mr);
     mr->used = 0;
     mn_turns_pass(&remote->turns);
     return answer.result;
@@ -147,23 +176,28 @@ int mn_remote_dereg(struct mn_remote *remote, void *comm, void *mhandle)
 int mn_remote_isend(struct mn_remote *remote, void *comm, void *data, size_t size, int tag,
                     void *mhandle, void **request)
 {
-    const struct registration *mr = mhandle;
+    struct registration *mr = mhandle;
     struct mn_remote_call c = {.op = MN_REMOTE_SEND,
                                .comm = comm_number(remote, comm),
                                .number = tag,
                                .size = size,
                                .word = (uintptr_t)*request};
     struct mn_remote_answer answer;
+    size_t bytes = mr->size > MN_KIT_ALIAS_ABOVE && size > MN_KIT_ALIAS ? MN_KIT_ALIAS : size;
 
-    c.bytes =
-        (uint32_t)(mr->size > MN_KIT_ALIAS_ABOVE && size > MN_KIT_ALIAS ? MN_KIT_ALIAS : size);
     mn_turns_take(&remote->turns);
     c.mr = (uint32_t)(mr - remote->mrs);
     c.offset = (uint64_t)((unsigned char *)data - mr->data);
     c.request = free_name(remote, remote->requests, MN_REMOTE_REQUESTS, remote->next_request);
+    c.given = is_kept(mr, (size_t)c.offset, data, bytes);
+    c.bytes = c.given ? 0 : (uint32_t)bytes;
     answer = call(remote, &c, data);
+    if (answer.result || answer.state != MN_REMOTE_NULL)
+        forget(mr);
+    else if (!c.given)
+        keep(mr, (size_t)c.offset, data, bytes);
     if (answer.state == MN_REMOTE_GIVEN) {
-        remote->requests[c.request] = 1;
+        remote->requests[c.request] = 1 + (int)c.mr;
         remote->next_request = c.request + 1;
         *request = &remote->requests[c.request];
     } else if (answer.state == MN_REMOTE_NULL) {
@@ -182,8 +216,10 @@ int mn_remote_test(struct mn_remote *remote, void *request, int *done, int *size
     c.request = (uint32_t)((int *)request - remote->requests);
     answer = call(remote, &c, NULL);
     *done = answer.done;
-    if (!answer.result && answer.done == 1)
+    if (!answer.result && answer.done == 1 && remote->requests[c.request]) {
+        forget(&remote->mrs[remote->requests[c.request] - 1]); /* overwritten there */
         remote->requests[c.request] = 0;
+    }
     mn_turns_pass(&remote->turns);
     return answer.result;
 }

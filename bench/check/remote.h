@@ -1,9 +1,10 @@
 /* The connecting end of a rule's connections in another process or on another machine
  * (MN_CHECK_ENDS): its connect,
  * regMr, isend, test, … are carried out there, one at a time, and what the rule holds here stands
- * for the comms, registrations and requests there. The bytes of a message go over with its isend;
- * once test reported it done, they are overwritten there. The accepting end stays in the rule's
- * process, so that everything about received bytes is seen by the rule itself. */
+ * for the comms, registrations and requests there. The bytes of a message go over with its isend,
+ * unless they did with one before it that had no room; once test reported it done, they are
+ * overwritten there. The accepting end stays in the rule's process, so that everything about
+ * received bytes is seen by the rule itself. */
 #ifndef MN_CHECK_REMOTE_H
 #define MN_CHECK_REMOTE_H
 

@@ -137,9 +137,11 @@ static void serve_send(struct mn_check *check, const struct mn_remote_call *c, i
     void *comm = comm_of(check, c->comm), *const old = (void *)(uintptr_t)c->word, *request = old;
     struct registration *mr = mr_of(check, c->mr);
 
+    size_t bytes = mr->alias && c->size > MN_KIT_ALIAS ? MN_KIT_ALIAS : (size_t)c->size;
+
     if (c->offset > mr->size || c->size > mr->size - c->offset || c->bytes > MN_REMOTE_LONGEST ||
         c->request >= MN_REMOTE_REQUESTS || requests[c->request].used ||
-        c->bytes != (mr->alias && c->size > MN_KIT_ALIAS ? MN_KIT_ALIAS : c->size))
+        c->bytes != (c->given ? 0 : bytes))
         nonsense(check, "isend");
     if (c->bytes)
         mn_peer_hear(check, fd, mr->data + c->offset, c->bytes);

@@ -112,6 +112,8 @@ static void test_outside(void **state)
     static const struct mn_remote_call rows[] = {
         {.op = MN_REMOTE_SEND, .size = 101, .bytes = 101},
         {.op = MN_REMOTE_SEND, .size = 100, .bytes = 99},
+        {.op = MN_REMOTE_SEND, .size = 100, .given = 1, .bytes = 100},
+        {.op = MN_REMOTE_SEND, .size = 101, .given = 1},
         {.op = MN_REMOTE_SEND, .size = 1, .offset = 100, .bytes = 1},
         {.op = MN_REMOTE_SEND, .size = UINT64_MAX, .offset = 50, .bytes = UINT32_MAX},
         {.op = MN_REMOTE_SEND, .size = 1, .offset = UINT64_MAX, .bytes = 1},

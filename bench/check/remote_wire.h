@@ -26,7 +26,8 @@ struct mn_remote_call {
     uint32_t op, comm, mr, request; /* numbers the rule chose */
     int32_t number;                 /* connect: dev; reg: place in a page; send: tag; test: done;
                                      * count: enum mn_remote_count */
-    uint32_t given;                 /* connect: a device handle; test: a place for sizes */
+    uint32_t given;                 /* connect: a device handle; test: a place for sizes; send:
+                                     * its bytes, by the send before it of this registration */
     uint64_t size, offset;          /* reg: size; send: where in the registration, and how much */
     uint64_t word;                  /* connect: *device_handle; send: *request */
     uint32_t bytes, unused;         /* that follow: connect: the handle; send: the message */
