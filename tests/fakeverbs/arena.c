@@ -39,7 +39,7 @@ static void clear_slot(uint32_t slot)
 {
     struct fv_arena *arena = fv.arena;
     for (uint32_t i = 0; i < FV_SLOTS; i++)
-        if (atomic_load(&arena->wires[i].qpn) && atomic_load(&arena->wires[i].owner) == slot)
+        if (atomic_load(&arena->wires[i].qpn) && atomic_load(&arena->wires[i].owner) == 1 + slot)
             fv_wire_free(&arena->wires[i]);
     memset(&arena->procs[slot], 0, sizeof arena->procs[slot]);
 }
@@ -128,5 +128,6 @@ void fv_wire_free(struct fv_wire *wire)
         madvise(wire->req_data, sizeof wire->req_data + sizeof wire->rsp_data,
                 arena_fd < 0 ? MADV_DONTNEED : MADV_REMOVE);
     atomic_store(&wire->state, IBV_QPS_RESET);
+    atomic_store(&wire->owner, 0); /* first: with the number gone it is the next one's */
     atomic_store(&wire->qpn, 0);
 }

@@ -27,8 +27,10 @@ void fv_deactivate(struct fv_qp *qp)
 
 void fv_bell(struct fv_wire *wire)
 {
-    struct fv_proc *proc = &fv.arena->procs[atomic_load(&wire->owner)];
-    uint32_t slot = (uint32_t)(wire - fv.arena->wires);
+    uint32_t owner = atomic_load(&wire->owner), slot = (uint32_t)(wire - fv.arena->wires);
+    if (!owner) /* gone since it was looked at */
+        return;
+    struct fv_proc *proc = &fv.arena->procs[owner - 1];
     atomic_fetch_or(&proc->bells[slot / 64], 1ull << slot % 64);
     atomic_fetch_or(&proc->bell, 1ull << slot / 64);
     if (proc != fv.proc && atomic_load(&proc->sleeping))
@@ -74,7 +76,8 @@ struct fv_wire *fv_datagram_to(const struct fv_qp *qp, const struct fv_swqe *w)
         (state != IBV_QPS_RTR && state != IBV_QPS_RTS) || !atomic_load(&peer->link_up) ||
         !atomic_load(&qp->wire->link_up) || !fv_passes(qp->wire, peer))
         return NULL;
-    return fv_gid_of(&fv.arena->procs[atomic_load(&peer->owner)], &w->dgid) ? peer : NULL;
+    uint32_t owner = atomic_load(&peer->owner);
+    return owner && fv_gid_of(&fv.arena->procs[owner - 1], &w->dgid) ? peer : NULL;
 }
 
 struct fv_wire *fv_reachable(const struct fv_qp *qp)

@@ -14,11 +14,13 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/fakeverbs/fakeverbs.h"
+#include "tests/fakeverbs/fv.h"
 
 static void write_with_imm_arrives(void **state)
 {
@@ -717,6 +719,32 @@ static void processes_share_a_fabric(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+/* A process that comes clears what another left in its place. What a third has claimed at that
+ * moment and not yet made its own is not of it. */
+static void what_is_being_claimed_is_nobodys(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/fakeverbs.XXXXXX", settings[64];
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    snprintf(settings, sizeof settings, "shm=%s", path);
+    for (int turn = 0; turn < 2; turn++)
+        assert_int_equal(end_of(start_role("leak", settings, -1, -1)), 0);
+    struct fv_arena *arena = mmap(NULL, sizeof *arena, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    assert_ptr_not_equal(arena, MAP_FAILED);
+    uint32_t free_ones[FV_SLOTS], n = 0;
+    for (uint32_t i = 0; i < FV_SLOTS; i++)
+        if (!atomic_load(&arena->wires[i].qpn) && i % 2)
+            atomic_store(&arena->wires[free_ones[n++] = i].qpn, FV_SLOTS + i);
+    assert_true(n > FV_SLOTS / 4);
+    assert_int_equal(end_of(start_role("leak", settings, -1, -1)), 0);
+    for (uint32_t i = 0; i < n; i++)
+        assert_int_equal(atomic_load(&arena->wires[free_ones[i]].qpn), FV_SLOTS + free_ones[i]);
+    munmap(arena, sizeof *arena);
+    close(file);
+    unlink(path);
+}
+
 int main(int argc, char **argv)
 {
     for (size_t i = 0; argc > 1 && i < sizeof roles / sizeof *roles; i++) {
@@ -749,6 +777,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_seed_replays),
         cmocka_unit_test(misuse_aborts),
         cmocka_unit_test(processes_share_a_fabric),
+        cmocka_unit_test(what_is_being_claimed_is_nobodys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,7 @@ static int claim(struct fv_qp *qp)
         fv_ring_clear(&wire->req);
         fv_ring_clear(&wire->rsp);
         atomic_store(&wire->putting, 0);
-        atomic_store(&wire->owner, fv.proc_slot);
+        atomic_store(&wire->owner, 1 + fv.proc_slot);
         atomic_store(&wire->state, IBV_QPS_RESET);
         atomic_store(&wire->link_up, (uint32_t)qp->device->port_up);
         atomic_store(&wire->lost, qp->device->config->lost);
