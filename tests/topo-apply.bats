@@ -700,6 +700,11 @@ kill_keeper()
         [ "$(ps -o sid= "$pid" | tr -d ' ')" = "$pid" ] || continue
         kill -KILL "$pid"
         killed=1
+        # The lock is free when it is gone, which comes some time after the signal.
+        for _ in $(seq 200); do
+            [[ $(ps -o stat= "$pid") == [^Z]* ]] || break
+            sleep 0.05
+        done
     done
     [ -n "$killed" ]
 }
@@ -771,6 +776,7 @@ kill_keeper()
     kill_keeper a
     mkdir -p root.a/etc/meshnet/meshnet-ip.sh
     run on a env MESHNET_NODE=a MESHNET_ROOT="$PWD/root.a" "$MESHNET" node apply-undo <<<'{"orphan":true}'
+    echo "$output"
     [ "$status" -ne 0 ]
     [[ "$output" == *meshnet-ip.sh* ]]
     state a | diff before.a -
