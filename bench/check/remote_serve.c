@@ -136,7 +136,6 @@ static void serve_send(struct mn_check *check, const struct mn_remote_call *c, i
 {
     void *comm = comm_of(check, c->comm), *const old = (void *)(uintptr_t)c->word, *request = old;
     struct registration *mr = mr_of(check, c->mr);
-
     size_t bytes = mr->alias && c->size > MN_KIT_ALIAS ? MN_KIT_ALIAS : (size_t)c->size;
 
     if (c->offset > mr->size || c->size > mr->size - c->offset || c->bytes > MN_REMOTE_LONGEST ||
