@@ -138,7 +138,7 @@ matrix()
     done
     tc -n $NS-d qdisc add dev da root tbf rate 20mbit burst 32k latency 50ms
     tc -n $NS-a qdisc add dev ax root tbf rate 20mbit burst 32k latency 50ms
-    all_ranks links.json --links --sizes 128K --duration 300ms --no-check --json
+    all_ranks links.json --links --sizes 128K --duration 1s --no-check --json
     jq -c '.cells[] | [.link, .out_gbps, .in_gbps, .both_gbps, .p50_us]' links.json
     all_ranks report.json --collective all-reduce,all-gather --sizes 256K --algorithm ring --iters 2 \
         --predict-from links.json --json

@@ -625,7 +625,8 @@ nodes: [{name: a, nics: [{netdev: lo, addresses: [127.0.0.1/8]}]},
 	[[ \$command == *node\ mesh* && ! -e lost ]] || exec sh -c "\$command"
 	sh -c "\$command"
 	code=\$? keeper=\$(cat keeper)
-	kill \$(pgrep -x -P "\$keeper" cat)
+	until cat=\$(pgrep -x -P "\$keeper" cat); do sleep 0.1; done
+	kill \$cat
 	while grep -q '^State:.[^Z]' /proc/\$keeper/status; do sleep 0.1; done
 	: >lost
 	exit \$code

@@ -558,7 +558,7 @@ first()
 
 @test "doctor: --watch says what is new and what is gone" {
     nsenter --net=/run/netns/$NS-a env MESHNET_NODE=a timeout 100 "$MESHNET" doctor --mesh a.yaml \
-        --no-write --watch --interval 1s >watch.out 2>&1 3>&- &
+        --no-write --watch --interval 5s >watch.out 2>&1 3>&- &
     watcher=$!
     wait_for "No findings."
     ip -n $NS-c link set cd down

@@ -140,12 +140,12 @@ engine()
 
 @test "engine: what hangs ends at the timeout, and one rank's end is every rank's" {
     for hang in 1 2; do
-        FAKENCCL=hang=$hang,rank=1 engine --engine nccl --networks mesh --timeout 2s
+        FAKENCCL=hang=$hang,rank=1 engine --engine nccl --networks mesh --timeout 5s
         [ "$status" -eq 1 ]
-        [[ $stderr == *"nothing moved for 2 s (--timeout)"* ]]
+        [[ $stderr == *"nothing moved for 5 s (--timeout)"* ]]
     done
     # The results are there, whatever closing does.
-    FAKENCCL=hang=3 engine --engine nccl --networks mesh --timeout 2s --json
+    FAKENCCL=hang=3 engine --engine nccl --networks mesh --timeout 5s --json
     [ "$status" -eq 0 ]
     [ "$(jq '.collectives | length' <<<"$output")" -eq 1 ]
 }

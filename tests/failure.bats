@@ -131,7 +131,11 @@ told()
     [ -n "${MESHNET_LONG-}" ] || export MESHNET_SILENCE=12s
     touch idle
     start 512 idle
-    outage 4
+    for _ in $(seq 300); do
+        ! grep -qs connected received || break
+        nap 0.1
+    done
+    outage 7
     rm idle
     survived 512
     told received

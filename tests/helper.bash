@@ -9,6 +9,26 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 # Files run beside each other.
 export DRIVER_NAP=200 STREAM_PACE=1000
 
+# joined PID…: ranks of bench; waits until each has come to the others: the plugin is loaded then.
+joined()
+{
+    local pid
+    for _ in $(seq 300); do
+        for pid in "$@"; do
+            grep -qs libnccl-net-mesh "/proc/$pid/maps" || break
+        done
+        ! grep -qs libnccl-net-mesh "/proc/$pid/maps" || return 0
+        sleep 0.1
+    done
+    return 1
+}
+
+# no COMMAND…: that it fails. "! COMMAND" alone is passed over by errexit: nothing comes of it.
+no()
+{
+    ! "$@"
+}
+
 # A port that nobody listens at: files run beside each other, and not all in a namespace of their own.
 free_port()
 {

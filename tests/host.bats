@@ -224,7 +224,7 @@ until_back()
 stopped_as_a_cable_goes()
 {
     local end
-    [ -n "${MESHNET_LONG-}" ] || export MESHNET_SILENCE=2s MESHNET_RDMA_SILENCE=3s
+    [ -n "${MESHNET_LONG-}" ] || export MESHNET_SILENCE=2s MESHNET_RDMA_SILENCE=4s
     ends_of $1
     for end in $RECEIVER $SENDER; do
         until_back

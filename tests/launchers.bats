@@ -194,7 +194,7 @@ none_left()
             [ "$(ranks c)" -ne 1 ] || break
             sleep 0.1
         done
-        sleep 2
+        joined $(ip netns pids $NS-c | xargs -r ps -o pid=,args= -p | awk '/--coordinator/ { print $1 }')
         kill "$(cat serve.c.pid)"
     ) 3>&- &
     by_agents --hosts a,b,c,d --collective all-reduce --sizes 64K --duration 62s

@@ -175,7 +175,7 @@ cell()
 second_cable()
 {
     local i
-    for i in $(seq 300); do
+    for i in $(seq 600); do
         [ "$(sent a ab2)" -lt 1000000 ] || break
         nap 0.1
     done
@@ -199,14 +199,14 @@ second_cable()
 }
 
 @test "matrix: a node that dies is named, and what needs it not is measured" {
-    rank 1 b 4 --links --pairs --duration 200ms >b.out 2>&1 3>&- &
-    rank 2 c 4 --links --pairs --duration 200ms >c.out 2>&1 3>&- &
-    rank 3 d 4 --links --pairs --duration 200ms >d.out 2>&1 3>&- &
+    rank 1 b 4 --links --pairs --duration 1s >b.out 2>&1 3>&- &
+    rank 2 c 4 --links --pairs --duration 1s >c.out 2>&1 3>&- &
+    rank 3 d 4 --links --pairs --duration 1s >d.out 2>&1 3>&- &
     (
         second_cable
         kill -KILL $(ip netns pids $NS-c)
     ) 3>&- &
-    run --separate-stderr rank 0 a 4 --links --pairs --duration 200ms --json
+    run --separate-stderr rank 0 a 4 --links --pairs --duration 1s --json
     wait
     echo "$output"
     echo "$stderr"

@@ -48,7 +48,7 @@ search()
         echo "$options: $output"
         [ "$status" -eq 0 ]
         grep -q 'errors: 0$' <<<"$output"
-        ! grep -q 'Search not completed' <<<"$output"
+        no grep -q 'Search not completed' <<<"$output"
     done
 }
 
@@ -87,7 +87,7 @@ no_bad_end()
     echo "$*: $output"
     [ "$status" -eq 0 ]
     grep -q 'errors: 0$' <<<"$output"
-    ! grep -q 'Search not completed\|max search depth' <<<"$output"
+    no grep -q 'Search not completed\|max search depth' <<<"$output"
 }
 
 bad_end()

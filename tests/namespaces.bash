@@ -116,7 +116,8 @@ ssh_to()
     export MESHNET_SSH=$PWD/ssh
 }
 
-# sshd_at NODE: a server in the node's namespace that lets this test in. Its shells read no file of whoever
+# sshd_at NODE: a server in the node's namespace that lets this test in; returns when it listens, which is
+# before its file is there. Its shells read no file of whoever
 # runs the tests: some start programs for seconds, and one after another.
 sshd_at()
 {
@@ -131,6 +132,11 @@ sshd_at()
 	END
     mkdir -p /run/sshd
     on "$1" /usr/sbin/sshd -f "$PWD/sshd.$1" 3>&-
+    for _ in $(seq 300); do
+        [ ! -s "sshd.$1.pid" ] || return 0
+        sleep 0.1
+    done
+    return 1
 }
 
 # shape_of ring|line|star NODES: namespaces n0, n1, … with a management network (of managed) and such

@@ -224,7 +224,8 @@ lldp()
     local node=$1 nic=$2 i
     shift 2
     rm -f sent
-    on "$node" python3 - "$nic" "$@" 3>&- <<-'END' &
+    # No function, whose shell would be killed in its place.
+    nsenter --net=/run/netns/$NS-"$node" python3 - "$nic" "$@" 3>&- <<-'END' &
 	import socket, sys, time
 	s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 	s.bind((sys.argv[1], 0))
@@ -250,6 +251,7 @@ lldp()
         0207040200000000aa04050765313762060200780a05746f722d310000
     neighbors_at a --wait 2s --json
     kill "$SENDER"
+    wait "$SENDER" || true
     [ "$status" -eq 0 ]
     [ "$(jq -c '.strangers' <<<"$output")" = \
         '[{"at":"a/e0","by":"lldp","mac":"02:00:00:00:aa:01","system":"tor-1","port":"e17b"}]' ]
@@ -262,6 +264,7 @@ lldp()
     lldp b e0 02070402000000aa00040703'02000000aa01'060200780000
     neighbors --hosts a,b --wait 2s --json
     kill "$SENDER"
+    wait "$SENDER" || true
     [ "$(cables)" = "a/e0 b/e0 9000 9000 ipv6 up" ]
     [ "$(jq -r '[.strangers[].mac] | unique | .[]' <<<"$output")" = 02:00:00:00:aa:01 ]
     [ "$(jq -c '[.findings[].id]' <<<"$output")" = '[]' ]
@@ -269,6 +272,7 @@ lldp()
     lldp b e0 02070402000000aa00040703'02000000aa01'060200780e04000400040000
     neighbors --hosts a,b --wait 2s --json
     kill "$SENDER"
+    wait "$SENDER" || true
     [ "$(jq -c '[.findings[].id]' <<<"$output")" = '["switch-between"]' ]
     [ "$(jq .n_cables <<<"$output")" -eq 0 ]
 }

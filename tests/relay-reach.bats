@@ -56,7 +56,7 @@ right()
     right
     [ "$(grep -c 'peer n2 has no cable to this node' said.0)" -eq 1 ]
     grep -q 'peer n2 has no cable to this node: meshnet relayd reaches it through n[13] and through n[13].*; a cable between the two would be faster' said.0
-    ! grep 'WARN\|TCP reaches it' said.?
+    no grep 'WARN\|TCP reaches it' said.?
 }
 
 @test "relay-reach: without relayd others are taken, no warning is given, and it is said what would be faster" {
@@ -64,7 +64,7 @@ right()
     right
     grep -q 'peer n2.*no relay: .*relay.*n[13].*other ways are taken for a minute' said.0 said.2
     grep -q 'peer n2 has no cable to this node: TCP reaches it over the management network.*; meshnet relayd on n[13] and on n[13] would be faster, but .*n[13]' said.0
-    ! grep 'WARN' said.?
+    no grep 'WARN' said.?
     # Every connection after the first goes without: each pair tries once.
     [ "$(cat said.0 said.2 | grep -c 'no relay: ')" -le 4 ]
 }
@@ -74,13 +74,13 @@ right()
     ranks
     right
     grep -q 'peer n2 has no cable to this node: meshnet relayd reaches it' said.0
-    ! grep 'WARN\|TCP reaches it' said.?
+    no grep 'WARN\|TCP reaches it' said.?
     relayd_ends n0
     ranks
     right
     grep -q 'peer n2 has no cable to this node: meshnet relayd reaches it' said.0
     grep -q 'peer n3 has no cable to this node: TCP reaches it' said.1
-    ! grep WARN said.?
+    no grep WARN said.?
 }
 
 @test "relay-reach: the relay alone, and the error says what it needs" {
@@ -88,7 +88,7 @@ right()
     run ranks
     [ "$status" -ne 0 ]
     cat said.0 said.2 | grep 'WARN.*relay.*n[13]'
-    ! grep 'TCP reaches it' said.?
+    no grep 'TCP reaches it' said.?
     unset MESHNET_KEY_FILE
     run ranks
     [ "$status" -ne 0 ]
@@ -100,7 +100,7 @@ right()
     relayd n0 n1 n2 n3
     ranks
     right
-    ! grep 'WARN\|TCP reaches it' said.?
+    no grep 'WARN\|TCP reaches it' said.?
 }
 
 @test "relay-reach: a process without the key has the relayd of its node sign" {
@@ -110,7 +110,7 @@ right()
     ranks
     right
     grep -q 'peer n2 has no cable to this node: meshnet relayd reaches it' said.0
-    ! grep 'WARN\|TCP reaches it' said.?
+    no grep 'WARN\|TCP reaches it' said.?
     export MESHNET_KEY_FILE=$key
 }
 

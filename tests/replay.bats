@@ -119,7 +119,7 @@ put()
     for file in job.*; do
         put "$file" "$(where 10 "$file" | tail -n 1)" 8 '\0\0\0\0\0\0\0\1'
     done
-    timeout -k 60 -s INT 3 "$MESHNET" replay job.* --timed >out 2>&1 || status=$?
+    timeout -k 60 -s INT 8 "$MESHNET" replay job.* --timed >out 2>&1 || status=$?
     cat out
     [ "$status" -eq 124 ]
     grep -q interrupted out

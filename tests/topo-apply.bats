@@ -217,6 +217,22 @@ apply_until()
     wait_for held
 }
 
+# killed PID…: those of them that are there still; returns when they have gone, which is some time after
+# the signal: their locks are free then.
+killed()
+{
+    local pid
+    for pid in "$@"; do
+        kill -KILL "$pid" 2>/dev/null || true
+    done
+    for pid in "$@"; do
+        for _ in $(seq 200); do
+            [[ $(ps -o stat= "$pid") == [^Z]* ]] || break
+            sleep 0.05
+        done
+    done
+}
+
 # abandon: whoever asked is killed, and whom it asked goes on.
 abandon()
 {
@@ -274,7 +290,7 @@ goes_on()
 @test "topo apply: whoever asked is killed: the nodes undo it by themselves" {
     pair
     states >before
-    apply_until apply-check --rollback 10s
+    apply_until apply-check --rollback 20s
     abandon
     run ! diff <(states) before
     back
@@ -343,9 +359,7 @@ goes_on()
     apply_until apply-check
     abandon
     # The namespaces' processes are the keepers, and what the ssh still runs.
-    for node in a b; do
-        ip netns pids $NS-$node | xargs -r kill -KILL
-    done
+    killed $(ip netns pids $NS-a; ip netns pids $NS-b)
     sed -i 's/10.77.0.0/10.77.0.2/; s/10.77.0.1/10.77.0.3/' mesh.yaml
     apply --dry-run
     [ "$status" -eq 0 ]
@@ -364,7 +378,7 @@ goes_on()
     [ "$status" -eq 0 ]
     states >after
     for node in a b; do
-        ip netns pids "$NS-$node" | xargs -r kill -9
+        killed $(ip netns pids "$NS-$node")
         ip netns delete "$NS-$node"
     done
     ip netns delete $NS-me
@@ -695,18 +709,12 @@ line6()
 # kill_keeper NODE: the process there that holds the lock of what is tried.
 kill_keeper()
 {
-    local pid killed=
+    local pid keeper=
     for pid in $(ip netns pids "$NS-$1"); do
-        [ "$(ps -o sid= "$pid" | tr -d ' ')" = "$pid" ] || continue
-        kill -KILL "$pid"
-        killed=1
-        # The lock is free when it is gone, which comes some time after the signal.
-        for _ in $(seq 200); do
-            [[ $(ps -o stat= "$pid") == [^Z]* ]] || break
-            sleep 0.05
-        done
+        [ "$(ps -o sid= "$pid" | tr -d ' ')" != "$pid" ] || keeper=$pid
     done
-    [ -n "$killed" ]
+    [ -n "$keeper" ]
+    killed $keeper
 }
 
 @test "topo apply: a timer that is killed during the check does not save its changes" {
@@ -1028,7 +1036,7 @@ undone_everywhere()
     on c nft -f - <<-END || skip "no nftables here"
 	table inet mine { chain input { type filter hook input priority 0; policy drop; iifname mgmt accept; ct state established,related accept; }; }
 	END
-    apply --yes --rollback 12s --json
+    apply --yes --rollback 30s --json
     [ "$status" -eq 0 ]
     jq -e '.far_answers == 1 and ([.far[] | {node, far, state, path}] == [{node: "a", far: "c", state: "asks itself", path: "b"}])' <<<"$output"
 }
@@ -1057,14 +1065,14 @@ user_checks()
     apply --yes --rollback 12s
     undone_everywhere "or their answers, do not pass b: at b net/ipv4/conf/p0/forwarding is 0"
     rm ssh.before
-    apply --yes --rollback 12s --json
+    apply --yes --rollback 30s --json
     [ "$status" -eq 0 ]
     jq -e '.far_answers == 0 and ([.far[] | {node, far, state}] ==
         [{node: "a", far: "c", state: "cannot be told"}, {node: "c", far: "a", state: "cannot be told"}])' <<<"$output"
     apply --undo --yes
     [ "$status" -eq 0 ]
     for node in a c; do on $node sysctl -qw net.ipv4.ping_group_range='0 2147483647'; done
-    apply --yes --rollback 12s --json
+    apply --yes --rollback 30s --json
     [ "$status" -eq 0 ]
     jq -e '.far == [] and .far_answers == 2' <<<"$output"
 }
@@ -1091,12 +1099,7 @@ user_checks()
     ip -n $NS-b link set p1 up
     states | diff before -
     # It comes back: that is waited for, for half of the time.
-    cat >ssh.before <<-END
-	if [ "\$2" = b ] && [[ "\$3" == *"node apply-check"* ]]; then
-	    ip -n $NS-b link set p1 down
-	    (sleep 12; ip -n $NS-b link set p1 up) >/dev/null 2>&1 3>&- &
-	fi
-	END
+    breaks b sh -c "'ip link set p1 down; (sleep 9; ip link set p1 up) >/dev/null 2>&1 3>&- &'"
     apply --yes --rollback 30s
     [ "$status" -eq 0 ]
     rm ssh.before
