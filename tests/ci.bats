@@ -115,6 +115,16 @@ one_command()
     planted check-style 'topo/nic.h'
 }
 
+@test "check-shell: what has to fail, and is passed over" {
+    mkdir -p tests/lab
+    cp "$BATS_TEST_DIRNAME"/helper.bash tests
+    touch tests/lab/none.bats
+    printf '@test "a" {\n    no false\n    ! true || return 1\n    ! false\n}\n' >tests/planted.bats
+    ci/check-shell
+    printf '@test "b" {\n    ! true\n    true\n}\n' >>tests/planted.bats
+    planted check-shell 'tests/planted.bats:7:'
+}
+
 @test "check-warnings: what clang warns of" {
     command -v clang >/dev/null || skip "no clang"
     mkdir tests/{drivers,broken}
