@@ -709,12 +709,12 @@ line6()
 # kill_keeper NODE: the process there that holds the lock of what is tried.
 kill_keeper()
 {
-    local pid keeper=
+    local pid keepers=()
     for pid in $(ip netns pids "$NS-$1"); do
-        [ "$(ps -o sid= "$pid" | tr -d ' ')" != "$pid" ] || keeper=$pid
+        [ "$(ps -o sid= "$pid" | tr -d ' ')" != "$pid" ] || keepers+=("$pid")
     done
-    [ -n "$keeper" ]
-    killed $keeper
+    [ ${#keepers[@]} -gt 0 ]
+    killed "${keepers[@]}"
 }
 
 @test "topo apply: a timer that is killed during the check does not save its changes" {
