@@ -13,14 +13,13 @@ export DRIVER_NAP=200 STREAM_PACE=1000
 joined()
 {
     local pid
-    for _ in $(seq 300); do
-        for pid in "$@"; do
-            grep -qs libnccl-net-mesh "/proc/$pid/maps" || break
+    for pid in "${@:-none}"; do
+        for _ in $(seq 300); do
+            ! grep -qs libnccl-net-mesh "/proc/$pid/maps" || continue 2
+            sleep 0.1
         done
-        ! grep -qs libnccl-net-mesh "/proc/$pid/maps" || return 0
-        sleep 0.1
+        return 1
     done
-    return 1
 }
 
 # no COMMAND…: that it fails. "! COMMAND" alone is passed over by errexit: nothing comes of it.
