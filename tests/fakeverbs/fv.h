@@ -98,8 +98,8 @@ struct fv_packet {
 
 struct fv_wire {
     _Atomic uint32_t qpn;   /* 0: free */
-    _Atomic uint32_t owner; /* 1 + process slot. 0: nobody yet, or any more: a process that ends
-                             * another's lets go of what was his, also of what is just claimed */
+    _Atomic uint32_t owner; /* 1 + process slot; 0: nobody's. Who takes a dead one's slot frees what
+                             * has it here */
     _Atomic uint32_t state; /* enum ibv_qp_state; what follows is set before it */
     _Atomic uint32_t link_up;
     _Atomic uint32_t lost;    /* enum fv_lost */
