@@ -164,6 +164,7 @@ struct mn_relay {
     int hears;  /* frames are being heard: what they bring about goes together */
     int marked; /* something is to be reaped */
     int spins;  /* something moved a moment ago */
+    int moved;  /* … in this turn */
     int naps;   /* … is to be looked at again soon, since nothing wakes */
     int stopping;
     uint64_t born_ms, now_ms, ticked_ms, told_ms, looked_us;

@@ -193,7 +193,7 @@ void relayd_hop_wake(struct relayd_hop *hop)
     if (hop->state == RELAYD_HOP_ASLEEP)
         hop->state = RELAYD_HOP_HOT;
     hop->moved_us = relayd_now_us();
-    hop->relay->spins = 1; /* its turn of this round may be over */
+    hop->relay->spins = hop->relay->moved = 1; /* its turn of this round may be over */
 }
 
 void relayd_hop_fail(struct relayd_hop *hop, enum mn_gone why, const char *fmt, ...)

@@ -3,6 +3,7 @@
  * else. */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <time.h>
@@ -178,6 +179,8 @@ static enum mn_err wait_for(struct mn_relay *relay, int64_t us, struct epoll_eve
 
     if (us && ppoll(&fd, 1, us < 0 ? NULL : &ts, NULL) < 0 && errno != EINTR)
         return mn_fail_errno(diag, "waiting");
+    if (!us && !relay->moved)
+        sched_yield(); /* what it waits for may be its own thread's, or a process's beside it */
     uint64_t now_us = relayd_now_us();
     if (us || now_us - relay->looked_us >= LOOK_US) {
         relay->looked_us = now_us;
@@ -186,7 +189,7 @@ static enum mn_err wait_for(struct mn_relay *relay, int64_t us, struct epoll_eve
     if (all < 0 && errno != EINTR)
         return mn_fail_errno(diag, "waiting");
     relay->now_ms = now_us / 1000;
-    relay->spins = relay->naps = 0;
+    relay->spins = relay->naps = relay->moved = 0;
     *n = 0;
     for (int i = 0; i < all; i++) {
         struct relayd_source *source = events[i].data.ptr;

@@ -157,8 +157,9 @@ static int look_around(struct epoll_event events[EVENTS])
             wake(events, n);
         if (n > 0 || !nothing_is_posted())
             return 1;
-        while (atomic_load(&wanted))
-            sched_yield();
+        do
+            sched_yield(); /* the owner's thread, which is to post it, may have this processor */
+        while (atomic_load(&wanted));
     }
     return 0;
 }
