@@ -33,6 +33,11 @@ setup()
         '/"relay", "socket"/s/.*MN_SETTING_STRING, "\([^"]*\)".*/\1/p' "$BATS_TEST_DIRNAME/../topo/mesh_setting.c")" ]
 }
 
+# systemctl enable --now starts what was named; Also= is for enabling alone.
+@test "units: whoever starts relayd has its socket, too" {
+    grep -qx 'Requires=.*meshnet-relayd\.socket.*' meshnet-relayd.service
+}
+
 # docs/security.md states it for one version of systemd; others look at more, or weigh it otherwise.
 @test "units: systemd's level of exposure is not above the stated one" {
     local service stated
