@@ -8,7 +8,7 @@ relay_key()
 {
     (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >key)
     # Many relays share one host's memory.
-    export MESHNET_KEY_FILE=$PWD/key MESHNET_CONFIG=$PWD/shape.yaml MESHNET_RELAY_BUFFERS=${MESHNET_RELAY_BUFFERS:-16M}
+    export MESHNET_KEY_FILE=$PWD/key MESHNET_CONFIG=$PWD/shape.yaml MESHNET_RELAY_BUFFERS=${MESHNET_RELAY_BUFFERS:-32M}
 }
 
 # of_node NODE COMMAND…: there, as that node. RDMA where $LD_LIBRARY_PATH has the double and the node

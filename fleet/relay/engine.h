@@ -8,6 +8,7 @@
 #include "fleet/relay/flows.h"
 #include "fleet/relay/local.h"
 #include "fleet/relay/pool.h"
+#include "fleet/relay/quota.h"
 #include "fleet/relay/share.h"
 #include "plugin/arrive.h"
 #include "plugin/relay/hop.h"
@@ -15,12 +16,8 @@
 #include "plugin/relay/way.h"
 #include "topo/base/alloc.h"
 
-#define RELAYD_LINES      8192
-#define RELAYD_GREETING   512  /* lines that have not proved themselves */
-#define RELAYD_USER_LINES 2048 /* of processes of one user of a node: two for each of his ways */
+#define RELAYD_GREETING   512          /* lines that have not proved themselves */
 #define RELAYD_USER_QUEUE (128u << 10) /* for a process that does not read: four times its talk */
-#define RELAYD_WAYS       4096         /* of flows */
-#define RELAYD_USER_WAYS  1024         /* … of one user of a node, attached here */
 #define RELAYD_FDS        16           /* that systemd may hand over */
 #define RELAYD_TICK_MS    MN_LINE_STEP_MS
 
@@ -82,6 +79,7 @@ struct relayd_hop {
     uint64_t moved_us, armed_ms, lost_ms; /* lost: when its process was gone, 0: it is not */
     /* in */
     struct mn_pool_run run;
+    struct mn_owner owner;   /* of an edge: whose quota the run is of */
     struct relayd_buf *bufs; /* run.count of them */
     uint8_t *heard;          /* their headers, in pages of their own */
     struct relayd_list free, posted;
@@ -106,7 +104,8 @@ struct relayd_way {
     struct mn_flow_key key; /* first */
     struct relayd_way *next;
     struct mn_relay_way nodes;
-    int at; /* own place in nodes */
+    int at;        /* own place in nodes */
+    uint32_t node; /* whose quota it is of */
     struct relayd_line *line[RELAYD_SIDES];
     uint8_t told[RELAYD_SIDES];      /* next: ATTACH was sent on. Prev: ATTACHED */
     uint32_t instance[RELAYD_SIDES]; /* prev: of the sender; next: of the receiver, at the last */

@@ -26,7 +26,7 @@
 #include "fleet/relay/daemon.h"
 #include "plugin/abi/nccl_abi.h"
 #include "plugin/relay/hop.h"
-#include "plugin/relay/line.h"
+#include "plugin/relay/line_impl.h"
 #include "plugin/relay/way.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
@@ -198,7 +198,7 @@ static inline void kit_open(unsigned port)
         c->settings.allow_tcp = MN_TCP_ALLOWED;
         c->settings.transport = kit_on_verbs() ? MN_TRANSPORT_VERBS : MN_TRANSPORT_TCP;
         c->settings.relay_port = (int)port;
-        c->settings.relay_buffers = 32u << 20;
+        c->settings.relay_buffers = 64u << 20;
         c->settings.relay_silence_ms = KIT_SILENCE_MS;
         snprintf(c->node, sizeof c->node, "n%d", i);
         c->node_id = 1;
@@ -358,11 +358,13 @@ static inline int kit_step(struct kit_end *e)
     return ready;
 }
 
-static inline void kit_dial(struct kit_end *e, int node, int relay)
+/* As another user, or as a relay: who has the key says so. */
+static inline void kit_dial_as(struct kit_end *e, int node, int relay, enum mn_line_kind kind,
+                               uint32_t uid)
 {
     struct mn_relay_door doors[4];
     struct mn_line_dial dial = {.config = &configs[node],
-                                .kind = MN_LINE_PROCESS,
+                                .kind = kind,
                                 .node = node,
                                 .relay_node = relay,
                                 .relay_name = configs[relay].node,
@@ -377,12 +379,18 @@ static inline void kit_dial(struct kit_end *e, int node, int relay)
     dial.n_doors = mn_relay_doors(&own[node].mesh, node, relay, doors, 4);
     assert_int_equal(dial.n_doors, 1);
     assert_int_equal(mn_line_dial(&dial, &e->line, &e->diag), MN_OK);
+    e->line->hello.uid = uid;
     while ((err = mn_line_step(e->line, &e->diag)) == MN_ERR_AGAIN) {
         assert_true(mn_now_ms() < end);
         kit_nap();
     }
     if (err)
         fail_msg("%s", e->diag.text);
+}
+
+static inline void kit_dial(struct kit_end *e, int node, int relay)
+{
+    kit_dial_as(e, node, relay, MN_LINE_PROCESS, geteuid());
 }
 
 /* A flow from node first over all between to node last, in either direction. */

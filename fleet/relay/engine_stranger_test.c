@@ -256,17 +256,17 @@ static void only_the_key_lets_in(void **state)
 
 static void one_user_has_not_all_lines(void **state)
 {
-    static struct kit_end many[RELAYD_USER_LINES];
+    static struct kit_end many[MN_QUOTA_USER_LINES];
     const uint8_t *key = configs[RELAY].cluster_key;
     struct rlimit files;
     int fds[2];
 
     (void)state;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
-    if (files.rlim_max < 3 * RELAYD_USER_LINES)
+    if (files.rlim_max < 3 * MN_QUOTA_USER_LINES)
         skip();
     kit_start(RELAY);
-    for (int i = 0; i < RELAYD_USER_LINES; i++)
+    for (int i = 0; i < MN_QUOTA_USER_LINES; i++)
         kit_dial(&many[i], 0, RELAY);
     assert_int_equal(kit_figure(RELAY, "counts", "refused"), 0);
     user = getuid();
@@ -276,14 +276,14 @@ static void one_user_has_not_all_lines(void **state)
     user = OTHER_USER;
     holds = &fds[1];
     assert_true(tries(NULL, key, NULL));
-    for (uint64_t end = mn_now_ms() + PATIENCE_MS; lines_of(RELAY) != RELAYD_USER_LINES + 1;
+    for (uint64_t end = mn_now_ms() + PATIENCE_MS; lines_of(RELAY) != MN_QUOTA_USER_LINES + 1;
          nanosleep(&(struct timespec){0, 50000000}, NULL))
         assert_true(mn_now_ms() < end);
     assert_int_equal(kit_figure(RELAY, "counts", "refused"), 1);
     holds = NULL;
     close(fds[0]);
     close(fds[1]);
-    for (int i = 0; i < RELAYD_USER_LINES; i++)
+    for (int i = 0; i < MN_QUOTA_USER_LINES; i++)
         kit_leave(&many[i]);
     kit_stop(RELAY);
 }

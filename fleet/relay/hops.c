@@ -11,10 +11,12 @@
 #include "plugin/abi/nccl_abi.h"
 #include "topo/base/log.h"
 
-#define SPIN_US   50
-#define MAKING_US 200000
-#define LOST_MS   300
-#define RESTLESS  32
+#define SPIN_US    50
+#define MAKING_US  200000
+#define LOST_MS    300
+#define RESTLESS   32
+#define EDGE_LEAST 2  /* buffers */
+#define EDGE_PART  16 /* of what its user may still have an edge takes such a part, if it can */
 
 static struct relayd_hop *new_hop(struct relayd_line *line, struct relayd_way *way,
                                   enum mn_relay_kind kind, uint8_t class, int is_in)
@@ -45,11 +47,15 @@ static int take_run(struct relayd_hop *hop)
 
     if (!hop->way)
         return mn_pool_take(pool, hop->kind, most, 0, &hop->run);
-    /* An edge has fewer when memory is short, so that others have some, too. */
-    while (most > 2 && most * mn_relay_bytes(hop->kind) > mn_pool_edge_bytes(pool) / 8)
+    /* An edge has fewer when its user has many, so that there is some for the next. */
+    size_t may = relayd_quota_bytes(hop->line);
+    while (most > EDGE_LEAST && most * mn_relay_bytes(hop->kind) > may / EDGE_PART)
         most /= 2;
+    if (most * mn_relay_bytes(hop->kind) > may)
+        return 0;
+    hop->owner = (struct mn_owner){.node = hop->line->who.node, .uid = hop->line->who.uid};
     return mn_pool_take(pool, hop->kind, most, 1, &hop->run) ||
-           mn_pool_take(pool, hop->kind, 2, 1, &hop->run);
+           mn_pool_take(pool, hop->kind, EDGE_LEAST, 1, &hop->run);
 }
 
 /* RDMA gives access by pages. */
@@ -89,8 +95,9 @@ struct relayd_hop *relayd_hop_listen(struct relayd_line *line, struct relayd_way
     enum mn_err err = MN_OK;
 
     if (!hop || !take_buffers(hop))
-        err = mn_fail(diag, MN_ERR_NOMEM, "no buffers are free (relay.buffers, %zu MiB)",
-                      relay->pool.size >> 20);
+        err =
+            mn_fail(diag, MN_ERR_NOMEM, "no buffers are free for who asks (relay.buffers, %zu MiB)",
+                    relay->pool.size >> 20);
     if (!err)
         err = mn_hop_listen(&relay->config, relay->config.devices, mn_line_key(line->line), handle,
                             &hop->hop, diag);

@@ -73,7 +73,7 @@ static void accept_line(struct mn_relay *relay, int fd)
     struct mn_diag diag = {.text = ""};
 
     make_room(relay);
-    struct relayd_line *line = relay->n_lines < RELAYD_LINES ? new_line(relay, -1) : NULL;
+    struct relayd_line *line = relay->n_lines < MN_QUOTA_LINES ? new_line(relay, -1) : NULL;
     if (!line) {
         relay->counts.refused++;
         close(fd);
@@ -176,16 +176,6 @@ static void watch(struct relayd_line *line)
     line->events = event.events;
 }
 
-static unsigned lines_of_user(const struct relayd_line *line)
-{
-    unsigned n = 0;
-
-    for (const struct relayd_line *l = line->relay->lines; l; l = l->next)
-        n += l->up && !l->ended && l->who.kind == MN_LINE_PROCESS &&
-             l->who.node == line->who.node && l->who.uid == line->who.uid;
-    return n;
-}
-
 static void is_up(struct relayd_line *line)
 {
     line->up = 1;
@@ -201,10 +191,11 @@ static void is_up(struct relayd_line *line)
         relayd_line_fail(line, "%s is no node of this mesh file", line->peer);
         return;
     }
-    if (line->who.kind == MN_LINE_PROCESS && lines_of_user(line) > RELAYD_USER_LINES) {
+    const char *quota = relayd_quota_line(line);
+    if (quota) {
         line->relay->counts.refused++;
-        relayd_line_fail(line, "user %u of %s has as many lines as he may have, %d", line->who.uid,
-                         line->peer, RELAYD_USER_LINES);
+        relayd_line_fail(line, "%s, user %u: there are as many lines %s as may be", line->peer,
+                         line->who.uid, quota);
         return;
     }
     MN_DEBUG("line with %s, %s", line->peer,

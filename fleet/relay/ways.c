@@ -112,31 +112,26 @@ static const char *objection(const struct relayd_line *line, const struct mn_lin
                : "it comes from another node than the way does";
 }
 
-static unsigned ways_of(const struct relayd_line *line)
+static void refuse_full(struct relayd_line *line, const struct mn_line_attach *f, const char *quota)
 {
-    unsigned n = 0;
+    const struct mn_relay *relay = line->relay;
 
-    for (const struct relayd_way *w = line->relay->ways; w; w = w->next)
-        for (int side = 0; side < RELAYD_SIDES; side++)
-            n += !w->ended && w->line[side] && w->line[side]->who.kind == MN_LINE_PROCESS &&
-                 w->line[side]->who.node == line->who.node &&
-                 w->line[side]->who.uid == line->who.uid;
-    return n;
+    relayd_refuse(line, f, MN_GONE_FULL, "relay %s has as many flows %s as may be",
+                  relayd_node_name(relay, relay->self), quota);
 }
 
 static struct relayd_way *new_way(struct relayd_line *line, const struct mn_line_attach *f)
 {
     struct mn_relay *relay = line->relay;
-    struct relayd_way *way;
+    uint32_t node = f->nodes.nodes[f->role == MN_RELAY_RECEIVER ? f->nodes.n - 1 : 0];
+    const char *quota = relayd_quota_new_way(line, node);
+    struct relayd_way *way = quota ? NULL : calloc(1, sizeof *way);
 
-    if (relay->flows.count >= RELAYD_WAYS ||
-        (line->who.kind == MN_LINE_PROCESS && ways_of(line) >= RELAYD_USER_WAYS) ||
-        !(way = calloc(1, sizeof *way))) {
-        relayd_refuse(line, f, MN_GONE_FULL, "relay %s has as many flows as it takes%s",
-                      relayd_node_name(relay, relay->self),
-                      relay->flows.count >= RELAYD_WAYS ? "" : " from one user");
+    if (!way) {
+        refuse_full(line, f, quota ? quota : "that it has memory for");
         return NULL;
     }
+    way->node = node;
     way->key = (struct mn_flow_key){.flow = f->flow, .way = f->way};
     way->nodes = f->nodes;
     way->at = f->at;
@@ -159,7 +154,12 @@ static struct relayd_way *way_for(struct relayd_line *line, const struct mn_line
                                   enum relayd_side side)
 {
     struct relayd_way *way = relayd_way_find(line->relay, &f->flow, f->way);
+    const char *quota = relayd_quota_attach(line);
 
+    if (quota && !(way && way->line[side] == line)) {
+        refuse_full(line, f, quota);
+        return NULL;
+    }
     if (!way)
         return new_way(line, f);
     if (!same_nodes(&way->nodes, &f->nodes)) {

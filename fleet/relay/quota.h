@@ -1,0 +1,41 @@
+/* How much of a relay one node's users may have, and one of them.
+ *
+ * Of buffers a node may have MN_QUOTA_NODE times what is left, and a user as much as he leaves of
+ * that (dynamic thresholds: Choudhury, Hahne, IEEE/ACM Transactions on Networking 6(2), 1998). So
+ * one alone has much, and however much he asks for, there is some for who comes next. A user is
+ * whom his node says he is: who has the cluster key may name many, and has his node's part. */
+#ifndef MN_RELAY_QUOTA_H
+#define MN_RELAY_QUOTA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MN_QUOTA_NODE       4
+#define MN_QUOTA_LINES      8192
+#define MN_QUOTA_NODE_LINES 4096 /* of its processes */
+#define MN_QUOTA_USER_LINES 2048 /* two for each of his ways */
+#define MN_QUOTA_WAYS       4096 /* of flows */
+#define MN_QUOTA_NODE_WAYS  2048 /* that begin there, or that its processes attached to first */
+#define MN_QUOTA_USER_WAYS  1024 /* attached here */
+
+struct relayd_line;
+struct relayd_way;
+
+struct mn_owner {
+    uint32_t node, uid;
+};
+
+/* Bytes that who has `user` of them, all of his node's `node`, may have besides, with so many free.
+ * Whatever the three are. */
+size_t mn_quota_more(size_t free, size_t node, size_t user);
+
+/* What the process of that line may still take for edges. */
+size_t relayd_quota_bytes(const struct relayd_line *line);
+/* NULL: a way more may be made by that node, and the line's process be attached to it; else who has
+ * as many as may be. */
+const char *relayd_quota_new_way(const struct relayd_line *line, uint32_t node);
+const char *relayd_quota_attach(const struct relayd_line *line);
+/* The same for a line that is up and counts already. */
+const char *relayd_quota_line(const struct relayd_line *line);
+
+#endif
