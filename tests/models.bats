@@ -112,6 +112,10 @@ bad_end()
     for graph in 'ring 3' 'ring 4' 'ring 5' 'ring 6' 'random 1' 'random 2' 'random 5'; do
         no_bad_end relay "$graph" -DBUFFERS=1
     done
+    # Of eight nodes.
+    for graph in 'random 3 18' 'random 7 16' 'random 8 17'; do
+        no_bad_end relay "$graph" -DBUFFERS=1
+    done
     no_bad_end relay 'ring 4' -DSLOW
     no_bad_end relay 'random 3 12' -DSLOW
 }

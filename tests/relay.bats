@@ -108,17 +108,17 @@ pairs_over_relays()
     relay_state n2 | jq -e '[.trunks[].transport] | unique == ["RDMA"]'
 }
 
-# collectives OPTION…: over four ranks; rank 0's report in report.
+# collectives OPTION…: over a rank on each node; rank 0's report in report.
 collectives()
 {
     local rank pids=() failed=0
-    for rank in 0 1 2 3; do
-        (of_node n$rank env RANK=$rank WORLD_SIZE=4 MASTER_ADDR=10.9.2.1 MASTER_PORT=18655 MESHNET_LOG=info \
+    for ((rank = 0; rank < NODES; rank++)); do
+        (of_node n$rank env RANK=$rank WORLD_SIZE=$NODES MASTER_ADDR=10.9.2.1 MASTER_PORT=18655 MESHNET_LOG=info \
             timeout -k 1 100 "$MESHNET" bench --duration 20ms --algorithm direct --timeout 30s --json "$@") \
             >report.$rank 2>said.$rank &
         pids+=($!)
     done
-    for rank in 0 1 2 3; do
+    for ((rank = 0; rank < NODES; rank++)); do
         wait "${pids[rank]}" || failed=$?
         sed "s/^/$rank: /" said.$rank
     done
@@ -137,6 +137,19 @@ right()
     right
     no grep 'TCP reaches it\|WARN' said.?
     [ $(($(relayed n1) + $(relayed n3))) -gt 20000000 ]
+}
+
+@test "relay: every collective of a line of four and of a ring of eight is right over TCP" {
+    local shape
+    export MESHNET_RELAY_BUFFERS=128M # of eight ranks each has five others beyond a relay
+    for shape in line:4 ring:8; do
+        relayed_shape ${shape%:*} ${shape#*:}
+        collectives --collective all --sizes 8,64K
+        right
+        no grep 'TCP reaches it\|WARN' said.?
+        [ "$(relayed n1)" -gt 500000 ]
+        end_shape ${shape#*:}
+    done
 }
 
 @test "relay: all-to-all goes over relays, and what is on the management network is the ranks' own talk" {
@@ -234,6 +247,32 @@ slow()
     (of_node n1 "$MESHNET" relayd --status) >table
     cat table
     grep -Eq '^id +way +from +to +through .* bytes +pieces +waiting +oldest ms +credits' table
+}
+
+# ticks NODE: processor time of its relayd, in hundredths of a second.
+ticks()
+{
+    sed 's/.*) //' /proc/${RELAYD[$1]}/stat | awk '{ print $12 + $13 }'
+}
+
+@test "relay: with flows in which nothing goes it sleeps" {
+    local before passed
+    relayed_shape line 4
+    traffic idle n0 n3 flows=2 seed=4 seconds=600
+    traffic_moves idle 20000000
+    # It may have asked for receives and more: those wait.
+    kill -STOP ${SENDS[idle]}
+    sleep 2
+    before=$(ticks n1) passed=$(relayed n1)
+    [ $before -gt 5 ]
+    sleep 4
+    [ "$(relayed n1)" -eq $passed ]
+    echo "n1 used $before, then $(($(ticks n1) - before)) in 4 s"
+    # Spinning it would have 400, on a processor that others want, too, 100 and more.
+    [ $(($(ticks n1) - before)) -lt 20 ]
+    relay_state n1 | jq -e '.flows | length == 2 and all(.state == "open")'
+    kill -CONT ${SENDS[idle]}
+    traffic_moves idle 20000000
 }
 
 @test "relay: nobody runs it: nodes reach each other as before, and when it is forced the error says so" {

@@ -21,6 +21,7 @@ static struct {
     size_t size;
 } ranges[4];
 static uint8_t sent[MN_HEAD_SIZE];
+static unsigned order[64]; /* groups of what was sent */
 
 static enum mn_err reg_mr(struct mn_comm *comm, void *data, size_t size, int type, void **mhandle)
 {
@@ -52,8 +53,10 @@ static enum mn_err isend(struct mn_comm *comm, void *data, size_t size, int tag,
     (void)mhandle;
     *posted = has_room ? &request : NULL;
     if (has_room && tag == MN_TAG_HEAD && size == sizeof sent) {
+        struct mn_relay_head head = {.group = 0};
         memcpy(sent, data, size);
-        n_sent++;
+        assert_true(mn_relay_head_get(sent, &head) && n_sent < 64);
+        order[n_sent++] = head.group;
     }
     return MN_OK;
 }
@@ -166,12 +169,63 @@ static void a_header_goes_on_as_it_was_checked(void **state)
     assert_memory_equal(sent, good, sizeof good);
 }
 
+/* --- order ------------------------------------------------------------------------------------ */
+
+#define SMALL_ONES 21
+#define BULK_ONES  4
+
+static struct relayd_buf bufs[SMALL_ONES + BULK_ONES];
+static uint8_t heads[SMALL_ONES + BULK_ONES][MN_HEAD_SIZE];
+
+/* Pieces that wait for the same way, the bulk ones first. */
+static void all_wait(struct relayd_hop *bulk)
+{
+    *bulk = out;
+    bulk->kind = MN_RELAY_BULK;
+    way.edge[RELAYD_NEXT][MN_RELAY_BULK] = bulk;
+    for (int i = 0; i < SMALL_ONES + BULK_ONES; i++) {
+        enum mn_relay_kind kind = i < BULK_ONES ? MN_RELAY_BULK : MN_RELAY_SMALL_ONES;
+        bufs[i] = (struct relayd_buf){.in = &in,
+                                      .way = &way,
+                                      .head = heads[i],
+                                      .data = heads[i],
+                                      .said = {.kind = (uint8_t)kind, .length = LENGTH}};
+        bufs[i].said.total = LENGTH;
+        bufs[i].said.group = (uint32_t)i;
+        mn_relay_head_put(&bufs[i].said, heads[i]);
+        relayd_list_push(&way.waiting[kind], &bufs[i]);
+    }
+}
+
+/* A bulk piece that waits is overtaken by no more than MN_RELAY_OVERTAKE small ones; each kind
+ * keeps its order. */
+static void small_pieces_overtake_bulk_with_a_bound(void **state)
+{
+    struct relayd_hop bulk;
+    int small = BULK_ONES, at = 0;
+
+    (void)state;
+    all_wait(&bulk);
+    relayd_pump(&out);
+    assert_int_equal(n_sent, 0);
+    has_room = 1;
+    relayd_pump(&bulk);
+    assert_int_equal(n_sent, SMALL_ONES + BULK_ONES);
+    for (int large = 0; large < BULK_ONES; large++) {
+        for (int i = 0; i < MN_RELAY_OVERTAKE && small < n_sent; i++)
+            assert_int_equal(order[at++], small++);
+        assert_int_equal(order[at++], large);
+    }
+    assert_int_equal(at, n_sent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(who_sends_can_write_to_the_connection_s_own_memory_alone,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_header_goes_on_as_it_was_checked, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(small_pieces_overtake_bulk_with_a_bound, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
