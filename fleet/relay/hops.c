@@ -15,8 +15,8 @@
 #define MAKING_US  200000
 #define LOST_MS    300
 #define RESTLESS   32
-#define EDGE_LEAST 2  /* buffers */
-#define EDGE_PART  16 /* of what its user may still have an edge takes such a part, if it can */
+#define EDGE_LEAST 2 /* buffers */
+#define EDGE_PART  8 /* of what its user may still have an edge takes such a part, if it can */
 
 static struct relayd_hop *new_hop(struct relayd_line *line, struct relayd_way *way,
                                   enum mn_relay_kind kind, uint8_t class, int is_in)
@@ -47,8 +47,9 @@ static int take_run(struct relayd_hop *hop)
 
     if (!hop->way)
         return mn_pool_take(pool, hop->kind, most, 0, &hop->run);
-    /* An edge has fewer when its user has many, so that there is some for the next. */
-    size_t may = relayd_quota_bytes(hop->line);
+    /* An edge has fewer when its user has many, so that he can have more of them. */
+    size_t has, may = relayd_quota_bytes(hop->line, &has);
+    most /= has <= may / 4 ? 1 : has <= may ? 2 : 4;
     while (most > EDGE_LEAST && most * mn_relay_bytes(hop->kind) > may / EDGE_PART)
         most /= 2;
     if (most * mn_relay_bytes(hop->kind) > may)

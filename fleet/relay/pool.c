@@ -50,10 +50,18 @@ int mn_pool_take(struct mn_pool *pool, enum mn_relay_kind kind, uint32_t count, 
         *run = (struct mn_pool_run){edge ? at + 1 - want : at, count, each, edge};
         memset(pool->taken + run->first, 1, want);
         pool->used += want;
-        pool->edges += edge ? want : 0;
         return 1;
     }
     return 0;
+}
+
+size_t mn_pool_edge_bytes(const struct mn_pool *pool)
+{
+    size_t units = 0;
+
+    for (uint32_t i = 0; i < pool->units / 2; i++)
+        units += !pool->taken[i];
+    return units * MN_POOL_UNIT;
 }
 
 void mn_pool_give(struct mn_pool *pool, struct mn_pool_run *run)
@@ -62,6 +70,5 @@ void mn_pool_give(struct mn_pool *pool, struct mn_pool_run *run)
 
     memset(pool->taken + run->first, 0, had);
     pool->used -= had;
-    pool->edges -= run->edge ? had : 0;
     memset(run, 0, sizeof *run);
 }

@@ -10,10 +10,10 @@
 
 struct mn_pool {
     uint8_t *base, *heads;
-    size_t size;                 /* of the mapping, no more than was asked for */
-    uint32_t units, used, edges; /* edges: used by those */
-    uint8_t *taken;              /* by unit */
-    int locked;                  /* the kernel keeps it in memory */
+    size_t size; /* of the mapping, no more than was asked for */
+    uint32_t units, used;
+    uint8_t *taken; /* by unit */
+    int locked;     /* the kernel keeps it in memory */
 };
 
 /* Buffers of units_each, one behind the other; count 0: none. */
@@ -28,11 +28,8 @@ void mn_pool_close(struct mn_pool *pool);
  * end on, so that edges which come and go leave trunks half of it in one. */
 int mn_pool_take(struct mn_pool *pool, enum mn_relay_kind kind, uint32_t count, int edge,
                  struct mn_pool_run *run);
-/* What edges may still have. */
-static inline size_t mn_pool_edge_bytes(const struct mn_pool *pool)
-{
-    return (size_t)(pool->units / 2 - pool->edges) * MN_POOL_UNIT;
-}
+/* What edges may still have: trunks that are many are there, too. */
+size_t mn_pool_edge_bytes(const struct mn_pool *pool);
 void mn_pool_give(struct mn_pool *pool, struct mn_pool_run *run);
 
 static inline uint8_t *mn_pool_data(const struct mn_pool *pool, const struct mn_pool_run *run,

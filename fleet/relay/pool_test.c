@@ -48,10 +48,12 @@ static void edges_leave_half_for_trunks(void **state)
     (void)state;
     assert_int_equal(mn_pool_open(8u << 20, &pool, NULL), MN_OK);
     while (mn_pool_take(&pool, MN_RELAY_SMALL_ONES, 1, 1, &run))
-        edges++;
+        assert_int_equal(mn_pool_edge_bytes(&pool),
+                         (size_t)(pool.units / 2 - (uint32_t)++edges) * MN_POOL_UNIT);
     while (mn_pool_take(&pool, MN_RELAY_SMALL_ONES, 1, 0, &run))
         trunks++;
     assert_int_equal(edges, pool.units / 2);
+    assert_int_equal(mn_pool_edge_bytes(&pool), 0);
     assert_int_equal(edges + trunks, pool.units);
     mn_pool_close(&pool);
 }

@@ -4,14 +4,14 @@
 
 size_t mn_quota_more(size_t free, size_t node, size_t user)
 {
-    /* node + more <= MN_QUOTA_NODE * (free - more), then user + more <= room - more */
+    /* node + room <= MN_QUOTA_NODE * (free - room), and with more the same of user and room. */
     size_t room =
         MN_QUOTA_NODE * free > node ? (MN_QUOTA_NODE * free - node) / (MN_QUOTA_NODE + 1) : 0;
 
-    return room > user ? (room - user) / 2 : 0;
+    return MN_QUOTA_USER * room > user ? (MN_QUOTA_USER * room - user) / (MN_QUOTA_USER + 1) : 0;
 }
 
-size_t relayd_quota_bytes(const struct relayd_line *line)
+size_t relayd_quota_bytes(const struct relayd_line *line, size_t *has)
 {
     const struct mn_relay *relay = line->relay;
     size_t node = 0, user = 0;
@@ -24,6 +24,7 @@ size_t relayd_quota_bytes(const struct relayd_line *line)
         node += bytes;
         user += hop->owner.uid == line->who.uid ? bytes : 0;
     }
+    *has = user;
     return mn_quota_more(mn_pool_edge_bytes(&relay->pool), node, user);
 }
 
@@ -42,7 +43,7 @@ const char *relayd_quota_attach(const struct relayd_line *line)
     for (const struct relayd_way *way = line->relay->ways; way; way = way->next)
         for (int side = 0; side < RELAYD_SIDES; side++)
             n += !way->ended && is_process_of(way->line[side], line, 1);
-    return n < MN_QUOTA_USER_WAYS ? NULL : "from one user";
+    return n < MN_QUOTA_USER_WAYS ? NULL : "as many flows from one user as may be";
 }
 
 const char *relayd_quota_new_way(const struct relayd_line *line, uint32_t node)
@@ -51,10 +52,10 @@ const char *relayd_quota_new_way(const struct relayd_line *line, uint32_t node)
     unsigned n = 0;
 
     if (relay->flows.count >= MN_QUOTA_WAYS)
-        return "from all";
+        return "as many flows as may be";
     for (const struct relayd_way *way = relay->ways; way; way = way->next)
         n += !way->ended && way->node == node;
-    return n < MN_QUOTA_NODE_WAYS ? NULL : "from one node";
+    return n < MN_QUOTA_NODE_WAYS ? NULL : "as many flows from one node as may be";
 }
 
 const char *relayd_quota_line(const struct relayd_line *line)

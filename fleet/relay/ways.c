@@ -116,8 +116,8 @@ static void refuse_full(struct relayd_line *line, const struct mn_line_attach *f
 {
     const struct mn_relay *relay = line->relay;
 
-    relayd_refuse(line, f, MN_GONE_FULL, "relay %s has as many flows %s as may be",
-                  relayd_node_name(relay, relay->self), quota);
+    relayd_refuse(line, f, MN_GONE_FULL, "relay %s has %s", relayd_node_name(relay, relay->self),
+                  quota);
 }
 
 static struct relayd_way *new_way(struct relayd_line *line, const struct mn_line_attach *f)
@@ -128,7 +128,7 @@ static struct relayd_way *new_way(struct relayd_line *line, const struct mn_line
     struct relayd_way *way = quota ? NULL : calloc(1, sizeof *way);
 
     if (!way) {
-        refuse_full(line, f, quota ? quota : "that it has memory for");
+        refuse_full(line, f, quota ? quota : "no memory left");
         return NULL;
     }
     way->node = node;
@@ -154,24 +154,23 @@ static struct relayd_way *way_for(struct relayd_line *line, const struct mn_line
                                   enum relayd_side side)
 {
     struct relayd_way *way = relayd_way_find(line->relay, &f->flow, f->way);
-    const char *quota = relayd_quota_attach(line);
 
-    if (quota && !(way && way->line[side] == line)) {
-        refuse_full(line, f, quota);
-        return NULL;
-    }
-    if (!way)
-        return new_way(line, f);
-    if (!same_nodes(&way->nodes, &f->nodes)) {
+    if (way && !same_nodes(&way->nodes, &f->nodes)) {
         relayd_refuse(line, f, MN_GONE_REFUSED, "the flow has another way of that number");
         return NULL;
     }
-    if (!way->line[side])
-        return way;
-    if (way->line[side] == line && way->instance[side] == f->instance)
+    if (way && way->line[side] == line && way->instance[side] == f->instance)
         return NULL;
-    relayd_way_end(way, way->line[side], MN_GONE_PEER, "%s attaches anew", line->peer);
-    return new_way(line, f);
+    if (way && way->line[side]) {
+        relayd_way_end(way, way->line[side], MN_GONE_PEER, "%s attaches anew", line->peer);
+        way = NULL;
+    }
+    const char *quota = relayd_quota_attach(line);
+    if (quota) {
+        refuse_full(line, f, quota);
+        return NULL;
+    }
+    return way ? way : new_way(line, f);
 }
 
 static void full(struct relayd_way *way, const struct mn_diag *diag)
