@@ -6,12 +6,7 @@ static struct kit_end s, d, s2, d2;
 
 static void carry(struct kit_end *from, struct kit_end *to, unsigned flow)
 {
-    struct stream t[2] = {stream_begin(from, to, flow, MN_RELAY_BULK, 60),
-                          stream_begin(from, to, flow, MN_RELAY_SMALL_ONES, 60)};
-
-    stream_carry(t, 2);
-    stream_end(&t[0]);
-    stream_end(&t[1]);
+    stream_both(from, to, flow, 60);
 }
 
 static void start(int first, int last)
@@ -264,12 +259,7 @@ static void more_than_the_buffers_is_refused_until_some_are_back(void **state)
         f = kit_frame(0, 2, (unsigned)n);
         kit_dial(&many[n], 0, 1);
         kit_attach_sender(&many[n], f);
-        uint64_t end = mn_now_ms() + PATIENCE_MS;
-        while (!many[n].attached && !many[n].gone.why) {
-            (void)kit_step(&many[n]);
-            assert_true(mn_now_ms() < end);
-            kit_nap();
-        }
+        kit_until_answered(&many[n]);
     } while (!many[n++].gone.why && n < 64);
     assert_in_range(n, 5, 63);
     assert_int_equal(many[n - 1].gone.why, MN_GONE_FULL);

@@ -444,6 +444,18 @@ static inline void kit_until_open(struct kit_end *s, struct kit_end *d)
     assert_int_equal(s->pair, d->pair);
 }
 
+/* ATTACHED or GONE has come. */
+static inline void kit_until_answered(struct kit_end *e)
+{
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+
+    while (!e->attached && !e->gone.why) {
+        (void)kit_step(e);
+        assert_true(mn_now_ms() < end);
+        kit_nap();
+    }
+}
+
 static inline void kit_until_gone(struct kit_end *e, enum mn_gone why)
 {
     uint64_t end = mn_now_ms() + PATIENCE_MS;

@@ -12,27 +12,6 @@
 
 static struct kit_end many[MOST], s, d;
 
-static void carry(unsigned flow, unsigned pieces)
-{
-    struct stream t[2] = {stream_begin(&s, &d, flow, MN_RELAY_BULK, pieces),
-                          stream_begin(&s, &d, flow, MN_RELAY_SMALL_ONES, pieces)};
-
-    stream_carry(t, 2);
-    stream_end(&t[0]);
-    stream_end(&t[1]);
-}
-
-static void until_answered(struct kit_end *e)
-{
-    uint64_t end = mn_now_ms() + PATIENCE_MS;
-
-    while (!e->attached && !e->gone.why) {
-        (void)kit_step(e);
-        assert_true(mn_now_ms() < end);
-        kit_nap();
-    }
-}
-
 /* Senders of that user of node 0, whose receivers never come, until he is refused; returns how many
  * he has. */
 static int senders_until_full(int from, uint32_t uid)
@@ -43,7 +22,7 @@ static int senders_until_full(int from, uint32_t uid)
         assert_in_range(n, 0, MOST - 1);
         kit_dial_as(&many[n], 0, RELAY, MN_LINE_PROCESS, uid);
         kit_attach_sender(&many[n], kit_frame(0, 2, 1000 + (unsigned)n));
-        until_answered(&many[n]);
+        kit_until_answered(&many[n]);
     } while (!many[n++].gone.why);
     assert_int_equal(many[n - 1].gone.why, MN_GONE_FULL);
     kit_leave(&many[n - 1]);
@@ -58,7 +37,7 @@ static void who_sends_to_nobody_has_not_all_buffers(void **state)
     assert_in_range(first, 4, MOST);
     /* Users of his own node, */
     kit_attach(&s, &d, 0, 2, 1);
-    carry(1, 200);
+    stream_both(&s, &d, 1, 200);
     kit_leave(&s);
     kit_leave(&d);
     int next = senders_until_full(n, OTHER + 1);
@@ -68,7 +47,7 @@ static void who_sends_to_nobody_has_not_all_buffers(void **state)
     for (uint32_t uid = OTHER + 2; (next = senders_until_full(n, uid)); uid++)
         n += next;
     kit_attach(&s, &d, 2, 0, 2);
-    carry(2, 200);
+    stream_both(&s, &d, 2, 200);
     kit_leave(&s);
     kit_leave(&d);
     for (int i = 0; i < n; i++)
@@ -115,7 +94,7 @@ static void one_node_has_not_all_ways_of_a_relay_in_the_middle(void **state)
         fail_msg("%s", before.gone.text);
     before.gone.why = 0;
     kit_attach(&s, &d, 4, 1, MN_QUOTA_NODE_WAYS + 1);
-    carry(MN_QUOTA_NODE_WAYS + 1, 200);
+    stream_both(&s, &d, MN_QUOTA_NODE_WAYS + 1, 200);
     kit_leave(&s);
     kit_leave(&d);
     kit_leave(&before);
@@ -152,7 +131,7 @@ static void one_user_has_not_all_ways(void **state)
     /* Nor does he come to ways that others have. */
     kit_dial(&s, 0, RELAY);
     kit_attach_sender(&s, kit_frame(0, 2, MN_QUOTA_USER_WAYS + 1));
-    until_answered(&s);
+    kit_until_answered(&s);
     assert_true(s.attached);
     put_many(&greedy, f, MN_QUOTA_USER_WAYS + 1, 1);
     kit_until_gone(&greedy, MN_GONE_FULL);
@@ -162,7 +141,7 @@ static void one_user_has_not_all_ways(void **state)
     kit_attach(&s, &d, 0, 2, MN_QUOTA_USER_WAYS + 2);
     /* Two thousand connections that nobody answers are looked at meanwhile, which ThreadSanitizer
      * makes dear. */
-    carry(MN_QUOTA_USER_WAYS + 2, 20);
+    stream_both(&s, &d, MN_QUOTA_USER_WAYS + 2, 20);
     kit_leave(&s);
     kit_leave(&d);
     for (int k = 0; k < MN_RELAY_KINDS; k++)

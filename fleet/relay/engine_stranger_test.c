@@ -181,12 +181,7 @@ static void *strangers(void *arg)
 
 static void carry(unsigned flow)
 {
-    struct stream t[2] = {stream_begin(&s, &d, flow, MN_RELAY_BULK, 200),
-                          stream_begin(&s, &d, flow, MN_RELAY_SMALL_ONES, 200)};
-
-    stream_carry(t, 2);
-    stream_end(&t[0]);
-    stream_end(&t[1]);
+    stream_both(&s, &d, flow, 200);
 }
 
 static int lines_of(int node)

@@ -195,4 +195,16 @@ static inline void stream_end(struct stream *t)
     free(t->in);
 }
 
+/* So many of each kind, beside each other. */
+static inline void stream_both(struct kit_end *from, struct kit_end *to, unsigned flow,
+                               unsigned pieces)
+{
+    struct stream t[2] = {stream_begin(from, to, flow, MN_RELAY_BULK, pieces),
+                          stream_begin(from, to, flow, MN_RELAY_SMALL_ONES, pieces)};
+
+    stream_carry(t, 2);
+    stream_end(&t[0]);
+    stream_end(&t[1]);
+}
+
 #endif

@@ -3,8 +3,8 @@
  * Of buffers a node may have MN_QUOTA_NODE times what is left, and of that a user MN_QUOTA_USER
  * times what he leaves (dynamic thresholds: Choudhury, Hahne, IEEE/ACM Transactions on Networking
  * 6(2), 1998). So one alone has most, as a job on the mesh's nodes mostly is, and however much he
- * asks for, there is some for who comes next. A user is
- * whom his node says he is: who has the cluster key may name many, and has his node's part. */
+ * asks for, there is some for who comes next. Who has the cluster key is believed whom he says he
+ * is, so these hold against users alone. */
 #ifndef MN_RELAY_QUOTA_H
 #define MN_RELAY_QUOTA_H
 
