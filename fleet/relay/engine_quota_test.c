@@ -150,6 +150,56 @@ static void one_user_has_not_all_ways(void **state)
     kit_stop(RELAY);
 }
 
+/* --- lines ------------------------------------------------------------------------------------ */
+
+static struct kit_end lines[MN_QUOTA_NODE_LINES];
+
+/* A line more of that user of node 0 is ended as soon as it is up. */
+static void no_line_more(uint32_t uid)
+{
+    double refused = kit_figure(RELAY, "counts", "refused");
+    uint64_t end = mn_now_ms() + PATIENCE_MS;
+    struct kit_end e;
+    enum mn_err err = kit_try_as(&e, 0, RELAY, MN_LINE_PROCESS, uid);
+
+    while (!err || err == MN_ERR_AGAIN) {
+        assert_true(mn_now_ms() < end);
+        kit_nap();
+        err = mn_line_step(e.line, &e.diag);
+    }
+    kit_leave(&e);
+    kit_until_figure(RELAY, "counts", "refused", refused + 1);
+}
+
+/* Of one user: engine_stranger_test. */
+static void one_node_has_not_all_lines(void **state)
+{
+    struct rlimit files;
+    int n = 0;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    if (files.rlim_max < 2 * MN_QUOTA_NODE_LINES + 256)
+        skip();
+    kit_start(RELAY);
+    while (n < MN_QUOTA_NODE_LINES) {
+        uint32_t uid = OTHER + (uint32_t)(n / MN_QUOTA_USER_LINES);
+        kit_dial_as(&lines[n++], 0, RELAY, MN_LINE_PROCESS, uid);
+    }
+    no_line_more(OTHER + MN_QUOTA_NODE_LINES);
+    /* Other nodes have lines, and who has left has made room. */
+    kit_dial(&s, 2, RELAY);
+    kit_leave(&s);
+    kit_leave(&lines[--n]);
+    kit_attach(&s, &d, 2, 0, 1);
+    stream_both(&s, &d, 1, 20);
+    kit_leave(&s);
+    kit_leave(&d);
+    while (n)
+        kit_leave(&lines[--n]);
+    kit_stop(RELAY);
+}
+
 static int open_kit(void **state)
 {
     (void)state;
@@ -170,6 +220,7 @@ int main(void)
         cmocka_unit_test(who_sends_to_nobody_has_not_all_buffers),
         cmocka_unit_test(one_node_has_not_all_ways_of_a_relay_in_the_middle),
         cmocka_unit_test(one_user_has_not_all_ways),
+        cmocka_unit_test(one_node_has_not_all_lines),
     };
     return cmocka_run_group_tests(tests, open_kit, close_kit);
 }
