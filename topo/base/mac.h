@@ -34,7 +34,9 @@ enum mn_err mn_random(void *buf, size_t len, struct mn_diag *diag);
 #define MN_KEY_MAKE "od -An -N16 -tx1 /dev/urandom | tr -d ' '"
 
 /* A key or token file: 32 hexadecimal digits (128 bits), white space around them allowed. Refused
- * with how to make one: other lengths, and bytes that are all the same. */
+ * with how to make one: other lengths, and bytes that are all the same. In place of a file that
+ * this process may not read its credential of that file's name is taken, if it has one:
+ * systemd.exec(5), LoadCredential=. */
 enum mn_err mn_key_read(const char *path, uint8_t key[MN_KEY_SIZE], struct mn_diag *diag);
 enum mn_err mn_key_parse(const char *text, uint8_t key[MN_KEY_SIZE], struct mn_diag *diag);
 /* Standard input becomes a pipe with the key as such a file: neither command lines nor environments

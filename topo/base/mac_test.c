@@ -3,7 +3,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -128,6 +132,66 @@ static void test_key_parse(void **state)
     assert_non_null(strstr(diag.text, "/dev/null"));
 }
 
+/* A user who may not read the file, and has no credential, one of another name, the right one. */
+static int reads_credential(const char *folder, const char *secret)
+{
+    uint8_t got[MN_KEY_SIZE];
+    char path[128];
+    struct mn_diag diag;
+
+    if (!geteuid() && setresuid(65534, 65534, 65534))
+        return 1;
+    unsetenv("CREDENTIALS_DIRECTORY");
+    if (mn_key_read(secret, got, &diag) != MN_ERR_CONFIG || !strstr(diag.text, secret))
+        return 2;
+    setenv("CREDENTIALS_DIRECTORY", folder, 1);
+    if (mn_key_read(secret, got, &diag) || got[15] != 2)
+        return 3;
+    snprintf(path, sizeof path, "%s/credential", folder);
+    setenv("CREDENTIALS_DIRECTORY", path, 1);
+    if (mn_key_read(secret, got, &diag) != MN_ERR_CONFIG || !strstr(diag.text, secret))
+        return 4;
+    setenv("CREDENTIALS_DIRECTORY", folder, 1);
+    snprintf(path, sizeof path, "%s/none", folder); /* what is not there is not forbidden */
+    return mn_key_read(path, got, &diag) == MN_ERR_CONFIG && strstr(diag.text, path) ? 0 : 5;
+}
+
+static void put_key(const char *path, const char *text, mode_t mode)
+{
+    FILE *file = fopen(path, "w");
+
+    assert_non_null(file);
+    assert_int_equal(fputs(text, file) < 0, 0);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+static void test_key_as_credential(void **state)
+{
+    char folder[] = "/tmp/mac_test.XXXXXX", closed[64], secret[64], credential[64];
+    int status;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(closed, sizeof closed, "%s/root", folder);
+    snprintf(secret, sizeof secret, "%s/root/key", folder);
+    snprintf(credential, sizeof credential, "%s/key", folder);
+    assert_int_equal(chmod(folder, 0755), 0);
+    assert_int_equal(mkdir(closed, 0755), 0);
+    put_key(secret, "00000000000000000000000000000001", 0);
+    put_key(credential, "00000000000000000000000000000002", 0444);
+    pid_t pid = fork();
+    if (!pid)
+        _exit(reads_credential(folder, secret));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    unlink(secret);
+    unlink(credential);
+    rmdir(closed);
+    rmdir(folder);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 /* What the message says to type gives what is accepted. */
 static void test_key_make(void **state)
 {
@@ -155,9 +219,13 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference), cmocka_unit_test(test_every_bit_counts),
-        cmocka_unit_test(test_equal),     cmocka_unit_test(test_key_parse),
-        cmocka_unit_test(test_key_make),  cmocka_unit_test(test_random),
+        cmocka_unit_test(test_reference),
+        cmocka_unit_test(test_every_bit_counts),
+        cmocka_unit_test(test_equal),
+        cmocka_unit_test(test_key_parse),
+        cmocka_unit_test(test_key_as_credential),
+        cmocka_unit_test(test_key_make),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }
