@@ -11,6 +11,7 @@ mesh_of()
     case $1 in
     ring) set -- a:b b:c c:d d:a ;;
     line) set -- a:b b:c c:d ;;
+    line3) set -- a:b b:c ;;
     star) set -- a:b a:c a:d ;;
     full) set -- a:b a:c a:d b:c b:d c:d ;;
     triangle) set -- a:b b:c c:a ;;
