@@ -174,12 +174,52 @@ size_t mn_relayd_addresses(const struct mn_relayd_start *s, size_t *here, char *
     return count;
 }
 
+static struct mn_nic *nic_of(struct mn_host *host, const struct mn_mesh_nic *want)
+{
+    const struct mn_nic *there = mn_mesh_nic_on_host(host, want);
+
+    if (there)
+        return &host->nics[there - host->nics];
+    struct mn_nic *nic = mn_grow((void **)&host->nics, &host->n_nics, sizeof *nic);
+    mn_strlcpy(nic->netdev, want->netdev, sizeof nic->netdev);
+    nic->rdma = -1;
+    return nic;
+}
+
+/* The host as it is with all its cables plugged: a relay listens at the address of one that is not,
+ * and what it is told of later goes over it as soon as it is. */
+static void plug_all(const struct mn_relayd_start *s, struct mn_host *host)
+{
+    const struct mn_mesh_node *node = &s->mesh.nodes[s->self];
+
+    for (size_t n = 0; n < node->n_nics; n++) {
+        const struct mn_mesh_nic *want = &node->nics[n];
+        if (!has_cable(&s->mesh, s->self, n))
+            continue;
+        struct mn_nic *nic = nic_of(host, want);
+        nic->admin_up = 1;
+        for (size_t a = 0; a < want->n_addrs; a++)
+            if (!mn_host_nic_by_addr(host, &want->addrs[a])) {
+                struct mn_addr *addr =
+                    mn_grow((void **)&nic->addrs, &nic->n_addrs, sizeof *nic->addrs);
+                *addr = want->addrs[a];
+            }
+    }
+}
+
 enum mn_err mn_relayd_config(struct mn_relayd_start *s, struct mn_diag *diag)
 {
+    struct mn_host host;
+
     if (s->here)
         mn_config_free(&s->config);
     s->here = 0;
-    enum mn_err err = mn_config_load(&s->config, diag);
+    enum mn_err err = mn_host_read(NULL, &host, diag);
+    if (!err) {
+        plug_all(s, &host);
+        err = mn_config_from_host(&s->config, &host, diag);
+    }
+    mn_host_free(&host);
     if (!err)
         mn_strlcpy(s->config.settings.relay_socket, s->socket,
                    sizeof s->config.settings.relay_socket);

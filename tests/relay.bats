@@ -356,6 +356,20 @@ cable_of_sender()
     broken_and_mended "cable_of_sender down" "cable_of_sender up"
 }
 
+# Its flows are attached on the other side meanwhile.
+@test "relay: started while one of its cables is out, the way over it is open as soon as it is back" {
+    relayed_shape line 3
+    narrow 3
+    traffic there n0 n2 flows=2 seed=15 seconds=600
+    goes_on there
+    relayd_ends n1 KILL
+    ip -n $NS-n1 link set l1a down
+    relayd n1
+    until_so 60 eval '[ "$(relay_state n1 | jq .counts.flows)" -gt 0 ]'
+    ip -n $NS-n1 link set l1a up
+    goes_on there
+}
+
 @test "relay: no way is left: an error in time that names the relay, and no wrong byte" {
     export MESHNET_RELAY_SILENCE=2s MESHNET_SILENCE=4s
     relayed_shape line 3

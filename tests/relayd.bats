@@ -52,6 +52,8 @@ teardown()
         kill -9 "$RELAYD" 2>/dev/null || true
     fi
     rm -rf "${PLACE:-}"
+    ip -n $NS-b link set away name bc 2>/dev/null || true
+    ip -n $NS-b link set bc up 2>/dev/null || true
     ip -n $NS-b addr replace 10.47.2.2/24 dev bc 2>/dev/null || true
 }
 
@@ -287,12 +289,36 @@ stop()
     done
     grep -q 'goes on without 10.47.2.2/24 (bc)' err
     ip -n $NS-b addr add 10.47.2.2/24 dev bc
-    for _ in $(seq 300); do
-        ! grep -q '^listening at 10.47.2.2' out || break
-        sleep 0.1
-    done
+    heard_by_a
     cat out err
     grep -q '^listening at 10.47.2.2' out
+    stop TERM
+}
+
+# heard_by_a: node b listens on its second cable.
+heard_by_a()
+{
+    on a timeout 20 bash -c 'until echo >/dev/tcp/10.47.2.2/18525; do sleep 0.1; done' 2>/dev/null
+}
+
+@test "relayd: started while a cable is out, it listens there as soon as it is back" {
+    ip -n $NS-b link set bc down
+    start
+    ip -n $NS-b link set bc up
+    heard_by_a
+    stop TERM
+}
+
+@test "relayd: started while a NIC is not there, it listens at its address as soon as it is" {
+    ip -n $NS-b link set bc down
+    ip -n $NS-b link set bc name away
+    ip -n $NS-b addr flush dev away
+    start
+    grep -q 'goes on without 10.47.2.2/24 (bc)' err
+    ip -n $NS-b link set away name bc
+    ip -n $NS-b link set bc up
+    ip -n $NS-b addr add 10.47.2.2/24 dev bc
+    heard_by_a
     stop TERM
 }
 
