@@ -1,7 +1,7 @@
 #!/usr/bin/env bats
 # A ring and a line of four over RDMA with meshnet relayd on every node: every collective over the relay,
-# verify-plugin between opposite nodes, a relay that is killed in mid-transfer. By hand (LAB_SHAPES=all):
-# some minutes a shape.
+# verify-plugin between opposite nodes, a relay that is killed and a node that loses its power in
+# mid-transfer. By hand (LAB_SHAPES=all): some minutes a shape.
 
 load helper
 load traffic
@@ -43,7 +43,7 @@ over_relays()
     opposite_keeps_rules $first $peer "$PWD/mesh.yaml"
 }
 
-@test "relay: a ring of four: every collective, the rules, and a relay that is killed in mid-transfer" {
+@test "relay: a ring of four: every collective, the rules, a relay and a node that go in mid-transfer" {
     relayed ring
     over_relays 'spark-a spark-c'
     stream_start spark-c spark-a "$PWD/mesh.yaml"
@@ -53,7 +53,12 @@ over_relays()
     relayd_on spark-b
     stream_goes_on spark-c
     until_passed spark-b
-    on spark-d 'kill -9 $(cat /root/relayd.pid)'
+    lab kill spark-d
+    stream_goes_on spark-c
+    lab start spark-d
+    relayd_on spark-d
+    until_passed spark-d
+    on spark-b 'kill -9 $(cat /root/relayd.pid)'
     stream_goes_on spark-c
 }
 

@@ -205,14 +205,14 @@ relays_on()
     SLOW=${SLOW//$'\n'/ }
     lab sync
     for node; do
-        on $node "umask 077; cp $PWD/key /root/key"
         relayd_on $node
     done
 }
 
 relayd_on()
 {
-    on "$1" "$SLOW MESHNET_CONFIG=$PWD/mesh.yaml setsid $MESHNET relayd >>/root/relayd 2>&1 &
+    on "$1" "(umask 077; cp $PWD/key /root/key)
+        $SLOW MESHNET_CONFIG=$PWD/mesh.yaml setsid $MESHNET relayd >>/root/relayd 2>&1 &
         echo \$! >/root/relayd.pid
         for i in {1..300}; do
             ! $SLOW MESHNET_CONFIG=$PWD/mesh.yaml $MESHNET relayd --status >/dev/null 2>&1 || exit 0
