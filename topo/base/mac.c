@@ -126,30 +126,36 @@ enum mn_err mn_key_parse(const char *text, uint8_t key[MN_KEY_SIZE], struct mn_d
     return MN_OK;
 }
 
-/* Whether this process may not read that file, but has it as a credential. */
+/* Whether this process may not read that file, but has it as a credential, whose path that is. */
 static int has_credential(const char *path, char *credential, size_t size)
 {
-    const char *folder = getenv("CREDENTIALS_DIRECTORY"), *name = strrchr(path, '/');
+    const char *folder = getenv("CREDENTIALS_DIRECTORY");
 
-    if (!folder || !faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) || errno != EACCES)
+    if (!folder || *path != '/' || !faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) || errno != EACCES)
         return 0;
-    int n = snprintf(credential, size, "%s/%s", folder, name ? name + 1 : path);
-    return n > 0 && (size_t)n < size && !faccessat(AT_FDCWD, credential, R_OK, AT_EACCESS);
+    int n = snprintf(credential, size, "%s%s", folder, path);
+    if (n < 0 || (size_t)n >= size)
+        return 0;
+    for (char *at = credential + strlen(folder) + 1; *at; at++)
+        *at = *at == '/' ? '-' : *at;
+    return !faccessat(AT_FDCWD, credential, R_OK, AT_EACCESS);
 }
 
 enum mn_err mn_key_read(const char *path, uint8_t key[MN_KEY_SIZE], struct mn_diag *diag)
 {
     struct mn_diag why;
     char credential[512], *text;
+    int stands_in = has_credential(path, credential, sizeof credential);
+    enum mn_err err = mn_file_read_named(stands_in ? credential : path, 4096, &text, NULL, diag);
 
-    if (has_credential(path, credential, sizeof credential))
-        path = credential;
-    enum mn_err err = mn_file_read_named(path, 4096, &text, NULL, diag);
     if (err)
         return err;
     err = mn_key_parse(text, key, &why);
     mn_wipe(text, strlen(text));
     free(text);
+    if (err && stands_in)
+        return mn_fail(diag, err, "%s, for %s, which this user may not read: %s", credential, path,
+                       why.text);
     return err ? mn_fail(diag, err, "%s: %s", path, why.text) : MN_OK;
 }
 

@@ -35,8 +35,8 @@ enum mn_err mn_random(void *buf, size_t len, struct mn_diag *diag);
 
 /* A key or token file: 32 hexadecimal digits (128 bits), white space around them allowed. Refused
  * with how to make one: other lengths, and bytes that are all the same. In place of a file that
- * this process may not read its credential of that file's name is taken, if it has one:
- * systemd.exec(5), LoadCredential=. */
+ * this process may not read its credential is taken (systemd.exec(5), LoadCredential=) whose name
+ * is the path with - for each /: etc-meshnet-key for /etc/meshnet/key. */
 enum mn_err mn_key_read(const char *path, uint8_t key[MN_KEY_SIZE], struct mn_diag *diag);
 enum mn_err mn_key_parse(const char *text, uint8_t key[MN_KEY_SIZE], struct mn_diag *diag);
 /* Standard input becomes a pipe with the key as such a file: neither command lines nor environments

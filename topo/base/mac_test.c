@@ -132,8 +132,8 @@ static void test_key_parse(void **state)
     assert_non_null(strstr(diag.text, "/dev/null"));
 }
 
-/* A user who may not read the file, and has no credential, one of another name, the right one. */
-static int reads_credential(const char *folder, const char *secret)
+/* As a user who may not read it: without credentials, with its own, with one that is no key. */
+static int reads_credential(const char *folder, const char *secret, const char *credential)
 {
     uint8_t got[MN_KEY_SIZE];
     char path[128];
@@ -147,13 +147,19 @@ static int reads_credential(const char *folder, const char *secret)
     setenv("CREDENTIALS_DIRECTORY", folder, 1);
     if (mn_key_read(secret, got, &diag) || got[15] != 2)
         return 3;
-    snprintf(path, sizeof path, "%s/credential", folder);
-    setenv("CREDENTIALS_DIRECTORY", path, 1);
-    if (mn_key_read(secret, got, &diag) != MN_ERR_CONFIG || !strstr(diag.text, secret))
+    /* What is not there is not forbidden, and what may be read is taken. */
+    snprintf(path, sizeof path, "%s/root/none", folder);
+    if (mn_key_read(path, got, &diag) != MN_ERR_CONFIG || !strstr(diag.text, path))
         return 4;
-    setenv("CREDENTIALS_DIRECTORY", folder, 1);
-    snprintf(path, sizeof path, "%s/none", folder); /* what is not there is not forbidden */
-    return mn_key_read(path, got, &diag) == MN_ERR_CONFIG && strstr(diag.text, path) ? 0 : 5;
+    snprintf(path, sizeof path, "%s/root/open", folder);
+    if (mn_key_read(path, got, &diag) || got[15] != 3)
+        return 5;
+    if (truncate(credential, 3))
+        return 6;
+    return mn_key_read(secret, got, &diag) == MN_ERR_CONFIG && strstr(diag.text, secret) &&
+                   strstr(diag.text, credential)
+               ? 0
+               : 7;
 }
 
 static void put_key(const char *path, const char *text, mode_t mode)
@@ -168,25 +174,33 @@ static void put_key(const char *path, const char *text, mode_t mode)
 
 static void test_key_as_credential(void **state)
 {
-    char folder[] = "/tmp/mac_test.XXXXXX", closed[64], secret[64], credential[64];
+    static const char *const keys[] = {"key", "open", "none"};
+    char folder[] = "/tmp/mac_test.XXXXXX", path[3][64], credential[3][128];
     int status;
 
     (void)state;
     assert_non_null(mkdtemp(folder));
-    snprintf(closed, sizeof closed, "%s/root", folder);
-    snprintf(secret, sizeof secret, "%s/root/key", folder);
-    snprintf(credential, sizeof credential, "%s/key", folder);
     assert_int_equal(chmod(folder, 0755), 0);
-    assert_int_equal(mkdir(closed, 0755), 0);
-    put_key(secret, "00000000000000000000000000000001", 0);
-    put_key(credential, "00000000000000000000000000000002", 0444);
+    snprintf(path[0], sizeof path[0], "%s/root", folder);
+    assert_int_equal(mkdir(path[0], 0755), 0);
+    for (int i = 0; i < 3; i++) {
+        snprintf(path[i], sizeof path[i], "%s/root/%s", folder, keys[i]);
+        snprintf(credential[i], sizeof credential[i], "%s/%s-root-%s", folder, folder + 1, keys[i]);
+        *strchr(credential[i] + strlen(folder) + 1, '/') = '-';
+        put_key(credential[i], "00000000000000000000000000000002", 0666);
+    }
+    put_key(path[0], "00000000000000000000000000000001", 0);
+    put_key(path[1], "00000000000000000000000000000003", 0444);
     pid_t pid = fork();
     if (!pid)
-        _exit(reads_credential(folder, secret));
+        _exit(reads_credential(folder, path[0], credential[0]));
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    unlink(secret);
-    unlink(credential);
-    rmdir(closed);
+    for (int i = 0; i < 3; i++) {
+        unlink(path[i]);
+        unlink(credential[i]);
+    }
+    snprintf(path[0], sizeof path[0], "%s/root", folder);
+    rmdir(path[0]);
     rmdir(folder);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
