@@ -155,7 +155,8 @@ static void say_missing(const struct serving *s)
 
     if (mn_relayd_addresses(s->start, &here, missing, sizeof missing) > here)
         fprintf(stderr,
-                "meshnet relayd: goes on without %s: not on this host yet; used when it is\n",
+                "meshnet relayd: goes on without %s: down, or not on this host yet; used when it "
+                "is\n",
                 missing);
 }
 

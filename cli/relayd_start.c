@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/relayd.h"
+#include "plugin/conn.h"
 #include "topo/base/alloc.h"
 #include "topo/mesh_file.h"
 
@@ -119,24 +120,6 @@ void mn_relayd_free(struct mn_relayd_start *s)
 
 /* --- what of it is on this host --------------------------------------------------------------- */
 
-static int is_here(const struct ifaddrs *all, const struct mn_addr *addr)
-{
-    size_t len = addr->family == AF_INET ? 4 : 16;
-
-    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
-        if (!i->ifa_addr || i->ifa_addr->sa_family != addr->family)
-            continue;
-        const void *at =
-            len == 4
-                ? (const void *)&((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr
-                : (const void *)&((const struct sockaddr_in6 *)(const void *)i->ifa_addr)
-                      ->sin6_addr;
-        if (!memcmp(at, addr->bytes, len))
-            return 1;
-    }
-    return 0;
-}
-
 /* An end of a cable that carries something. */
 static int has_cable(const struct mn_mesh *mesh, int node, size_t nic)
 {
@@ -162,7 +145,7 @@ size_t mn_relayd_addresses(const struct mn_relayd_start *s, size_t *here, char *
     for (size_t n = 0; n < node->n_nics; n++)
         for (size_t a = 0; a < node->nics[n].n_addrs && has_cable(&s->mesh, s->self, n); a++) {
             count++;
-            if (is_here(all, &node->nics[n].addrs[a]))
+            if (mn_addr_here(all, &node->nics[n].addrs[a]))
                 ++*here;
             else if (used < size)
                 used += (size_t)snprintf(missing + used, size - used, "%s%s (%s)", used ? ", " : "",
@@ -186,12 +169,31 @@ static struct mn_nic *nic_of(struct mn_host *host, const struct mn_mesh_nic *wan
     return nic;
 }
 
-/* The host as it is with all its cables plugged: a relay listens at the address of one that is not,
- * and what it is told of later goes over it as soon as it is. */
+/* Not where the kernel has no such addresses, or does not know IP_FREEBIND for them. */
+static int can_listen_ahead(const struct mn_addr *addr)
+{
+    struct sockaddr_storage ss;
+    socklen_t len = mn_addr_sockaddr(addr, 0, 0, &ss);
+    int fd = socket(addr->family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return 0;
+    mn_socket_bind_ahead(fd, addr->family);
+    int can = !bind(fd, (struct sockaddr *)&ss, len);
+    close(fd);
+    return can;
+}
+
+/* The host as it is with all its cables plugged, for a relay that listens at their addresses
+ * whether they are or not. Of more than it can listen at, those that are here have the places. */
 static void plug_all(const struct mn_relayd_start *s, struct mn_host *host)
 {
     const struct mn_mesh_node *node = &s->mesh.nodes[s->self];
+    char missing[1];
+    size_t here;
 
+    if (mn_relayd_addresses(s, &here, missing, sizeof missing) > MN_MAX_LOCALS)
+        return;
     for (size_t n = 0; n < node->n_nics; n++) {
         const struct mn_mesh_nic *want = &node->nics[n];
         if (!has_cable(&s->mesh, s->self, n))
@@ -199,7 +201,7 @@ static void plug_all(const struct mn_relayd_start *s, struct mn_host *host)
         struct mn_nic *nic = nic_of(host, want);
         nic->admin_up = 1;
         for (size_t a = 0; a < want->n_addrs; a++)
-            if (!mn_host_nic_by_addr(host, &want->addrs[a])) {
+            if (!mn_host_nic_by_addr(host, &want->addrs[a]) && can_listen_ahead(&want->addrs[a])) {
                 struct mn_addr *addr =
                     mn_grow((void **)&nic->addrs, &nic->n_addrs, sizeof *nic->addrs);
                 *addr = want->addrs[a];

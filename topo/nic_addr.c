@@ -2,6 +2,8 @@
 #include "topo/nic.h"
 
 #include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,4 +172,15 @@ int mn_addr_from_sockaddr(const struct sockaddr *sa, struct mn_addr *addr)
         memcpy(addr->bytes, &in6->sin6_addr, 16);
     }
     return ntohs(in6->sin6_port);
+}
+
+const struct ifaddrs *mn_addr_here(const struct ifaddrs *all, const struct mn_addr *addr)
+{
+    struct mn_addr is;
+
+    for (; all; all = all->ifa_next)
+        if (all->ifa_addr && all->ifa_flags & IFF_UP &&
+            mn_addr_from_sockaddr(all->ifa_addr, &is) >= 0 && mn_addr_equal(&is, addr))
+            return all;
+    return NULL;
 }

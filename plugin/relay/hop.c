@@ -1,9 +1,12 @@
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "plugin/context.h"
 #include "plugin/relay/hop.h"
+#include "topo/base/alloc.h"
 
 /* What the comms of one line work with, as long as one of them is there, or a transport's thread
  * that works for one which has been given up. */
@@ -30,9 +33,31 @@ static struct shared *all;
 
 /* --- the copy --------------------------------------------------------------------------------- */
 
+/* Only what is here now is offered: a cable that is out would keep a slower one beside it from
+ * being taken. And what has come since the start is known by now. Nothing is here: who tries says
+ * why. */
+static void keep_here(struct mn_device *device, const struct ifaddrs *host)
+{
+    struct mn_device now = *device;
+
+    now.n_locals = 0;
+    for (int i = 0; i < device->n_locals; i++) {
+        const struct ifaddrs *here = mn_addr_here(host, &device->locals[i].addr);
+        if (!here)
+            continue;
+        struct mn_local *local = &now.locals[now.n_locals++];
+        *local = device->locals[i];
+        mn_strlcpy(local->netdev, here->ifa_name, sizeof local->netdev);
+        local->ifindex = if_nametoindex(here->ifa_name);
+    }
+    if (now.n_locals)
+        *device = now;
+}
+
 static struct shared *copy_of(const struct mn_config *config, const uint8_t key[MN_KEY_SIZE])
 {
     struct shared *s = malloc(sizeof *s);
+    struct ifaddrs *host;
 
     if (!s)
         return NULL;
@@ -48,6 +73,11 @@ static struct shared *copy_of(const struct mn_config *config, const uint8_t key[
     memset(&s->config.mesh, 0, sizeof s->config.mesh); /* the way has been agreed by its digest */
     s->config.has_key = s->config.hop = 1;
     memcpy(s->config.cluster_key, key, MN_KEY_SIZE);
+    if (getifaddrs(&host))
+        return s;
+    for (int d = 0; d < s->config.n_devices; d++)
+        keep_here(&s->config.devices[d], host);
+    freeifaddrs(host);
     return s;
 }
 

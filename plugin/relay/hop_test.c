@@ -52,6 +52,30 @@ static void a_comm_outlives_the_config_it_was_made_from(void **state)
     mn_hop_close(sender.hop);
 }
 
+/* A cable that is out, of an address that is on no host (RFC 5737), beside a slower one that is in.
+ */
+static void only_what_is_here_is_offered(void **state)
+{
+    struct mn_device *devices[] = {here.devices, there.devices};
+    struct end receiver = {.hop = NULL}, sender = {.hop = NULL};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct mn_local *out = &devices[i]->locals[0], *in = &devices[i]->locals[1];
+        *in = *out;
+        in->nic = 1;
+        assert_int_equal(mn_addr_parse("127.0.0.1/8", &in->addr, NULL), MN_OK);
+        assert_int_equal(mn_addr_parse("198.51.100.1/24", &out->addr, NULL), MN_OK);
+        strcpy(out->netdev, "none");
+        out->speed_mbps = 100000;
+        devices[i]->n_locals = 2;
+    }
+    join(&receiver, &sender);
+    carry(&receiver, &sender);
+    mn_hop_close(receiver.hop);
+    mn_hop_close(sender.hop);
+}
+
 /* They share what they work with, and nothing else. */
 static void hops_of_one_line_are_independent_of_each_other(void **state)
 {
@@ -204,6 +228,7 @@ int main(void)
         cmocka_unit_test_setup(a_hop_carries_bytes, set_up),
         cmocka_unit_test_setup(a_hop_carries_bytes_over_rdma, set_up_rdma),
         cmocka_unit_test_setup(a_comm_outlives_the_config_it_was_made_from, set_up),
+        cmocka_unit_test_setup(only_what_is_here_is_offered, set_up),
         cmocka_unit_test_setup(hops_of_one_line_are_independent_of_each_other, set_up),
         cmocka_unit_test_setup(an_end_that_closes_is_seen_by_the_other, set_up),
         cmocka_unit_test_setup(what_was_received_last_is_acknowledged_at_once, set_up),
