@@ -25,11 +25,11 @@ struct mn_relayd_start {
  */
 enum mn_err mn_relayd_read(const struct mn_relayd_options *o, struct mn_relayd_start *s,
                            struct mn_diag *diag);
-/* The node's addresses that lead along cables: how many there are, and how many are on this host;
- * the missing ones by name in missing. */
+/* The node's addresses that lead along cables: how many there are, and how many are on a NIC of
+ * this host that is up; the missing ones by name in missing. */
 size_t mn_relayd_addresses(const struct mn_relayd_start *s, size_t *here, char *missing,
                            size_t size);
-/* Reads config when it is not and an address is here. */
+/* Reads config anew, of this host as it is with all of the node's cables plugged. */
 enum mn_err mn_relayd_config(struct mn_relayd_start *s, struct mn_diag *diag);
 /* Who may ask, buffers, what they may lock: lines on stdout, warnings on stderr. */
 void mn_relayd_say(const struct mn_relayd_options *o, const struct mn_relayd_start *s);

@@ -53,9 +53,9 @@ static void tell(struct serving *s, const char *what, const char *status)
     mn_strlcpy(s->status, status, sizeof s->status);
 }
 
-/* Of addresses that have come since, the engine listens there already, but knows neither the netdev
- * nor the RDMA device of a NIC that was not there; it does from the next moment on in which nobody
- * is harmed. */
+/* The engine listens at addresses that have come since, but does not know what the host says of a
+ * NIC that was not there, as its RDMA device; it does from the next moment on in which nobody is
+ * harmed. */
 static void look_around(struct serving *s, const struct mn_relay *relay)
 {
     char missing[256];

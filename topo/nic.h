@@ -40,8 +40,8 @@ socklen_t mn_addr_sockaddr(const struct mn_addr *addr, uint16_t port, uint32_t s
 /* The other way round; an IPv4 address in an IPv6 one counts as IPv4. Returns the port, and -1 with
  * family 0 when it is of another family. */
 int mn_addr_from_sockaddr(const struct sockaddr *sa, struct mn_addr *addr);
-/* Its entry in what getifaddrs() gave, on a NIC that is up; NULL: nothing goes from there now. */
 struct ifaddrs;
+/* Its entry in what getifaddrs() gave, on a NIC that is up; NULL: nothing goes from there now. */
 const struct ifaddrs *mn_addr_here(const struct ifaddrs *all, const struct mn_addr *addr);
 
 enum mn_nic_kind {

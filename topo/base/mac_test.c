@@ -175,18 +175,18 @@ static void put_key(const char *path, const char *text, mode_t mode)
 static void test_key_as_credential(void **state)
 {
     static const char *const keys[] = {"key", "open", "none"};
-    char folder[] = "/tmp/mac_test.XXXXXX", path[3][64], credential[3][128];
+    char folder[] = "/tmp/mac_test.XXXXXX", root[64], path[3][96], credential[3][128];
     int status;
 
     (void)state;
     assert_non_null(mkdtemp(folder));
     assert_int_equal(chmod(folder, 0755), 0);
-    snprintf(path[0], sizeof path[0], "%s/root", folder);
-    assert_int_equal(mkdir(path[0], 0755), 0);
+    snprintf(root, sizeof root, "%s/root", folder);
+    assert_int_equal(mkdir(root, 0755), 0);
     for (int i = 0; i < 3; i++) {
-        snprintf(path[i], sizeof path[i], "%s/root/%s", folder, keys[i]);
-        snprintf(credential[i], sizeof credential[i], "%s/%s-root-%s", folder, folder + 1, keys[i]);
-        *strchr(credential[i] + strlen(folder) + 1, '/') = '-';
+        snprintf(path[i], sizeof path[i], "%s/%s", root, keys[i]);
+        snprintf(credential[i], sizeof credential[i], "%s/tmp-%s-root-%s", folder,
+                 folder + strlen("/tmp/"), keys[i]);
         put_key(credential[i], "00000000000000000000000000000002", 0666);
     }
     put_key(path[0], "00000000000000000000000000000001", 0);
@@ -199,8 +199,7 @@ static void test_key_as_credential(void **state)
         unlink(path[i]);
         unlink(credential[i]);
     }
-    snprintf(path[0], sizeof path[0], "%s/root", folder);
-    rmdir(path[0]);
+    rmdir(root);
     rmdir(folder);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
